@@ -1,0 +1,137 @@
+//! Which queue is next: a 4-ary heap over the heads of the queues.
+//!
+//! The paper scans every TTL on each tick that expires something. Here the queue with the earliest
+//! head is on top at all times, so the next deadline is exact and costs one read, and a tick costs
+//! what came due. The heap is touched only when a queue's *head* changes: appending to a queue and
+//! stopping elsewhere in it leave it alone. Four children share two cache lines and halve the depth.
+//!
+//! Setting and removing a head cost O(log queues), of which there are a few thousand at the most.
+
+use super::turn::Turn;
+
+const CHILDREN: usize = 4;
+
+/// A queue's number.
+pub(super) type QueueNumber = u16;
+
+#[derive(Clone, Copy)]
+struct Head {
+    turn: Turn,
+    queue: QueueNumber,
+}
+
+/// The heads of all queues that are not empty.
+#[derive(Clone, Default)]
+pub(super) struct Heads {
+    heap: Vec<Head>,
+    /// Where each queue stands in the heap.
+    places: Vec<Option<u16>>,
+}
+
+impl Heads {
+    /// The earliest head.
+    pub(super) fn first(&self) -> Option<(Turn, QueueNumber)> {
+        self.heap.first().map(|head| (head.turn, head.queue))
+    }
+
+    /// Queues whose head is due by `deadline`. Costs O(queues found), not O(queues).
+    pub(super) fn due(&self, deadline: u64) -> Vec<(Turn, QueueNumber)> {
+        let mut found = Vec::new();
+        let mut open = vec![0];
+        while let Some(place) = open.pop() {
+            if let Some(head) = self.heap.get(place).filter(|head| head.turn.deadline <= deadline) {
+                found.push((head.turn, head.queue));
+                open.extend(place * CHILDREN + 1..=place * CHILDREN + CHILDREN);
+            }
+        }
+        found
+    }
+
+    /// Says which turn a queue's head has now.
+    pub(super) fn set(&mut self, queue: QueueNumber, turn: Turn) {
+        let head = Head { turn, queue };
+        if self.places.len() <= queue.into() {
+            self.places.resize(usize::from(queue) + 1, None);
+        }
+        match self.places[usize::from(queue)] {
+            Some(place) => {
+                let place = usize::from(place);
+                let sinks = turn > self.heap[place].turn;
+                self.heap[place] = head;
+                if sinks { self.sink(place) } else { self.rise(place) }
+            }
+            None => {
+                self.heap.push(head);
+                self.rise(self.heap.len() - 1);
+            }
+        }
+    }
+
+    /// Takes an emptied queue out.
+    pub(super) fn remove(&mut self, queue: QueueNumber) {
+        let place = self.places[usize::from(queue)].take().expect("the queue has a head");
+        let place = usize::from(place);
+        let last = self.heap.pop().expect("the heap is not empty");
+        if place < self.heap.len() {
+            let sinks = last.turn > self.heap[place].turn;
+            self.heap[place] = last;
+            if sinks { self.sink(place) } else { self.rise(place) }
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.heap.capacity() * size_of::<Head>() + self.places.capacity() * size_of::<Option<u16>>()
+    }
+
+    fn rise(&mut self, mut place: usize) {
+        let head = self.heap[place];
+        while place > 0 {
+            let parent = (place - 1) / CHILDREN;
+            if self.heap[parent].turn <= head.turn {
+                break;
+            }
+            self.put(place, self.heap[parent]);
+            place = parent;
+        }
+        self.put(place, head);
+    }
+
+    fn sink(&mut self, mut place: usize) {
+        let head = self.heap[place];
+        loop {
+            let first = place * CHILDREN + 1;
+            let children = first..(first + CHILDREN).min(self.heap.len());
+            let Some(child) = children.min_by_key(|child| self.heap[*child].turn) else { break };
+            if head.turn <= self.heap[child].turn {
+                break;
+            }
+            self.put(place, self.heap[child]);
+            place = child;
+        }
+        self.put(place, head);
+    }
+
+    fn put(&mut self, place: usize, head: Head) {
+        self.heap[place] = head;
+        // The number of queues is bounded well below 2^16.
+        self.places[usize::from(head.queue)] = Some(place as u16);
+    }
+
+    /// Panics unless the heap is one, and holds the queues that `head_of` says are not empty.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn check(&self, mut head_of: impl FnMut(QueueNumber) -> Option<Turn>) {
+        for (place, head) in self.heap.iter().enumerate().skip(1) {
+            let parent = &self.heap[(place - 1) / CHILDREN];
+            assert!(parent.turn <= head.turn, "the heap is out of order at {place}");
+        }
+        let mut placed = 0;
+        for queue in 0..self.places.len() as QueueNumber {
+            let place = self.places[usize::from(queue)];
+            placed += usize::from(place.is_some());
+            let known = place.map(|place| &self.heap[usize::from(place)]);
+            assert!(known.is_none_or(|head| head.queue == queue), "queue {queue} is misplaced");
+            assert_eq!(known.map(|head| head.turn), head_of(queue), "head of queue {queue}");
+        }
+        assert_eq!(placed, self.heap.len());
+    }
+}

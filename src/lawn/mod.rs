@@ -1,0 +1,486 @@
+//! The Lawn: a store of elements that each come due once.
+//!
+//! # The problem
+//!
+//! Keep millions of elements, each until its own deadline. Start one, stop one by its id, learn the
+//! next deadline, take what is due in order: all of it often, none of it slow. Adam Lev-Libfeld's
+//! paper *Timer Lawn* answers with a hash of FIFO queues keyed by TTL: elements started with one TTL
+//! come due in the order of starting, so each queue is sorted without any sorting. Systems use few
+//! TTLs, so there are few queues; there is no largest TTL, and nothing is ever rebuilt.
+//!
+//! The trade-off: an element costs an entry in a table of ids, because it can be stopped by its id.
+//! A timing wheel that is handed back its own pointers does without one; a server whose clients name
+//! things cannot.
+//!
+//! # The parts
+//!
+//! ```text
+//!                 Index: id ─▶ handle      (extendible hashing, 8 + 1 bytes an entry)
+//!                   │
+//!                   ▼
+//!                 Records: deadline, push no., block, id, payload  (one slot each, in pages)
+//!                   ▲                           │
+//!                   │                           ▼
+//!   Heads ──▶ Queues: one for each TTL, a list of blocks of 13 handles
+//!   (heap)    Thicket: rare TTLs and what is far out of order, a B-tree by turn
+//! ```
+//!
+//! | module | noun |
+//! |---|---|
+//! | `turn` | when an element's turn comes: deadline, then order of pushing |
+//! | `slab` | fixed-width slots in pages; grows without copying, gives memory back |
+//! | `records` | the bytes of an element |
+//! | `index` | id to record |
+//! | `block`, `queues`, `heads` | the FIFO of each TTL, and which is next |
+//! | `thicket` | what fits into no queue |
+//!
+//! # Costs
+//!
+//! | operation | cost |
+//! |---|---|
+//! | [`Lawn::start`] | O(1); O(log n) with more than 4,096 TTLs, or out of order by more than a hundred |
+//! | [`Lawn::stop`], [`Lawn::look`], [`Lawn::update`] | O(1); in the thicket O(log n) |
+//! | [`Lawn::pop_due`] | O(log TTLs), or O(log n) from the thicket; nothing due: O(1) |
+//! | [`Lawn::next_deadline`] | O(1), exact |
+//! | [`Lawn::iter`] | O(log TTLs) for each element |
+//! | the most that one call moves | 7,168 entries of the index, or a page of 64 KiB |
+//!
+//! # Rules
+//!
+//! Time is an argument: nothing here reads a clock. Deadlines are absolute. An element is due when
+//! its deadline is at or before now (the paper's comparison is strict and fires a tick late). Order is
+//! by deadline, ties in the order of pushing, over all TTLs. A clock that steps back breaks neither.
+//!
+//! # When not to use it
+//!
+//! If no element is ever stopped by id, a heap or a wheel is smaller. If each element has a TTL of its
+//! own, this is a B-tree with an index beside it: no worse than a sorted set, but no better.
+
+#![forbid(unsafe_code)]
+
+mod block;
+mod heads;
+mod index;
+mod queues;
+mod records;
+mod slab;
+mod thicket;
+mod turn;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BinaryHeap;
+use std::fmt;
+
+use ahash::RandomState;
+
+use index::{IdHash, Index};
+use queues::{Cursor, Queues};
+use records::{Record, Records};
+use slab::Handle;
+use thicket::Thicket;
+use turn::Turn;
+
+pub use turn::DEADLINE_MAX;
+
+/// With the feature `tiny-bounds`, for tests alone, every bound of the structure is so small that a
+/// few dozen random operations split, merge, walk and overflow all of it.
+const TINY: bool = cfg!(feature = "tiny-bounds");
+
+/// Why an element was not started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StartError {
+    /// There is one with that id; it stays as it was.
+    Exists,
+    /// The deadline would be after [`DEADLINE_MAX`].
+    TooLate,
+    /// The lawn holds as much as its handles can name: 256 GiB of records, or four million of more
+    /// than 8 KiB.
+    Full,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exists => "id already exists",
+            Self::TooLate => "the deadline does not fit in 63 bits",
+            Self::Full => "the dehydrator is full",
+        })
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Why an element was not updated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpdateError {
+    /// There is none with that id.
+    Missing,
+    /// As [`StartError::Full`].
+    Full,
+}
+
+impl fmt::Display for UpdateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("no such id"),
+            Self::Full => StartError::Full.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for UpdateError {}
+
+/// An element that waits in the lawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Element<'a> {
+    /// What it is called.
+    pub id: &'a [u8],
+    /// What was put away.
+    pub payload: &'a [u8],
+    /// When it comes due, in milliseconds since the epoch.
+    pub deadline: u64,
+}
+
+impl<'a> From<Record<'a>> for Element<'a> {
+    fn from(record: Record<'a>) -> Self {
+        Self { id: record.id(), payload: record.payload(), deadline: record.turn().deadline }
+    }
+}
+
+/// An element that has been taken out: nothing in the lawn points to it any more. Its bytes are read
+/// where they lie, and freed when this is dropped.
+pub struct Taken<'a> {
+    records: &'a mut Records,
+    handle: Handle,
+}
+
+impl Taken<'_> {
+    /// What was taken.
+    pub fn element(&self) -> Element<'_> {
+        self.records.get(self.handle).into()
+    }
+}
+
+impl fmt::Debug for Taken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Taken").field(&self.element()).finish()
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.records.remove(self.handle);
+    }
+}
+
+/// A store of elements that each come due once. See the [module](self).
+#[derive(Clone)]
+pub struct Lawn {
+    records: Records,
+    index: Index,
+    queues: Queues,
+    thicket: Thicket,
+    pushes: u64,
+}
+
+impl Lawn {
+    /// An empty lawn. `hasher` keys the table of ids: who knows it can choose ids that collide, so
+    /// draw it at random once a process, and keep it secret.
+    pub fn new(hasher: RandomState) -> Self {
+        Self {
+            records: Records::new(),
+            index: Index::new(hasher),
+            queues: Queues::new(),
+            thicket: Thicket::default(),
+            pushes: 0,
+        }
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Starts an element that comes due `ttl` milliseconds after `now`. Returns its deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing has changed.
+    pub fn start(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<u64, StartError> {
+        let deadline = now.checked_add(ttl).ok_or(StartError::TooLate)?;
+        self.start_at(id, ttl, payload, deadline)?;
+        Ok(deadline)
+    }
+
+    /// Starts an element in the queue of `ttl` that comes due at `deadline`, whatever the two say of
+    /// each other: how replicas, dumps and imports bring elements in.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing has changed.
+    pub fn start_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<(), StartError> {
+        if deadline > DEADLINE_MAX {
+            return Err(StartError::TooLate);
+        }
+        let hash = self.index.hash(id);
+        let records = &self.records;
+        if self.index.find(hash, |handle| records.get(handle).id() == id).is_some() {
+            return Err(StartError::Exists);
+        }
+        let turn = Turn { deadline, push: self.pushes % Turn::PUSHES };
+        let handle = self.records.insert(id, payload, turn).ok_or(StartError::Full)?;
+        self.pushes += 1;
+        if !self.queues.push(&mut self.records, handle, ttl) {
+            self.thicket.insert(turn, ttl, handle);
+        }
+        self.index.insert(hash, handle);
+        Ok(())
+    }
+
+    /// Takes an element out, due or not.
+    pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
+        let hash = self.index.hash(id);
+        let records = &self.records;
+        let handle = self.index.remove(hash, |handle| records.get(handle).id() == id)?;
+        Some(self.unfile(handle))
+    }
+
+    /// The element of that id, due or not.
+    pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
+        self.find(id).map(|handle| self.records.get(handle).into())
+    }
+
+    /// Gives an element a new payload. It keeps its deadline and its place in the order. Returns what
+    /// it was before.
+    ///
+    /// # Errors
+    ///
+    /// [`UpdateError`]; then nothing has changed.
+    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
+        let old = self.find(id).ok_or(UpdateError::Missing)?;
+        let record = self.records.get(old);
+        let (turn, block) = (record.turn(), record.block());
+        let new = self.records.insert(id, payload, turn).ok_or(UpdateError::Full)?;
+        self.records.set_block(new, block);
+        self.repoint(self.index.hash(id), old, new);
+        Ok(Taken { records: &mut self.records, handle: old })
+    }
+
+    /// Takes out the element whose turn is first, if it is due at `now`.
+    pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
+        let (turn, handle) = self.first()?;
+        if turn.deadline > now {
+            return None;
+        }
+        let hash = self.index.hash(self.records.get(handle).id());
+        self.index.remove(hash, |it| it == handle).expect("a filed record is in the index");
+        Some(self.unfile(handle))
+    }
+
+    /// When the next element comes due, or did. Exact at all times.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.first().map(|(turn, _)| turn.deadline)
+    }
+
+    /// How many TTLs have a queue, and how many elements are in none.
+    #[cfg(test)]
+    fn shape(&self) -> (usize, usize) {
+        (self.queues.len(), self.thicket.len())
+    }
+
+    /// All elements in order of delivery, each with the TTL it was started with.
+    pub fn iter(&self) -> Iter<'_> {
+        self.iter_until(DEADLINE_MAX)
+    }
+
+    /// As [`Lawn::iter`], of the elements that are due at `now`. Costs nothing for what is not.
+    pub fn iter_until(&self, now: u64) -> Iter<'_> {
+        let heads = self.queues.due(now).map(|(turn, cursor)| Front { turn, cursor });
+        let fronts = heads.collect::<BinaryHeap<_>>();
+        Iter { lawn: self, now, fronts, thicket: self.thicket.iter().peekable() }
+    }
+
+    /// Whether [`Lawn::tidy`] would find something to do. O(1).
+    pub fn is_sparse(&self) -> bool {
+        self.records.slab().is_sparse() || self.queues.is_sparse()
+    }
+
+    /// Moves at most `moves` records or blocks so that pages left half empty can be given back.
+    /// Returns whether there may be more to do. The content does not change.
+    pub fn tidy(&mut self, moves: usize) -> bool {
+        for _ in 0..moves {
+            if !self.tidy_record() && !self.queues.tidy(&mut self.records) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
+    /// elements.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.records.slab().memory()
+            + self.index.memory()
+            + self.queues.memory()
+            + self.thicket.memory()
+    }
+
+    /// About how many allocations dropping it will free. O(1).
+    pub fn allocations(&self) -> usize {
+        self.records.slab().allocations()
+            + self.index.allocations()
+            + self.queues.allocations()
+            + self.thicket.allocations()
+    }
+
+    fn find(&self, id: &[u8]) -> Option<Handle> {
+        let records = &self.records;
+        self.index.find(self.index.hash(id), |handle| records.get(handle).id() == id)
+    }
+
+    fn first(&self) -> Option<(Turn, Handle)> {
+        match (self.queues.first(), self.thicket.first()) {
+            (Some(queued), Some(wild)) => Some(if wild.0 < queued.0 { wild } else { queued }),
+            (queued, wild) => queued.or(wild),
+        }
+    }
+
+    /// Takes a record out of the order of deadlines; it is out of the index already.
+    fn unfile(&mut self, handle: Handle) -> Taken<'_> {
+        match self.records.block(handle) {
+            Some(block) => self.queues.remove(&mut self.records, handle, block),
+            None => self.thicket.remove(self.records.turn(handle)),
+        }
+        Taken { records: &mut self.records, handle }
+    }
+
+    /// Index and order point to `new` instead of `old`; the two have the same id, turn and block.
+    fn repoint(&mut self, hash: IdHash, old: Handle, new: Handle) {
+        self.index.replace(hash, old, new);
+        match self.records.block(new) {
+            Some(block) => self.queues.replace(block, old, new),
+            None => self.thicket.replace(self.records.turn(new), new),
+        }
+    }
+
+    fn tidy_record(&mut self) -> bool {
+        let Some(old) = self.records.straggler() else { return false };
+        let hash = self.index.hash(self.records.get(old).id());
+        let Some(new) = self.records.relocate(old) else { return false };
+        self.repoint(hash, old, new);
+        true
+    }
+
+    /// Panics unless all parts agree with each other: every record is in the index once, under its
+    /// id, and in one queue or the thicket, in order. For tests and debug builds.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check(&self) {
+        self.records.slab().check();
+        self.index.check(|hash, handle| {
+            let record = self.records.get(handle);
+            hash == self.index.hash(record.id()) && self.find(record.id()) == Some(handle)
+        });
+        let queued = self.queues.check(&self.records);
+        for (turn, shoot) in self.thicket.iter() {
+            assert_eq!(self.records.turn(shoot.handle), *turn);
+            assert_eq!(self.records.block(shoot.handle), None);
+        }
+        assert_eq!(queued + self.thicket.len(), self.len(), "index and order disagree");
+        assert_eq!(self.records.slab().len(), self.len(), "records and index disagree");
+    }
+}
+
+impl fmt::Debug for Lawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lawn").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// Elements in order of delivery. See [`Lawn::iter`].
+pub struct Iter<'a> {
+    lawn: &'a Lawn,
+    now: u64,
+    fronts: BinaryHeap<Front>,
+    thicket: std::iter::Peekable<std::collections::btree_map::Iter<'a, Turn, thicket::Shoot>>,
+}
+
+/// How far the walk has come in one queue.
+struct Front {
+    turn: Turn,
+    cursor: Cursor,
+}
+
+impl Iter<'_> {
+    fn next_queued(&mut self) -> Option<(u64, Handle)> {
+        let mut front = self.fronts.peek_mut()?;
+        let ttl = front.cursor.ttl;
+        let (handle, next) = self.lawn.queues.at(front.cursor)?;
+        let next = next.and_then(|cursor| {
+            let (handle, _) = self.lawn.queues.at(cursor)?;
+            let turn = self.lawn.records.turn(handle);
+            (turn.deadline <= self.now).then_some(Front { turn, cursor })
+        });
+        match next {
+            Some(next) => *front = next,
+            None => drop(std::collections::binary_heap::PeekMut::pop(front)),
+        }
+        Some((ttl, handle))
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (u64, Element<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let wild = self.thicket.peek().map(|(turn, _)| **turn);
+        let wild = wild.filter(|turn| turn.deadline <= self.now);
+        let queued = self.fronts.peek().map(|front| front.turn);
+        let (ttl, handle) = if wild.is_some_and(|wild| queued.is_none_or(|queued| wild < queued)) {
+            self.thicket.next().map(|(_, shoot)| (shoot.ttl, shoot.handle))?
+        } else {
+            self.next_queued()?
+        };
+        Some((ttl, self.lawn.records.get(handle).into()))
+    }
+}
+
+impl PartialEq for Front {
+    fn eq(&self, other: &Self) -> bool {
+        self.turn == other.turn
+    }
+}
+
+impl Eq for Front {}
+
+impl PartialOrd for Front {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Front {
+    /// Reversed: [`BinaryHeap`] has the greatest on top.
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.turn.cmp(&self.turn)
+    }
+}

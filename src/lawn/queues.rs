@@ -1,0 +1,412 @@
+//! The blades of the lawn: one FIFO queue for each TTL, and the index over their heads.
+//!
+//! Elements pushed with one TTL come due in the order of pushing, so appending keeps a queue sorted
+//! by turn. What breaks that rule (a clock that stepped back, a deadline given from outside) is
+//! inserted by walking back from the tail, a block of thirteen at a time, [`WALK_MAX`] blocks at the
+//! most. What is out of order by more than that, and a TTL for which there is no queue left, is
+//! refused here and goes to the [thicket](super::thicket), which is sorted whatever comes.
+//!
+//! ```text
+//!   by_ttl { 1000: q0, 60000: q1 }      heads (heap): q0 @ t=5, q1 @ t=9
+//!      q0  head ─▶ [ a b c · e f g h · j k l m ] ⇄ [ n o p ] ◀─ tail
+//!      q1  head ─▶ [ x y ] ◀─ tail                       · a stopped element's blank
+//! ```
+//!
+//! Appending and stopping are O(1). A queue that runs empty goes, as in the paper.
+
+use std::hash::{BuildHasher, BuildHasherDefault};
+
+use hashbrown::HashTable;
+
+use super::TINY;
+use super::block::{Block, Handles};
+use super::heads::{Heads, QueueNumber};
+use super::records::Records;
+use super::slab::{Handle, Slab};
+use super::turn::Turn;
+
+/// TTLs that have a queue of their own. The paper's systems have a few dozen. A queue costs some
+/// 150 bytes and a place in the heap; with more TTLs than this a queue for each would cost more than
+/// it saves.
+const QUEUES_MAX: usize = if TINY { 6 } else { 4096 };
+/// Blocks that are walked back from the tail for an element that is out of order: about a hundred
+/// elements, for at most nine cache misses to find the block and thirteen to find the place.
+const WALK_MAX: usize = if TINY { 2 } else { 8 };
+
+#[derive(Clone)]
+struct Queue {
+    ttl: u64,
+    /// The first and the last block; both are `None` for a number that is free.
+    ends: Option<(Handle, Handle)>,
+    /// No element has a later deadline. It may be too late when the last element was stopped.
+    latest: u64,
+}
+
+/// All queues of a lawn.
+#[derive(Clone)]
+pub(super) struct Queues {
+    blocks: Slab<Block>,
+    queues: Vec<Queue>,
+    free: Vec<QueueNumber>,
+    by_ttl: HashTable<QueueNumber>,
+    heads: Heads,
+}
+
+/// TTLs are chosen by users, but at most [`QUEUES_MAX`] are in the table, so colliding ones can do
+/// little harm: a fixed key will do.
+fn hash_ttl(ttl: u64) -> u64 {
+    BuildHasherDefault::<ahash::AHasher>::default().hash_one(ttl)
+}
+
+impl Queues {
+    pub(super) fn new() -> Self {
+        Self {
+            blocks: Slab::new(),
+            queues: Vec::new(),
+            free: Vec::new(),
+            by_ttl: HashTable::new(),
+            heads: Heads::default(),
+        }
+    }
+
+    /// Files a record in the queue of `ttl`. `false` if it does not belong into a queue, or no block
+    /// could be had; then nothing has changed.
+    pub(super) fn push(&mut self, records: &mut Records, handle: Handle, ttl: u64) -> bool {
+        let turn = records.turn(handle);
+        let Some(number) = self.find(ttl) else {
+            return self.start_queue(records, handle, ttl, turn);
+        };
+        let queue = &mut self.queues[usize::from(number)];
+        let (_, tail) = queue.ends.expect("a queue in the table is not empty");
+        if turn.deadline < queue.latest {
+            let last = self.block(tail).last().expect("a block is not empty");
+            let latest = records.turn(last).deadline;
+            self.queues[usize::from(number)].latest = latest;
+            if turn.deadline < latest {
+                return self.insert_behind(records, number, handle, turn);
+            }
+        }
+        self.append(records, number, handle, turn)
+    }
+
+    /// Takes a record out of the block that holds it.
+    pub(super) fn remove(&mut self, records: &mut Records, handle: Handle, block: Handle) {
+        let line = self.block_mut(block);
+        let was_first = line.first() == Some(handle);
+        line.remove(handle);
+        let line = *self.block(block);
+        let number = line.queue;
+        let is_head = was_first && line.prev.is_none();
+        if line.len() == 0 {
+            self.drop_block(block);
+        } else if line.is_sparse() {
+            self.join(records, block);
+        }
+        if is_head {
+            self.new_head(records, number);
+        }
+    }
+
+    /// The earliest turn in any queue, with the record whose it is.
+    pub(super) fn first(&self) -> Option<(Turn, Handle)> {
+        let (turn, number) = self.heads.first()?;
+        let (head, _) = self.queues[usize::from(number)].ends?;
+        Some((turn, self.block(head).first()?))
+    }
+
+    /// How many TTLs have a queue.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.by_ttl.len()
+    }
+
+    /// The heads that are due by `deadline`, each with a cursor to walk its queue from there.
+    pub(super) fn due(&self, deadline: u64) -> impl Iterator<Item = (Turn, Cursor)> + '_ {
+        self.heads.due(deadline).into_iter().filter_map(|(turn, number)| {
+            let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
+            let (head, _) = ends?;
+            Some((turn, Cursor { ttl, block: head, place: 0 }))
+        })
+    }
+
+    /// The record at a cursor, and the cursor behind it.
+    pub(super) fn at(&self, cursor: Cursor) -> Option<(Handle, Option<Cursor>)> {
+        let block = self.block(cursor.block);
+        let handle = block.handles().iter().nth(cursor.place)?;
+        let next = if cursor.place + 1 < block.len() {
+            Some(Cursor { place: cursor.place + 1, ..cursor })
+        } else {
+            block.next.map(|block| Cursor { block, place: 0, ..cursor })
+        };
+        Some((handle, next))
+    }
+
+    /// A record has moved, or was replaced by one with the same turn.
+    pub(super) fn replace(&mut self, block: Handle, old: Handle, new: Handle) {
+        self.block_mut(block).replace(old, new);
+    }
+
+    /// Whether [`Queues::tidy`] would move a block.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.blocks.is_sparse()
+    }
+
+    /// Moves one block, if that helps to give memory back. Returns whether it did.
+    pub(super) fn tidy(&mut self, records: &mut Records) -> bool {
+        let Some(old) = self.blocks.straggler() else { return false };
+        let Some(new) = self.blocks.relocate(old) else { return false };
+        let Block { prev, next, queue, .. } = *self.block(new);
+        let ends = self.queues[usize::from(queue)].ends.as_mut().expect("a queue with a block");
+        match prev {
+            None => ends.0 = new,
+            Some(prev) => self.blocks.get_mut(prev)[0].next = Some(new),
+        }
+        match next {
+            None => ends.1 = new,
+            Some(next) => self.blocks.get_mut(next)[0].prev = Some(new),
+        }
+        for handle in self.block(new).handles().iter() {
+            records.set_block(handle, Some(new));
+        }
+        true
+    }
+
+    /// Bytes allocated. O(pages of blocks).
+    pub(super) fn memory(&self) -> usize {
+        self.blocks.memory()
+            + self.queues.capacity() * size_of::<Queue>()
+            + self.free.capacity() * size_of::<QueueNumber>()
+            + self.by_ttl.allocation_size()
+            + self.heads.memory()
+    }
+
+    /// Allocations that freeing it takes, about. O(1).
+    pub(super) fn allocations(&self) -> usize {
+        self.blocks.allocations() + 5
+    }
+
+    fn block(&self, handle: Handle) -> &Block {
+        &self.blocks.get(handle)[0]
+    }
+
+    fn block_mut(&mut self, handle: Handle) -> &mut Block {
+        &mut self.blocks.get_mut(handle)[0]
+    }
+
+    fn find(&self, ttl: u64) -> Option<QueueNumber> {
+        let is_it = |number: &QueueNumber| self.queues[usize::from(*number)].ttl == ttl;
+        self.by_ttl.find(hash_ttl(ttl), is_it).copied()
+    }
+
+    fn start_queue(&mut self, records: &mut Records, handle: Handle, ttl: u64, turn: Turn) -> bool {
+        if self.free.is_empty() && self.queues.len() == QUEUES_MAX {
+            return false;
+        }
+        let Some(block) = self.blocks.insert(1) else { return false };
+        let queue = Queue { ttl, ends: Some((block, block)), latest: turn.deadline };
+        let number = if let Some(number) = self.free.pop() {
+            self.queues[usize::from(number)] = queue;
+            number
+        } else {
+            self.queues.push(queue);
+            (self.queues.len() - 1) as QueueNumber
+        };
+        *self.block_mut(block) = Block::new(number, None, None);
+        self.block_mut(block).append(handle);
+        records.set_block(handle, Some(block));
+        let queues = &self.queues;
+        let rehash = |number: &QueueNumber| hash_ttl(queues[usize::from(*number)].ttl);
+        self.by_ttl.insert_unique(hash_ttl(ttl), number, rehash);
+        self.heads.set(number, turn);
+        true
+    }
+
+    /// Adds an element whose turn comes after all others of its queue.
+    fn append(
+        &mut self,
+        records: &mut Records,
+        number: QueueNumber,
+        handle: Handle,
+        turn: Turn,
+    ) -> bool {
+        let (head, tail) = self.queues[usize::from(number)].ends.expect("a queue with a block");
+        let mut block = tail;
+        if !self.block_mut(tail).append(handle) {
+            let Some(new) = self.blocks.insert(1) else { return false };
+            *self.block_mut(new) = Block::new(number, Some(tail), None);
+            self.block_mut(new).append(handle);
+            self.block_mut(tail).next = Some(new);
+            block = new;
+        }
+        records.set_block(handle, Some(block));
+        let queue = &mut self.queues[usize::from(number)];
+        queue.ends = Some((head, block));
+        queue.latest = turn.deadline;
+        true
+    }
+
+    /// Inserts an element that belongs before the last of its queue: rule 5 of the design.
+    fn insert_behind(
+        &mut self,
+        records: &mut Records,
+        number: QueueNumber,
+        handle: Handle,
+        turn: Turn,
+    ) -> bool {
+        let (head, tail) = self.queues[usize::from(number)].ends.expect("a queue with a block");
+        let mut block = tail;
+        for _ in 0..WALK_MAX {
+            let first = self.block(block).first().expect("a block is not empty");
+            if block == head || records.turn(first) < turn {
+                return self.insert_into(records, block, handle, turn);
+            }
+            block = self.block(block).prev.expect("only the head has no block before it");
+        }
+        false
+    }
+
+    fn insert_into(
+        &mut self,
+        records: &mut Records,
+        block: Handle,
+        handle: Handle,
+        turn: Turn,
+    ) -> bool {
+        // A full block needs a second one, and must not be touched if there is none.
+        let Some(spare) = self.blocks.insert(1) else { return false };
+        let line = self.block_mut(block);
+        let handles = line.handles();
+        let before = handles.iter().take_while(|other| records.turn(*other) < turn).count();
+        let second = line.insert(before, handle);
+        let Block { prev, next, queue, .. } = *line;
+        records.set_block(handle, Some(block));
+        match second {
+            None => self.blocks.remove(spare),
+            Some(second) => {
+                self.block_mut(block).next = Some(spare);
+                let mut new = Block::new(queue, Some(block), next);
+                new.extend(&second);
+                *self.block_mut(spare) = new;
+                match next {
+                    Some(next) => self.block_mut(next).prev = Some(spare),
+                    None => {
+                        let ends = self.queues[usize::from(queue)].ends.as_mut();
+                        ends.expect("a queue with a block").1 = spare;
+                    }
+                }
+                move_into(records, &second, spare);
+            }
+        }
+        if before == 0 && prev.is_none() {
+            self.heads.set(queue, turn);
+        }
+        true
+    }
+
+    /// Unlinks an empty block and frees it, and its queue with the last one.
+    fn drop_block(&mut self, handle: Handle) {
+        let Block { prev, next, queue, .. } = *self.block(handle);
+        self.blocks.remove(handle);
+        if let Some(prev) = prev {
+            self.block_mut(prev).next = next;
+        }
+        if let Some(next) = next {
+            self.block_mut(next).prev = prev;
+        }
+        let entry = &mut self.queues[usize::from(queue)];
+        let (head, tail) = entry.ends.expect("a queue with a block");
+        entry.ends = match (prev, next) {
+            (None, None) => None,
+            (None, Some(next)) => Some((next, tail)),
+            (Some(prev), None) => Some((head, prev)),
+            (Some(_), Some(_)) => Some((head, tail)),
+        };
+        if entry.ends.is_none() {
+            let found = self.by_ttl.find_entry(hash_ttl(entry.ttl), |number| *number == queue);
+            found.expect("a queue is in the table").remove();
+            self.free.push(queue);
+        }
+    }
+
+    /// Puts a sparse block's handles into a neighbour that has room for them. At most three records
+    /// are told of their new block.
+    fn join(&mut self, records: &mut Records, handle: Handle) {
+        let block = *self.block(handle);
+        let handles = block.handles();
+        if let Some(next) = block.next.filter(|next| self.block(*next).can_join(&block)) {
+            self.block_mut(next).prepend(&handles);
+            move_into(records, &handles, next);
+            self.drop_block(handle);
+        } else if let Some(prev) = block.prev.filter(|prev| self.block(*prev).can_join(&block)) {
+            self.block_mut(prev).extend(&handles);
+            move_into(records, &handles, prev);
+            self.drop_block(handle);
+        }
+    }
+
+    fn new_head(&mut self, records: &Records, number: QueueNumber) {
+        match self.queues[usize::from(number)].ends {
+            None => self.heads.remove(number),
+            Some((head, _)) => {
+                let first = self.block(head).first().expect("a block is not empty");
+                self.heads.set(number, records.turn(first));
+            }
+        }
+    }
+
+    /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
+    /// Returns how many records there are.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn check(&self, records: &Records) -> usize {
+        self.blocks.check();
+        let mut count = 0;
+        let mut blocks = 0;
+        for (number, queue) in self.queues.iter().enumerate() {
+            let Some((head, tail)) = queue.ends else {
+                assert!(self.free.contains(&(number as QueueNumber)), "a lost queue number");
+                continue;
+            };
+            assert_eq!(self.find(queue.ttl), Some(number as QueueNumber), "TTL {}", queue.ttl);
+            let (mut at, mut prev, mut last) = (Some(head), None, None);
+            while let Some(handle) = at {
+                let block = self.block(handle);
+                assert_eq!((block.prev, usize::from(block.queue)), (prev, number), "links");
+                let handles: Vec<_> = block.handles().iter().collect();
+                assert_eq!(handles.len(), block.len(), "places and count disagree");
+                assert!(!handles.is_empty(), "an empty block is linked");
+                for handle_in in handles {
+                    assert_eq!(records.block(handle_in), Some(handle), "a record's block");
+                    let turn = records.turn(handle_in);
+                    assert!(last.is_none_or(|last| last < turn), "{last:?} before {turn:?}");
+                    last = Some(turn);
+                    count += 1;
+                }
+                blocks += 1;
+                (prev, at) = (Some(handle), block.next);
+            }
+            assert_eq!(prev, Some(tail), "the last block is not the tail");
+            assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
+        }
+        assert_eq!(blocks, self.blocks.len(), "blocks outside of queues");
+        assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
+        self.heads.check(|number| {
+            let (head, _) = self.queues.get(usize::from(number))?.ends?;
+            self.block(head).first().map(|first| records.turn(first))
+        });
+        count
+    }
+}
+
+fn move_into(records: &mut Records, handles: &Handles, block: Handle) {
+    for handle in handles.iter() {
+        records.set_block(handle, Some(block));
+    }
+}
+
+/// A place in a queue, for walking it.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor {
+    pub(super) ttl: u64,
+    block: Handle,
+    place: usize,
+}

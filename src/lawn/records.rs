@@ -1,0 +1,208 @@
+//! The elements themselves: one slot each, header, id and payload together.
+//!
+//! ```text
+//!   0        8          14     18
+//!   ├────────┼──────────┼──────┼────────┬─────────────┬────┬─────────┬─────────┐
+//!   │deadline│ push no. │ block│ id len │ payload len │ id │ payload │ padding │
+//!   └────────┴──────────┴──────┴────────┴─────────────┴────┴─────────┴─────────┘
+//!    u64      u48        u32    varint   varint                       to 8 bytes
+//! ```
+//!
+//! Lengths are LEB128: one byte up to 127. An id of 16 bytes and a payload of 64 make 100 bytes, in a
+//! slot of 104. Nothing points at a record but the index, by its id, and one place in the order of
+//! deadlines: the block of a queue that `block` names, or the thicket if that is empty.
+
+use super::slab::{Handle, Slab};
+use super::turn::Turn;
+
+/// What a slot is measured in. Eight bytes keep the classes few and the headers aligned.
+type Granule = [u8; 8];
+
+const PUSH: usize = 8;
+const BLOCK: usize = 14;
+const LENGTHS: usize = 18;
+/// Two LEB128 numbers of 64 bits.
+const LENGTHS_MAX: usize = 20;
+
+/// A record as it lies in its slot.
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    header: &'a [u8; LENGTHS],
+    id: &'a [u8],
+    payload: &'a [u8],
+}
+
+impl<'a> Record<'a> {
+    pub(super) fn turn(&self) -> Turn {
+        turn_of(self.header)
+    }
+
+    /// The block that holds it, or `None` for the thicket.
+    pub(super) fn block(&self) -> Option<Handle> {
+        block_of(self.header)
+    }
+
+    pub(super) fn id(&self) -> &'a [u8] {
+        self.id
+    }
+
+    pub(super) fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}
+
+fn turn_of(header: &[u8; LENGTHS]) -> Turn {
+    let mut deadline = [0; 8];
+    deadline.copy_from_slice(&header[..PUSH]);
+    let mut push = [0; 8];
+    push[..BLOCK - PUSH].copy_from_slice(&header[PUSH..BLOCK]);
+    Turn { deadline: u64::from_le_bytes(deadline), push: u64::from_le_bytes(push) }
+}
+
+fn block_of(header: &[u8; LENGTHS]) -> Option<Handle> {
+    let mut block = [0; 4];
+    block.copy_from_slice(&header[BLOCK..]);
+    Handle::from_bits(u32::from_le_bytes(block))
+}
+
+fn put_length(bytes: &mut [u8], at: &mut usize, mut length: usize) {
+    while length >= 0x80 {
+        bytes[*at] = length as u8 | 0x80;
+        length >>= 7;
+        *at += 1;
+    }
+    bytes[*at] = length as u8;
+    *at += 1;
+}
+
+fn get_length(bytes: &[u8], at: &mut usize) -> usize {
+    let mut length = 0;
+    let mut shift = 0;
+    loop {
+        let byte = bytes[*at];
+        *at += 1;
+        length |= usize::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return length;
+        }
+        shift += 7;
+    }
+}
+
+/// The store of records.
+#[derive(Clone)]
+pub(super) struct Records {
+    slab: Slab<Granule>,
+}
+
+impl Records {
+    pub(super) fn new() -> Self {
+        Self { slab: Slab::new() }
+    }
+
+    /// Stores an element, in no block yet. `None` if there is no room (see [`Slab::insert`]).
+    pub(super) fn insert(&mut self, id: &[u8], payload: &[u8], turn: Turn) -> Option<Handle> {
+        let mut lengths = [0; LENGTHS_MAX];
+        let mut end = 0;
+        put_length(&mut lengths, &mut end, id.len());
+        put_length(&mut lengths, &mut end, payload.len());
+        let size = LENGTHS + end + id.len() + payload.len();
+
+        let handle = self.slab.insert(size.div_ceil(size_of::<Granule>()))?;
+        let bytes = self.slab.get_mut(handle).as_flattened_mut();
+        bytes[..PUSH].copy_from_slice(&turn.deadline.to_le_bytes());
+        bytes[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
+        bytes[BLOCK..LENGTHS].fill(0);
+        let (lengths_at, rest) = bytes[LENGTHS..].split_at_mut(end);
+        lengths_at.copy_from_slice(&lengths[..end]);
+        let (id_at, rest) = rest.split_at_mut(id.len());
+        id_at.copy_from_slice(id);
+        rest[..payload.len()].copy_from_slice(payload);
+        Some(handle)
+    }
+
+    pub(super) fn get(&self, handle: Handle) -> Record<'_> {
+        let bytes = self.slab.get(handle).as_flattened();
+        let (header, rest) = bytes.split_first_chunk().expect("a slot holds a header");
+        let mut at = 0;
+        let id_length = get_length(rest, &mut at);
+        let payload_length = get_length(rest, &mut at);
+        let (id, rest) = rest[at..].split_at(id_length);
+        Record { header, id, payload: &rest[..payload_length] }
+    }
+
+    /// The turn alone, without reading the lengths.
+    pub(super) fn turn(&self, handle: Handle) -> Turn {
+        turn_of(self.header(handle))
+    }
+
+    /// The block alone, without reading the lengths.
+    pub(super) fn block(&self, handle: Handle) -> Option<Handle> {
+        block_of(self.header(handle))
+    }
+
+    /// Says which block holds the record now.
+    pub(super) fn set_block(&mut self, handle: Handle, block: Option<Handle>) {
+        let bytes = self.slab.get_mut(handle).as_flattened_mut();
+        bytes[BLOCK..LENGTHS].copy_from_slice(&Handle::to_bits(block).to_le_bytes());
+    }
+
+    pub(super) fn remove(&mut self, handle: Handle) {
+        self.slab.remove(handle);
+    }
+
+    pub(super) fn slab(&self) -> &Slab<Granule> {
+        &self.slab
+    }
+
+    pub(super) fn straggler(&mut self) -> Option<Handle> {
+        self.slab.straggler()
+    }
+
+    pub(super) fn relocate(&mut self, handle: Handle) -> Option<Handle> {
+        self.slab.relocate(handle)
+    }
+
+    fn header(&self, handle: Handle) -> &[u8; LENGTHS] {
+        let bytes = self.slab.get(handle).as_flattened();
+        bytes.first_chunk().expect("a slot holds a header")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_gives_back_what_was_stored_at_every_length() {
+        let mut records = Records::new();
+        let turn = Turn { deadline: u64::MAX >> 1, push: Turn::PUSHES - 1 };
+        for id_length in [0, 1, 16, 127, 128, 300, 16_384] {
+            for payload_length in [0, 1, 64, 127, 128, 20_000, 3_000_000] {
+                let id: Vec<u8> = (0..id_length).map(|i| i as u8).collect();
+                let payload = vec![0xff; payload_length];
+                let handle = records.insert(&id, &payload, turn).expect("room");
+                let record = records.get(handle);
+                assert_eq!((record.id(), record.payload()), (&id[..], &payload[..]));
+                assert_eq!((record.turn(), record.block()), (turn, None));
+                records.remove(handle);
+            }
+        }
+        records.slab().check();
+    }
+
+    #[test]
+    fn a_slot_that_is_used_again_shows_nothing_of_the_last_record() {
+        let mut records = Records::new();
+        let turn = Turn { deadline: 1, push: 2 };
+        let old = records.insert(b"abcdefgh", b"ijklmnop", turn).expect("room");
+        records.set_block(old, Some(old));
+        assert_eq!(records.block(old), Some(old));
+        records.remove(old);
+        let new = records.insert(b"x", b"yz3456789012", turn).expect("room");
+        assert_eq!(new, old, "the slot is reused");
+        let record = records.get(new);
+        assert_eq!((record.id(), record.payload()), (&b"x"[..], &b"yz3456789012"[..]));
+        assert_eq!(record.block(), None);
+    }
+}

@@ -1,0 +1,432 @@
+//! The lawn beside an oracle, and one test for each rule.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a lawn does, in thirty obvious lines.
+#[derive(Default)]
+struct Oracle {
+    /// In order of pushing.
+    elements: Vec<(Vec<u8>, u64, Vec<u8>, u64)>,
+}
+
+impl Oracle {
+    fn find(&self, id: &[u8]) -> Option<usize> {
+        self.elements.iter().position(|element| element.0 == id)
+    }
+
+    fn start(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        at: Option<u64>,
+    ) -> Result<(), StartError> {
+        let deadline = at.filter(|at| *at <= DEADLINE_MAX).ok_or(StartError::TooLate)?;
+        if self.find(id).is_some() {
+            return Err(StartError::Exists);
+        }
+        self.elements.push((id.to_vec(), ttl, payload.to_vec(), deadline));
+        Ok(())
+    }
+
+    fn stop(&mut self, id: &[u8]) -> Option<Vec<u8>> {
+        self.find(id).map(|at| self.elements.remove(at).2)
+    }
+
+    fn first(&self) -> Option<usize> {
+        // `min_by_key` returns the first of equals: ties in the order of pushing.
+        (0..self.elements.len()).min_by_key(|at| self.elements[*at].3)
+    }
+
+    fn pop_due(&mut self, now: u64) -> Option<(Vec<u8>, Vec<u8>)> {
+        let at = self.first().filter(|at| self.elements[*at].3 <= now)?;
+        let (id, _, payload, _) = self.elements.remove(at);
+        Some((id, payload))
+    }
+
+    fn ordered(&self) -> Vec<(u64, &[u8], &[u8], u64)> {
+        let mut all: Vec<_> = self
+            .elements
+            .iter()
+            .map(|(id, ttl, payload, at)| (*ttl, &id[..], &payload[..], *at))
+            .collect();
+        all.sort_by_key(|element| element.3);
+        all
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Start {
+        id: u16,
+        ttl: u64,
+        length: usize,
+    },
+    StartAt {
+        id: u16,
+        ttl: u64,
+        length: usize,
+        deadline: u64,
+    },
+    /// Many elements with one TTL, so that queues get blocks and pages.
+    Burst {
+        first: u16,
+        count: u16,
+        ttl: u64,
+    },
+    Stop {
+        id: u16,
+    },
+    StopMany {
+        first: u16,
+        step: u16,
+        count: u16,
+    },
+    Update {
+        id: u16,
+        length: usize,
+    },
+    PopDue {
+        most: usize,
+    },
+    Clock {
+        by: i64,
+    },
+    Tidy {
+        moves: usize,
+    },
+}
+
+/// Few ids, so that they meet again.
+fn id() -> impl Strategy<Value = u16> {
+    prop_oneof![4 => 0_u16..40, 1 => 0_u16..2000]
+}
+
+fn ttl() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => prop::sample::select(vec![0_u64, 1, 2, 5, 10]),
+        2 => 0_u64..2000,
+        1 => any::<u64>(),
+        1 => prop::sample::select(vec![DEADLINE_MAX, DEADLINE_MAX - 1000, 1 << 62, u64::MAX]),
+    ]
+}
+
+fn deadline() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 900_u64..1200,
+        1 => any::<u64>(),
+        1 => prop::sample::select(vec![0_u64, 1, DEADLINE_MAX, DEADLINE_MAX - 1, DEADLINE_MAX + 1]),
+    ]
+}
+
+fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![8 => 0_usize..100, 1 => 100_usize..3000, 1 => 8000_usize..20_000]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Start { id, ttl, length }),
+        3 => (id(), ttl(), length(), deadline()).prop_map(
+            |(id, ttl, length, deadline)| Op::StartAt { id, ttl, length, deadline }
+        ),
+        1 => (id(), 1_u16..120, prop::sample::select(vec![0_u64, 5, 10]))
+            .prop_map(|(first, count, ttl)| Op::Burst { first, count, ttl }),
+        4 => id().prop_map(|id| Op::Stop { id }),
+        1 => (id(), 1_u16..4, 1_u16..120)
+            .prop_map(|(first, step, count)| Op::StopMany { first, step, count }),
+        2 => (id(), length()).prop_map(|(id, length)| Op::Update { id, length }),
+        3 => prop_oneof![Just(1_usize), 0_usize..20, Just(usize::MAX)].prop_map(|most| Op::PopDue { most }),
+        3 => prop_oneof![8 => -3_i64..4, 1 => -200_i64..200, 1 => any::<i64>()].prop_map(|by| Op::Clock { by }),
+        1 => (1_usize..40).prop_map(|moves| Op::Tidy { moves }),
+    ]
+}
+
+fn name(id: u16) -> Vec<u8> {
+    // Lengths from 0 on, binary, and all different.
+    match id {
+        0 => Vec::new(),
+        _ => id.to_be_bytes().repeat(1 + usize::from(id % 5)),
+    }
+}
+
+fn payload(seed: u64, length: usize) -> Vec<u8> {
+    (0..length as u64).map(|i| (seed ^ i) as u8).collect()
+}
+
+fn hasher() -> RandomState {
+    RandomState::with_seeds(1, 2, 3, 4)
+}
+
+/// Runs operations on both, comparing every reply, the next deadline, and now and then all content.
+fn run(ops: &[Op]) {
+    let mut lawn = Lawn::new(hasher());
+    let mut oracle = Oracle::default();
+    let mut now = 1000_u64;
+    for (step, op) in ops.iter().enumerate() {
+        let seed = step as u64;
+        match *op {
+            Op::Start { id, ttl, length } => {
+                start(&mut lawn, &mut oracle, id, ttl, &payload(seed, length), now)
+            }
+            Op::StartAt { id, ttl, length, deadline } => {
+                let content = payload(seed, length);
+                let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
+                assert_eq!(lawn.start_at(&name(id), ttl, &content, deadline), expected);
+            }
+            Op::Burst { first, count, ttl } => {
+                for id in first..first.saturating_add(count) {
+                    start(&mut lawn, &mut oracle, id, ttl, &payload(seed, 3), now);
+                }
+            }
+            Op::Stop { id } => stop(&mut lawn, &mut oracle, id),
+            Op::StopMany { first, step, count } => {
+                for id in (0..count).map(|i| first.saturating_add(i * step)) {
+                    stop(&mut lawn, &mut oracle, id);
+                }
+            }
+            Op::Update { id, length } => {
+                let content = payload(seed, length);
+                let expected = oracle
+                    .find(&name(id))
+                    .map(|at| std::mem::replace(&mut oracle.elements[at].2, content.clone()));
+                let old = lawn.update(&name(id), &content);
+                assert_eq!(old.ok().map(|old| old.element().payload.to_vec()), expected);
+            }
+            Op::PopDue { most } => {
+                for _ in 0..most {
+                    let taken = lawn.pop_due(now);
+                    let taken = taken.as_ref().map(Taken::element);
+                    let found = taken.map(|taken| (taken.id.to_vec(), taken.payload.to_vec()));
+                    assert_eq!(found, oracle.pop_due(now));
+                    if found.is_none() {
+                        break;
+                    }
+                }
+            }
+            Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX),
+            Op::Tidy { moves } => drop(lawn.tidy(moves)),
+        }
+        lawn.check();
+        assert_eq!(lawn.len(), oracle.elements.len());
+        let first = oracle.first().map(|at| oracle.elements[at].3);
+        assert_eq!(lawn.next_deadline(), first, "next deadline after {op:?}");
+        let due = oracle.ordered().into_iter().filter(|element| element.3 <= now);
+        let due: Vec<_> = due.map(|(_, id, ..)| id).collect();
+        assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
+    }
+    assert_eq!(content(&lawn), oracle.ordered());
+    assert_eq!(content(&lawn.clone()), oracle.ordered());
+    for (_, id, payload, deadline) in oracle.ordered() {
+        assert_eq!(lawn.look(id), Some(Element { id, payload, deadline }));
+    }
+}
+
+fn start(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, payload: &[u8], now: u64) {
+    let expected = oracle.start(&name(id), ttl, payload, now.checked_add(ttl));
+    assert_eq!(lawn.start(&name(id), ttl, payload, now), expected.map(|()| now + ttl));
+}
+
+fn stop(lawn: &mut Lawn, oracle: &mut Oracle, id: u16) {
+    let taken = lawn.stop(&name(id)).map(|taken| taken.element().payload.to_vec());
+    assert_eq!(taken, oracle.stop(&name(id)));
+}
+
+fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {
+    lawn.iter().map(|(ttl, element)| (ttl, element.id, element.payload, element.deadline)).collect()
+}
+
+proptest! {
+    // A failure prints the operations, shrunk to the fewest that fail, and the seed that made them.
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_operations_do_what_the_oracle_does(ops in prop::collection::vec(op(), 1..150)) {
+        run(&ops);
+    }
+}
+
+fn lawn() -> Lawn {
+    Lawn::new(hasher())
+}
+
+fn start_numbered(lawn: &mut Lawn, ids: std::ops::Range<u64>, ttl: u64, now: u64) {
+    for id in ids {
+        lawn.start(&id.to_be_bytes(), ttl, b"payload", now).expect("room");
+    }
+}
+
+fn pop_all(lawn: &mut Lawn, now: u64) -> Vec<u64> {
+    let mut ids = Vec::new();
+    while let Some(taken) = lawn.pop_due(now) {
+        ids.push(u64::from_be_bytes(taken.element().id.try_into().expect("eight bytes")));
+    }
+    ids
+}
+
+#[test]
+fn due_means_at_or_before_now() {
+    let mut lawn = lawn();
+    lawn.start(b"a", 50, b"", 1000).expect("room");
+    assert!(lawn.pop_due(1049).is_none());
+    assert_eq!(lawn.next_deadline(), Some(1050));
+    assert_eq!(lawn.pop_due(1050).map(|taken| taken.element().deadline), Some(1050));
+    assert_eq!(lawn.next_deadline(), None);
+}
+
+#[test]
+fn a_ttl_of_zero_is_due_at_once_and_taking_it_ends() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..3, 0, 7);
+    assert_eq!(pop_all(&mut lawn, 7), [0, 1, 2]);
+}
+
+#[test]
+fn equal_deadlines_come_in_the_order_of_pushing_over_all_ttls() {
+    let mut lawn = lawn();
+    // Each pushed a millisecond later with a TTL a millisecond shorter, then the other way round.
+    for id in 0..50 {
+        start_numbered(&mut lawn, id..id + 1, 100 - id, 1000 + id);
+    }
+    for id in 50..100_u64 {
+        lawn.start_at(&id.to_be_bytes(), id, b"", 1100).expect("room");
+    }
+    lawn.check();
+    assert_eq!(pop_all(&mut lawn, 1100), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_updated_element_keeps_its_deadline_and_its_place() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..30, 10, 0);
+    for id in [29_u64, 3, 14] {
+        let old = lawn.update(&id.to_be_bytes(), &[b'x'; 500]).expect("it is there");
+        assert_eq!(old.element().payload, b"payload");
+    }
+    lawn.check();
+    assert_eq!(lawn.look(&3_u64.to_be_bytes()).expect("it is there").payload, [b'x'; 500]);
+    assert_eq!(lawn.update(b"none", b"").err(), Some(UpdateError::Missing));
+    assert_eq!(pop_all(&mut lawn, 10), (0..30).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_refused_start_changes_nothing() {
+    let mut lawn = lawn();
+    lawn.start(b"a", 5, b"first", 0).expect("room");
+    assert_eq!(lawn.start(b"a", 9, b"second", 0), Err(StartError::Exists));
+    assert_eq!(lawn.start(b"b", DEADLINE_MAX, b"", 1), Err(StartError::TooLate));
+    assert_eq!(lawn.start(b"b", u64::MAX, b"", u64::MAX), Err(StartError::TooLate));
+    assert_eq!(lawn.start_at(b"b", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
+    assert_eq!(lawn.start_at(b"c", u64::MAX, b"", DEADLINE_MAX), Ok(()));
+    lawn.check();
+    assert_eq!(
+        content(&lawn),
+        [(5, &b"a"[..], &b"first"[..], 5), (u64::MAX, b"c", b"", DEADLINE_MAX)]
+    );
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn a_clock_that_steps_back_a_little_costs_a_short_walk() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..60, 10, 1000);
+    start_numbered(&mut lawn, 60..90, 10, 995);
+    start_numbered(&mut lawn, 90..120, 10, 1001);
+    lawn.check();
+    assert_eq!(lawn.shape(), (1, 0), "all of it is in the queue");
+    assert_eq!(lawn.next_deadline(), Some(1005));
+    let order: Vec<_> = (60..90).chain(0..60).chain(90..120).collect();
+    assert_eq!(pop_all(&mut lawn, 2000), order);
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn a_clock_that_steps_back_far_keeps_the_order_without_a_long_walk() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..5000, 10, 10_000);
+    start_numbered(&mut lawn, 5000..10_000, 10, 1000);
+    lawn.check();
+    let (queues, wild) = lawn.shape();
+    assert_eq!(queues, 1);
+    assert!(wild > 4800, "{wild} elements are in the thicket");
+    let order: Vec<_> = (5000..10_000).chain(0..5000).collect();
+    assert_eq!(pop_all(&mut lawn, 20_000), order);
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn one_ttl_for_each_element_is_a_sorted_set() {
+    let mut lawn = lawn();
+    let count = 20_000;
+    for id in 0..count {
+        // 7919 is prime: every TTL once, in no order.
+        start_numbered(&mut lawn, id..id + 1, id * 7919 % count, 0);
+    }
+    lawn.check();
+    let (queues, wild) = lawn.shape();
+    assert_eq!(queues + wild, count as usize);
+    assert_eq!(queues, 4096);
+    let deadlines: Vec<_> = pop_all(&mut lawn, count).iter().map(|id| id * 7919 % count).collect();
+    assert_eq!(deadlines, (0..count).collect::<Vec<_>>());
+    assert!(lawn.is_empty());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn emptied_queues_make_room_for_other_ttls() {
+    let mut lawn = lawn();
+    for round in 0..3 {
+        for ttl in 0..4096 {
+            lawn.start(&u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
+        }
+        assert_eq!(lawn.shape(), (4096, 0));
+        assert_eq!(pop_all(&mut lawn, u64::MAX).len(), 4096);
+        lawn.check();
+        assert_eq!(lawn.shape(), (0, 0));
+    }
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn memory_comes_back_after_a_burst() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..1, 10, 0);
+    let one = lawn.memory();
+    start_numbered(&mut lawn, 1..100_000, 10, 0);
+    let full = lawn.memory();
+    // Every 50th stays: in each page there is something left.
+    for id in (0..100_000_u64).filter(|id| id % 50 != 0) {
+        lawn.stop(&id.to_be_bytes()).expect("it is there");
+    }
+    lawn.check();
+    let mut steps = 0;
+    while lawn.tidy(16) {
+        steps += 1;
+        if steps % 16 == 0 {
+            lawn.check();
+        }
+    }
+    lawn.check();
+    assert!(steps < 1000, "{steps} steps");
+    assert!(lawn.memory() < full / 8, "{} of {full} bytes for 2,000 of 100,000", lawn.memory());
+    assert_eq!(pop_all(&mut lawn, 10), (0..2000).map(|id| id * 50).collect::<Vec<_>>());
+    start_numbered(&mut lawn, 0..1, 10, 0);
+    while lawn.tidy(16) {}
+    // What is left is the table of pages, 64 bytes for each 64 KiB it once held.
+    assert!(lawn.memory() < 3 * one + full / 400, "{} bytes for one", lawn.memory());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn a_small_lawn_is_small_and_a_large_one_dense() {
+    let mut lawn = lawn();
+    lawn.start(b"id-of-16-bytes..", 1000, &[0; 64], 0).expect("room");
+    assert!(lawn.memory() < 2048, "{} bytes for one element", lawn.memory());
+    for id in 1..900_000_u64 {
+        lawn.start(&[&id.to_be_bytes(), &b"12345678"[..]].concat(), id % 8, &[0; 64], 0)
+            .expect("room");
+    }
+    let each = lawn.memory() / 900_000;
+    assert!(each < 135, "{each} bytes an element");
+}

@@ -1,0 +1,65 @@
+//! What fits into no queue: elements with rare TTLs, and those far out of order.
+//!
+//! A queue for each TTL is cheap while TTLs repeat. With a TTL for each element, as the paper says
+//! itself, they do not, and a queue for each would cost more memory than the element. A sorted set
+//! would take such a load at O(log n); so does this: a B-tree by turn. It is as exact as the queues,
+//! and its first turn is read like any queue's head.
+
+use std::collections::BTreeMap;
+
+use super::slab::Handle;
+use super::turn::Turn;
+
+/// An element in the thicket: its TTL is written nowhere else.
+#[derive(Clone, Copy)]
+pub(super) struct Shoot {
+    pub(super) ttl: u64,
+    pub(super) handle: Handle,
+}
+
+/// Elements that are in no queue, by turn.
+#[derive(Clone, Default)]
+pub(super) struct Thicket {
+    shoots: BTreeMap<Turn, Shoot>,
+}
+
+impl Thicket {
+    pub(super) fn insert(&mut self, turn: Turn, ttl: u64, handle: Handle) {
+        let before = self.shoots.insert(turn, Shoot { ttl, handle });
+        debug_assert!(before.is_none(), "two elements have the turn {turn:?}");
+    }
+
+    pub(super) fn remove(&mut self, turn: Turn) {
+        self.shoots.remove(&turn).expect("a record without a block is in the thicket");
+    }
+
+    pub(super) fn first(&self) -> Option<(Turn, Handle)> {
+        self.shoots.first_key_value().map(|(turn, shoot)| (*turn, shoot.handle))
+    }
+
+    /// A record has moved, or was replaced by one with the same turn.
+    pub(super) fn replace(&mut self, turn: Turn, new: Handle) {
+        self.shoots.get_mut(&turn).expect("a record without a block is in the thicket").handle =
+            new;
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn len(&self) -> usize {
+        self.shoots.len()
+    }
+
+    pub(super) fn iter(&self) -> std::collections::btree_map::Iter<'_, Turn, Shoot> {
+        self.shoots.iter()
+    }
+
+    /// Bytes allocated, about: the standard library's nodes hold up to eleven entries and are two
+    /// thirds full under random insertion. O(1).
+    pub(super) fn memory(&self) -> usize {
+        self.shoots.len() * (size_of::<Turn>() + size_of::<Shoot>() + 2) * 3 / 2
+    }
+
+    /// Allocations that freeing it takes, about. O(1).
+    pub(super) fn allocations(&self) -> usize {
+        self.shoots.len() / 7
+    }
+}

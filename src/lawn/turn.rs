@@ -1,0 +1,20 @@
+//! When an element's turn comes: its deadline, then the order of pushing.
+
+/// The latest deadline there is: 2^63 - 1, so that it stays a number in every client's language.
+pub const DEADLINE_MAX: u64 = i64::MAX as u64;
+
+/// A place in the order of delivery. Comparing two turns is the whole of that order: the earlier
+/// deadline first, and of equal deadlines the one that was pushed first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Turn {
+    /// Milliseconds since the epoch, up to [`DEADLINE_MAX`].
+    pub(super) deadline: u64,
+    /// How many pushes the lawn had seen before. 48 bits: nine years of a million pushes a second
+    /// into one lawn; past that, elements with equal deadlines may swap.
+    pub(super) push: u64,
+}
+
+impl Turn {
+    /// A lawn's counter of pushes wraps here.
+    pub(super) const PUSHES: u64 = 1 << 48;
+}
