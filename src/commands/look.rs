@@ -1,0 +1,48 @@
+//! Looking without touching: LOOK, XPOLL, TTN.
+
+use crate::clock;
+use crate::data_type::Reading;
+use crate::server::string::Args;
+use crate::server::{Context, error::Result};
+
+use super::args;
+
+/// `LOOK key id`: the element, due or not, or nil.
+pub fn look(context: &Context, args: Args<'_>) -> Result {
+    let args::OfId { key, id } = args::OfId::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+
+    match dehydrator.lawn().and_then(|lawn| lawn.look(id)) {
+        Some(element) => context.reply_bulk(element.payload),
+        None => context.reply_null(),
+    }
+    Ok(())
+}
+
+/// `XPOLL key`: the ids of all elements that are due, in order.
+pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
+    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+    let now = clock::now();
+
+    let mut reply = context.reply_open_array();
+    if let Some(lawn) = dehydrator.lawn() {
+        for (_, element) in lawn.iter_until(now) {
+            reply.push_bulk(element.id);
+        }
+    }
+    Ok(())
+}
+
+/// `TTN key`: milliseconds to the next deadline, 0 when something is due, nil when nothing waits.
+pub fn ttn(context: &Context, args: Args<'_>) -> Result {
+    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+    let now = clock::now();
+
+    match dehydrator.lawn().and_then(|lawn| lawn.next_deadline()) {
+        Some(deadline) => context.reply_integer(deadline.saturating_sub(now) as i64),
+        None => context.reply_null(),
+    }
+    Ok(())
+}

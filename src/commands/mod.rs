@@ -1,0 +1,8 @@
+//! The commands, a file for each family: how each reads its arguments, what it does to the dehydrator,
+//! what it tells replicas, and what it replies, in that order.
+
+mod args;
+pub mod look;
+pub mod push;
+pub mod take;
+pub mod update;

@@ -1,0 +1,98 @@
+//! Taking elements out: PULL, POLL, XACK, REM.
+
+use crate::clock;
+use crate::data_type::Writing;
+use crate::replicate::Removed;
+use crate::server::string::Args;
+use crate::server::{Context, error::Result};
+
+use super::args;
+
+/// `PULL key id`: the element, due or not, or nil.
+pub fn pull(context: &Context, args: Args<'_>) -> Result {
+    let args::OfId { key, id } = args::OfId::parse(args)?;
+    let mut dehydrator = Writing::open(context, key)?;
+
+    let Some(taken) = dehydrator.lawn().and_then(|lawn| lawn.stop(id)) else {
+        context.reply_null();
+        return Ok(());
+    };
+    context.reply_bulk(taken.element().payload);
+    drop(taken);
+    let mut removed = Removed::new(context, key);
+    removed.push(id);
+    removed.finish();
+    dehydrator.shrunk(c"dehydrator.pull");
+    Ok(())
+}
+
+/// `POLL key`: all elements that are due, in order.
+pub fn poll(context: &Context, args: Args<'_>) -> Result {
+    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let mut dehydrator = Writing::open(context, key)?;
+    let now = clock::now();
+
+    let Some(lawn) = dehydrator.lawn() else {
+        context.reply_array(0);
+        return Ok(());
+    };
+    let mut removed = Removed::new(context, key);
+    let mut reply = context.reply_open_array();
+    while let Some(taken) = lawn.pop_due(now) {
+        let element = taken.element();
+        reply.push_bulk(element.payload);
+        removed.push(element.id);
+    }
+    drop(reply);
+    if removed.finish() {
+        dehydrator.shrunk(c"dehydrator.poll");
+    }
+    Ok(())
+}
+
+/// `XACK key id [id ...]`: for each id the element if it was due, which goes, or nil.
+pub fn xack(context: &Context, args: Args<'_>) -> Result {
+    let request = args::OfIds::parse(args)?;
+    let mut dehydrator = Writing::open(context, request.key)?;
+    let now = clock::now();
+
+    context.reply_array(request.len());
+    let mut removed = Removed::new(context, request.key);
+    for id in request.ids() {
+        let lawn = dehydrator.lawn();
+        let due = lawn.filter(|lawn| lawn.look(id).is_some_and(|found| found.deadline <= now));
+        match due.and_then(|lawn| lawn.stop(id)) {
+            Some(taken) => {
+                context.reply_bulk(taken.element().payload);
+                removed.push(id);
+            }
+            None => context.reply_null(),
+        }
+    }
+    if removed.finish() {
+        dehydrator.shrunk(c"dehydrator.xack");
+    }
+    Ok(())
+}
+
+/// `REM key id [id ...]`: how many were there, due or not, and are gone.
+pub fn rem(context: &Context, args: Args<'_>) -> Result {
+    let request = args::OfIds::parse(args)?;
+    let mut dehydrator = Writing::open(context, request.key)?;
+
+    let mut removed = Removed::new(context, request.key);
+    let mut count = 0;
+    if let Some(lawn) = dehydrator.lawn() {
+        for id in request.ids() {
+            if lawn.stop(id).is_some() {
+                removed.push(id);
+                count += 1;
+            }
+        }
+    }
+    if removed.finish() {
+        dehydrator.shrunk(c"dehydrator.rem");
+    }
+    context.reply_integer(count);
+    Ok(())
+}

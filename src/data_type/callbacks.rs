@@ -1,0 +1,165 @@
+//! The callbacks by which the server handles a dehydrator as it handles its own types.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use redis_module::raw::{
+    self, RedisModuleDigest, RedisModuleIO, RedisModuleKeyOptCtx, RedisModuleString,
+    RedisModuleTypeMethods,
+};
+
+use super::{TYPE, encoding, new_lawn};
+use crate::lawn::Lawn;
+use crate::replicate;
+use crate::server::guard::guard;
+use crate::server::io::{Digest, Io};
+use crate::server::{Context, Str, api};
+
+/// ReDe's type name, so that its dumps load.
+const NAME: &std::ffi::CStr = c"dehy-type";
+
+/// Registers the type. `false` if the server refuses it, as it does when ReDe is loaded.
+pub fn register(context: &Context) -> bool {
+    let mut methods = RedisModuleTypeMethods {
+        // As of Redis 7.0. An earlier server ignores what it does not know.
+        version: 4,
+        rdb_load: Some(rdb_load),
+        rdb_save: Some(rdb_save),
+        aof_rewrite: Some(aof_rewrite),
+        mem_usage: Some(mem_usage),
+        digest: Some(digest),
+        free: Some(free),
+        aux_load: None,
+        aux_save: None,
+        aux_save_triggers: 0,
+        free_effort: Some(free_effort),
+        unlink: None,
+        copy: None,
+        defrag: None,
+        mem_usage2: Some(mem_usage2),
+        free_effort2: Some(free_effort2),
+        unlink2: None,
+        copy2: Some(copy2),
+        aux_save2: None,
+    };
+    // SAFETY: the context is live, the name is static, and the server copies the methods.
+    let kind = unsafe {
+        api!(RedisModule_CreateDataType(
+            context.as_ptr(),
+            NAME.as_ptr(),
+            encoding::VERSION,
+            &mut methods
+        ))
+    };
+    TYPE.store(kind, Ordering::Relaxed);
+    !kind.is_null()
+}
+
+/// # Safety
+///
+/// `value` must be a dehydrator's, which the server keeps as it is for `'a`.
+unsafe fn lawn<'a>(value: *const c_void) -> &'a Lawn {
+    // SAFETY: every value of our type is a leaked `Box<Lawn>`.
+    unsafe { &*value.cast::<Lawn>() }
+}
+
+fn leak(lawn: Lawn) -> *mut c_void {
+    Box::into_raw(Box::new(lawn)).cast()
+}
+
+// SAFETY, for all callbacks: the server hands them what their signatures say, live for the call, and
+// values of our type alone.
+
+unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_void {
+    guard(ptr::null_mut(), || {
+        let mut io = unsafe { Io::from_raw(io) };
+        match encoding::load(new_lawn(), &mut io, version) {
+            Ok(lawn) => leak(lawn),
+            Err(error) => {
+                io.log_warning(&format!("dehydrator: a corrupt payload was refused: {}", error.0));
+                ptr::null_mut()
+            }
+        }
+    })
+}
+
+unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
+    guard((), || {
+        let (mut io, lawn) = unsafe { (Io::from_raw(io), lawn(value)) };
+        encoding::save(lawn, &mut io);
+    });
+}
+
+unsafe extern "C" fn aof_rewrite(
+    io: *mut RedisModuleIO,
+    key: *mut RedisModuleString,
+    value: *mut c_void,
+) {
+    guard((), || {
+        let (io, lawn) = unsafe { (Io::from_raw(io), lawn(value)) };
+        let Some(key) = NonNull::new(key) else { return };
+        let key = unsafe { Str::from_raw(key) };
+        for (ttl, element) in lawn.iter() {
+            replicate::rewrite(&io, key, ttl, element);
+        }
+    });
+}
+
+unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
+    guard(0, || unsafe { lawn(value) }.memory())
+}
+
+unsafe extern "C" fn mem_usage2(
+    _context: *mut RedisModuleKeyOptCtx,
+    value: *const c_void,
+    _samples: usize,
+) -> usize {
+    unsafe { mem_usage(value) }
+}
+
+/// The order of delivery, ids, payloads, TTLs and deadlines: all that a client could ever see.
+unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
+    guard((), || {
+        let (mut digest, lawn) = unsafe { (Digest::from_raw(digest), lawn(value)) };
+        for (ttl, element) in lawn.iter() {
+            digest.bytes(element.id);
+            digest.bytes(element.payload);
+            digest.unsigned(ttl);
+            digest.unsigned(element.deadline);
+        }
+        digest.end_sequence();
+    });
+}
+
+/// May run on a background thread: a lawn shares nothing.
+unsafe extern "C" fn free(value: *mut c_void) {
+    guard((), || drop(unsafe { Box::from_raw(value.cast::<Lawn>()) }));
+}
+
+unsafe extern "C" fn free_effort(_key: *mut RedisModuleString, value: *const c_void) -> usize {
+    guard(1, || unsafe { lawn(value) }.allocations())
+}
+
+unsafe extern "C" fn free_effort2(
+    _context: *mut RedisModuleKeyOptCtx,
+    value: *const c_void,
+) -> usize {
+    guard(1, || unsafe { lawn(value) }.allocations())
+}
+
+unsafe extern "C" fn copy2(
+    _context: *mut RedisModuleKeyOptCtx,
+    value: *const c_void,
+) -> *mut c_void {
+    guard(ptr::null_mut(), || leak(unsafe { lawn(value) }.clone()))
+}
+
+// A lawn is freed on a background thread, so it may refer to nothing that belongs to another.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Lawn>();
+};
+
+// Compiled against one header, run by servers of many versions.
+const _: () = assert!(raw::REDISMODULE_TYPE_METHOD_VERSION >= 4);

@@ -1,0 +1,361 @@
+//! How a dehydrator looks in an RDB file, a full sync and a DUMP.
+//!
+//! Version 1, ours. All elements in order of delivery, in strings of some tens of kilobytes each, so
+//! that a million elements are a few thousand fields:
+//!
+//! ```text
+//!   unsigned   features: 0; a bit that a reader does not know makes it refuse
+//!   unsigned   number of elements
+//!   string*    elements, one behind the other, until the number is reached:
+//!                deadline, ms since the epoch, less that of the element before   LEB128
+//!                ttl, ms                                                        LEB128
+//!                length of the id, length of the payload                        LEB128
+//!                id, payload
+//! ```
+//!
+//! Deadlines never decrease in that order, so the differences are small and never negative. Ties keep
+//! their order because they are pushed again in it.
+//!
+//! Version 0, ReDe's. Read, never written:
+//!
+//! ```text
+//!   string     name
+//!   unsigned   number of queues, and for each
+//!     unsigned   ttl, a signed 32-bit number
+//!     unsigned   number of elements, and for each, in FIFO order
+//!       unsigned   deadline, ms since the epoch
+//!       string     id
+//!       string     element
+//! ```
+//!
+//! A payload is data from outside (RESTORE takes any bytes): everything in it is checked, and nothing
+//! is allocated on the word of a count.
+
+use crate::lawn::{DEADLINE_MAX, Lawn, StartError};
+use crate::server::io::{Corrupt, Sink, Source};
+
+/// The encoding that is written.
+pub const VERSION: i32 = 1;
+/// ReDe's encoding.
+const VERSION_REDE: i32 = 0;
+
+/// A string is written when it has grown to this size. The server compresses each by itself, and
+/// holds one in memory while it loads.
+const CHUNK_BYTES: usize = 32 * 1024;
+
+/// Writes a dehydrator, in the newest version.
+pub fn save(lawn: &Lawn, sink: &mut impl Sink) {
+    sink.unsigned(0);
+    sink.unsigned(lawn.len() as u64);
+    let mut chunk = Vec::new();
+    let mut last = 0;
+    for (ttl, element) in lawn.iter() {
+        put_number(&mut chunk, element.deadline - last);
+        put_number(&mut chunk, ttl);
+        put_number(&mut chunk, element.id.len() as u64);
+        put_number(&mut chunk, element.payload.len() as u64);
+        chunk.extend_from_slice(element.id);
+        chunk.extend_from_slice(element.payload);
+        last = element.deadline;
+        if chunk.len() >= CHUNK_BYTES {
+            sink.bytes(&chunk);
+            chunk.clear();
+        }
+    }
+    if !chunk.is_empty() {
+        sink.bytes(&chunk);
+    }
+}
+
+/// Reads a dehydrator of any version into an empty lawn.
+///
+/// # Errors
+///
+/// [`Corrupt`] if that is not what `source` holds.
+pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Lawn, Corrupt> {
+    match version {
+        VERSION => load_current(lawn, source),
+        VERSION_REDE => load_rede(lawn, source),
+        _ => Err(Corrupt("written by a later version of the module")),
+    }
+}
+
+fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> {
+    if source.unsigned()? != 0 {
+        return Err(Corrupt("uses a feature of a later version of the module"));
+    }
+    let mut left = source.unsigned()?;
+    let mut deadline: u64 = 0;
+    while left > 0 {
+        let chunk = source.bytes()?;
+        let mut rest = &chunk[..];
+        if rest.is_empty() {
+            return Err(Corrupt("a chunk without elements"));
+        }
+        while !rest.is_empty() {
+            left = left.checked_sub(1).ok_or(Corrupt("more elements than announced"))?;
+            let later = take_number(&mut rest)?;
+            deadline = deadline.checked_add(later).ok_or(Corrupt("a deadline is out of range"))?;
+            let ttl = take_number(&mut rest)?;
+            if ttl > DEADLINE_MAX {
+                return Err(Corrupt("a ttl is out of range"));
+            }
+            let id_length = take_number(&mut rest)?;
+            let payload_length = take_number(&mut rest)?;
+            let id = take_bytes(&mut rest, id_length)?;
+            let payload = take_bytes(&mut rest, payload_length)?;
+            start(&mut lawn, id, ttl, payload, deadline)?;
+        }
+    }
+    Ok(lawn)
+}
+
+fn load_rede(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> {
+    let _name = source.bytes()?;
+    for _ in 0..source.unsigned()? {
+        let ttl = source.unsigned()?;
+        // ReDe took negative TTLs, and widened them: their elements were due at once.
+        let ttl = if ttl > DEADLINE_MAX { 0 } else { ttl };
+        for _ in 0..source.unsigned()? {
+            let deadline = source.unsigned()?;
+            let id = source.bytes()?;
+            let payload = source.bytes()?;
+            start(&mut lawn, &id, ttl, &payload, deadline)?;
+        }
+    }
+    Ok(lawn)
+}
+
+fn start(
+    lawn: &mut Lawn,
+    id: &[u8],
+    ttl: u64,
+    payload: &[u8],
+    deadline: u64,
+) -> Result<(), Corrupt> {
+    lawn.start_at(id, ttl, payload, deadline).map_err(|error| match error {
+        StartError::Exists => Corrupt("two elements have one id"),
+        StartError::TooLate => Corrupt("a deadline is out of range"),
+        StartError::Full => Corrupt("more elements than a dehydrator can hold"),
+    })
+}
+
+fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+fn take_number(rest: &mut &[u8]) -> Result<u64, Corrupt> {
+    let mut number: u64 = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, tail) = rest.split_first().ok_or(Corrupt("a number is cut off"))?;
+        *rest = tail;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            break;
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(Corrupt("a number has more than 64 bits"))
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], Corrupt> {
+    let length = usize::try_from(length).map_err(|_| Corrupt("a string is cut off"))?;
+    let (bytes, tail) = rest.split_at_checked(length).ok_or(Corrupt("a string is cut off"))?;
+    *rest = tail;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, PartialEq, Debug)]
+    enum Field {
+        Unsigned(u64),
+        Bytes(Vec<u8>),
+    }
+
+    #[derive(Default)]
+    struct Fields(std::collections::VecDeque<Field>);
+
+    impl Sink for Fields {
+        fn unsigned(&mut self, number: u64) {
+            self.0.push_back(Field::Unsigned(number));
+        }
+
+        fn bytes(&mut self, bytes: &[u8]) {
+            self.0.push_back(Field::Bytes(bytes.to_vec()));
+        }
+    }
+
+    impl Source for Fields {
+        type Bytes = Vec<u8>;
+
+        fn unsigned(&mut self) -> Result<u64, Corrupt> {
+            match self.0.pop_front() {
+                Some(Field::Unsigned(number)) => Ok(number),
+                _ => Err(Corrupt("no number")),
+            }
+        }
+
+        fn bytes(&mut self) -> Result<Vec<u8>, Corrupt> {
+            match self.0.pop_front() {
+                Some(Field::Bytes(bytes)) => Ok(bytes),
+                _ => Err(Corrupt("no string")),
+            }
+        }
+    }
+
+    fn empty() -> Lawn {
+        Lawn::new(ahash::RandomState::with_seeds(1, 2, 3, 4))
+    }
+
+    fn saved(lawn: &Lawn) -> Fields {
+        let mut fields = Fields::default();
+        save(lawn, &mut fields);
+        fields
+    }
+
+    fn content(lawn: &Lawn) -> Vec<(u64, Vec<u8>, Vec<u8>, u64)> {
+        let all = lawn.iter();
+        all.map(|(ttl, it)| (ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline)).collect()
+    }
+
+    fn load_of(fields: impl IntoIterator<Item = Field>) -> Result<Lawn, Corrupt> {
+        load(empty(), &mut Fields(fields.into_iter().collect()), VERSION)
+    }
+
+    fn some_lawn() -> Lawn {
+        let mut lawn = empty();
+        for number in 0..5000_u64 {
+            let payload = vec![7; number as usize % 300];
+            let deadline = number * 7919 % 1000 + (number % 7) * 1_000_000;
+            lawn.start_at(&number.to_be_bytes(), number % 11, &payload, deadline).expect("room");
+        }
+        lawn.start_at(b"", DEADLINE_MAX, &[0; 100_000], DEADLINE_MAX).expect("room");
+        lawn.start_at(b"\0\r\n\xff", 0, b"", 0).expect("room");
+        lawn
+    }
+
+    #[test]
+    fn what_is_saved_is_loaded_in_the_same_order() {
+        let lawn = some_lawn();
+        let loaded = load(empty(), &mut saved(&lawn), VERSION).expect("our own words");
+        loaded.check();
+        assert_eq!(content(&loaded), content(&lawn));
+        // Ties keep their order once more.
+        let again = load(empty(), &mut saved(&loaded), VERSION).expect("our own words");
+        assert_eq!(content(&again), content(&lawn));
+    }
+
+    #[test]
+    fn an_empty_dehydrator_is_two_numbers() {
+        let fields = saved(&empty()).0;
+        assert_eq!(fields, [Field::Unsigned(0), Field::Unsigned(0)]);
+        assert!(load_of(fields).expect("our own words").is_empty());
+    }
+
+    #[test]
+    fn every_truncation_is_refused() {
+        let fields = saved(&some_lawn()).0;
+        for kept in 0..fields.len() {
+            assert!(load_of(fields.iter().take(kept).cloned()).is_err(), "{kept} fields");
+        }
+    }
+
+    #[test]
+    fn lies_are_refused() {
+        let header = [Field::Unsigned(0), Field::Unsigned(1)];
+        let chunk = |bytes: &[u8]| {
+            load_of(header.iter().cloned().chain([Field::Bytes(bytes.to_vec())])).map(|_| ())
+        };
+        assert_eq!(chunk(&[5, 3, 1, 1, b'i', b'p']), Ok(()));
+        let refused = |bytes: &[u8], why| assert_eq!(chunk(bytes), Err(Corrupt(why)), "{bytes:?}");
+        refused(&[], "a chunk without elements");
+        refused(&[5, 3, 1, 1, b'i'], "a string is cut off");
+        refused(&[5, 3, 1], "a number is cut off");
+        refused(&[5, 3, 1, 1, b'i', b'p', 0], "more elements than announced");
+        refused(&[5, 3, 0xff, 0xff, 0xff, 0xff, 0x0f, 1, b'i', b'p'], "a string is cut off");
+        let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        refused(&[&most[..], &[1, 3, 1, 1, b'i', b'p']].concat(), "a deadline is out of range");
+        refused(&[&[5], &most[..], &[1, 1, 1, b'i', b'p']].concat(), "a ttl is out of range");
+        refused(&[&most[..], &[2, 3, 1, 1, b'i', b'p']].concat(), "a number has more than 64 bits");
+        refused(&[&most[..], &most, &[1]].concat(), "a number has more than 64 bits");
+
+        let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
+        let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
+        assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
+        let fields = [Field::Unsigned(1), Field::Unsigned(0)];
+        assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
+        assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
+    }
+
+    #[test]
+    fn rede_s_encoding_is_read() {
+        let text = |text: &str| Field::Bytes(text.into());
+        let fields = [
+            text("name"),
+            Field::Unsigned(2),
+            Field::Unsigned(1000),
+            Field::Unsigned(2),
+            Field::Unsigned(70),
+            text("a"),
+            text("first"),
+            Field::Unsigned(90),
+            text("b"),
+            text("second"),
+            Field::Unsigned(-5_i64 as u64),
+            Field::Unsigned(1),
+            Field::Unsigned(80),
+            text("c"),
+            text("third"),
+        ];
+        let load = |kept| {
+            let fields = fields.iter().take(kept).cloned().collect();
+            load(empty(), &mut Fields(fields), VERSION_REDE)
+        };
+        let found = content(&load(fields.len()).expect("ReDe's words"));
+        let element = |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at);
+        assert_eq!(
+            found,
+            [
+                element(1000, "a", "first", 70),
+                element(0, "c", "third", 80),
+                element(1000, "b", "second", 90),
+            ]
+        );
+        for kept in 0..fields.len() {
+            assert!(load(kept).is_err(), "{kept} fields");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_bytes_are_read_or_refused_but_never_panic(
+            numbers in prop::collection::vec(prop_oneof![0_u64..4, any::<u64>()], 2),
+            chunks in prop::collection::vec(
+                prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..60), 0..4,
+            ),
+        ) {
+            for version in [VERSION, VERSION_REDE] {
+                let numbers = numbers.iter().map(|number| Field::Unsigned(*number));
+                let chunks = chunks.iter().map(|chunk| Field::Bytes(chunk.clone()));
+                let mut fields = Fields(numbers.chain(chunks).collect());
+                if let Ok(lawn) = load(empty(), &mut fields, version) {
+                    lawn.check();
+                }
+            }
+        }
+    }
+}

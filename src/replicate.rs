@@ -1,0 +1,119 @@
+//! The one spelling of every effect.
+//!
+//! What replicas and the append-only file are told is what *happened*, with absolute times, never
+//! what was asked for: a replica that is late, or a file that is read next week, comes to the same
+//! state element by element. The rewrite of the append-only file uses the same words.
+//!
+//! | effect | words |
+//! |---|---|
+//! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
+//! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]` |
+//! | an element was updated | the command itself |
+//! | an empty dehydrator of ReDe's went | `DEL key` |
+
+use std::ffi::c_longlong;
+
+use crate::lawn::Element;
+use crate::server::io::Io;
+use crate::server::{Context, OwnedStr, Str, api};
+
+/// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
+/// command itself stay small.
+const IDS_MAX: usize = 1024;
+
+/// Spells a push to `RM_Replicate` or `RM_EmitAOF`, which take the same words.
+macro_rules! spell_push {
+    ($function:ident, $to:expr, $key:expr, $ttl:expr, $element:expr) => {{
+        let Element { id, payload, deadline } = $element;
+        // SAFETY: the receiver is live. The format says what follows: a string of the server's, a
+        // number, two buffers with their lengths, a C string and a number; all are copied. Times
+        // are at most 2^63 - 1.
+        unsafe {
+            api!($function(
+                $to,
+                c"DEHYDRATOR.PUSH".as_ptr(),
+                c"slbbcl".as_ptr(),
+                $key,
+                $ttl as c_longlong,
+                payload.as_ptr(),
+                payload.len(),
+                id.as_ptr(),
+                id.len(),
+                c"AT".as_ptr(),
+                deadline as c_longlong,
+            ))
+        };
+    }};
+}
+
+/// An element was pushed.
+pub fn pushed(context: &Context, key: Str<'_>, ttl: u64, element: Element<'_>) {
+    spell_push!(RedisModule_Replicate, context.as_ptr(), key.as_ptr(), ttl, element);
+}
+
+/// As [`pushed`], into an append-only file that is being rewritten.
+pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>) {
+    spell_push!(RedisModule_EmitAOF, io.as_ptr(), key.as_ptr(), ttl, element);
+}
+
+/// The command did just what it says, in absolute terms.
+pub fn verbatim(context: &Context) {
+    // SAFETY: the context is live, and that of a command.
+    unsafe { api!(RedisModule_ReplicateVerbatim(context.as_ptr())) };
+}
+
+/// The dehydrator was found empty, and went.
+pub fn deleted(context: &Context, key: Str<'_>) {
+    // SAFETY: the context is live, and the format takes one string of the server's.
+    unsafe {
+        api!(RedisModule_Replicate(context.as_ptr(), c"DEL".as_ptr(), c"s".as_ptr(), key.as_ptr()))
+    };
+}
+
+/// The ids of elements that were taken, told in as few words as may be.
+pub struct Removed<'a> {
+    context: &'a Context,
+    key: Str<'a>,
+    ids: Vec<OwnedStr>,
+    any: bool,
+}
+
+impl<'a> Removed<'a> {
+    pub fn new(context: &'a Context, key: Str<'a>) -> Self {
+        Self { context, key, ids: Vec::new(), any: false }
+    }
+
+    /// One more has been taken.
+    pub fn push(&mut self, id: &[u8]) {
+        self.ids.push(OwnedStr::new(id));
+        self.any = true;
+        if self.ids.len() == IDS_MAX {
+            self.flush();
+        }
+    }
+
+    /// Tells what is left to tell. Returns whether anything was taken at all.
+    pub fn finish(mut self) -> bool {
+        self.flush();
+        self.any
+    }
+
+    fn flush(&mut self) {
+        if self.ids.is_empty() {
+            return;
+        }
+        // SAFETY: the context is live. The format takes one string of the server's and an array of
+        // them with its length; an `OwnedStr` is such a string and nothing else.
+        unsafe {
+            api!(RedisModule_Replicate(
+                self.context.as_ptr(),
+                c"DEHYDRATOR.REM".as_ptr(),
+                c"sv".as_ptr(),
+                self.key.as_ptr(),
+                self.ids.as_ptr(),
+                self.ids.len(),
+            ))
+        };
+        self.ids.clear();
+    }
+}

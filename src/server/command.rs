@@ -1,0 +1,151 @@
+//! Registering a command with all that is known of it.
+
+use std::ffi::{CStr, c_int};
+use std::mem;
+use std::ptr;
+
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+
+use super::string::Args;
+use super::{Context, Error, error::Result, guard};
+
+/// What a command does with its key, in the server's own terms.
+pub mod access {
+    use redis_module::raw;
+
+    /// Reads what is in the key.
+    pub const READ: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
+    /// Adds to it, reading and removing nothing.
+    pub const INSERT: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT;
+    /// Removes from it, reading nothing.
+    pub const DELETE: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE;
+    /// Removes from it what it replies.
+    pub const TAKE: u32 = DELETE | raw::REDISMODULE_CMD_KEY_ACCESS;
+    /// Replaces in it what it replies.
+    pub const UPDATE: u32 = raw::REDISMODULE_CMD_KEY_RW
+        | raw::REDISMODULE_CMD_KEY_UPDATE
+        | raw::REDISMODULE_CMD_KEY_ACCESS;
+}
+
+/// A command whose first argument is its only key.
+pub struct Command {
+    /// In lower case, as the server lists it.
+    pub name: &'static CStr,
+    pub handler: Handler,
+    /// The server's flags, as `RM_CreateCommand` takes them.
+    pub flags: &'static CStr,
+    /// Arguments, the name included; negative: at least that many.
+    pub arity: c_int,
+    /// See [`access`].
+    pub access: u32,
+    pub summary: &'static CStr,
+    pub complexity: &'static CStr,
+    pub since: &'static CStr,
+}
+
+/// What runs a command: it sends one reply and returns `Ok`, or sends none and returns an error.
+pub type Handler =
+    unsafe extern "C" fn(*mut RedisModuleCtx, *mut *mut RedisModuleString, c_int) -> c_int;
+
+/// Runs a command on behalf of the server.
+///
+/// # Safety
+///
+/// The arguments must be those that the server hands to a command's function.
+pub unsafe fn run(
+    context: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+    command: fn(&Context, Args<'_>) -> Result,
+) -> c_int {
+    guard::guard((), || {
+        // SAFETY: the caller vouches for the context and the arguments, for as long as this runs.
+        let (context, args) =
+            unsafe { (Context::from_raw(context), Args::from_raw(argv, argc as usize)) };
+        let reply = guard::guard(Err(Error::from("internal error, see the server's log")), || {
+            command(&context, args)
+        });
+        if let Err(error) = reply {
+            context.reply_error(&error);
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+/// Makes the C entry of a command from its function.
+macro_rules! handler {
+    ($command:path) => {{
+        unsafe extern "C" fn entry(
+            context: *mut redis_module::raw::RedisModuleCtx,
+            argv: *mut *mut redis_module::raw::RedisModuleString,
+            argc: std::ffi::c_int,
+        ) -> std::ffi::c_int {
+            // SAFETY: the server calls this, with what belongs to the command.
+            unsafe { $crate::server::command::run(context, argv, argc, $command) }
+        }
+        entry as $crate::server::command::Handler
+    }};
+}
+pub(crate) use handler;
+
+/// Registers a command. `false` if the server refuses it.
+pub fn register(context: &Context, command: &Command) -> bool {
+    // SAFETY: the context is live during loading, and all strings are static.
+    unsafe {
+        let status = api!(RedisModule_CreateCommand(
+            context.as_ptr(),
+            command.name.as_ptr(),
+            Some(command.handler),
+            command.flags.as_ptr(),
+            1,
+            1,
+            1
+        ));
+        if status != raw::REDISMODULE_OK as c_int {
+            return false;
+        }
+        // Redis 7.0 and later take the rest as well; an earlier server does without.
+        let (Some(get), Some(describe)) =
+            (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo)
+        else {
+            return true;
+        };
+        let registered = get(context.as_ptr(), command.name.as_ptr());
+        !registered.is_null()
+            && describe(registered, &describe_command(command)) == raw::REDISMODULE_OK as c_int
+    }
+}
+
+/// The server's description of a command. It points to static memory, which the server copies.
+fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
+    /// The layout of the structures below, as of Redis 7.0.
+    static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    // SAFETY: the structure is plain C data (integers, pointers, unions of them), for which all
+    // zeroes are the end-of-list marker that the API asks for.
+    let mut key_specs: [raw::RedisModuleCommandKeySpec; 2] = unsafe { mem::zeroed() };
+    let key = &mut key_specs[0];
+    key.flags = command.access.into();
+    key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    key.bs.index.pos = 1;
+    key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    key.fk.range.lastkey = 0;
+    key.fk.range.keystep = 1;
+    key.fk.range.limit = 0;
+    raw::RedisModuleCommandInfo {
+        version: &VERSION,
+        summary: command.summary.as_ptr(),
+        complexity: command.complexity.as_ptr(),
+        since: command.since.as_ptr(),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity: command.arity,
+        // A dozen descriptions are made once, while loading: leaked rather than tracked.
+        key_specs: Box::leak(Box::new(key_specs)).as_mut_ptr(),
+        args: ptr::null_mut(),
+    }
+}

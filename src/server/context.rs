@@ -1,0 +1,165 @@
+//! The server during one callback: replies, events, flags, the selected database.
+
+use std::ffi::{CStr, CString, c_int, c_long};
+use std::ptr::{self, NonNull};
+
+use redis_module::raw::{self, RedisModuleCtx};
+
+use super::{Error, Str};
+
+/// The server during one callback.
+pub struct Context {
+    raw: NonNull<RedisModuleCtx>,
+}
+
+impl Context {
+    /// # Safety
+    ///
+    /// `raw` must be the context that the server handed to the callback which is running, and not
+    /// outlive it.
+    pub unsafe fn from_raw(raw: *mut RedisModuleCtx) -> Self {
+        Self { raw: NonNull::new(raw).expect("the server hands out a context") }
+    }
+
+    pub fn as_ptr(&self) -> *mut RedisModuleCtx {
+        self.raw.as_ptr()
+    }
+
+    // SAFETY, for all replies: the context is live, and the server copies what it is shown.
+
+    pub fn reply_ok(&self) {
+        unsafe { api!(RedisModule_ReplyWithSimpleString(self.as_ptr(), c"OK".as_ptr())) };
+    }
+
+    pub fn reply_null(&self) {
+        unsafe { api!(RedisModule_ReplyWithNull(self.as_ptr())) };
+    }
+
+    pub fn reply_integer(&self, number: i64) {
+        unsafe { api!(RedisModule_ReplyWithLongLong(self.as_ptr(), number)) };
+    }
+
+    pub fn reply_bulk(&self, bytes: &[u8]) {
+        unsafe {
+            api!(RedisModule_ReplyWithStringBuffer(
+                self.as_ptr(),
+                bytes.as_ptr().cast(),
+                bytes.len()
+            ))
+        };
+    }
+
+    /// An array of `length` replies, which are sent next.
+    pub fn reply_array(&self, length: usize) {
+        unsafe { api!(RedisModule_ReplyWithArray(self.as_ptr(), length as c_long)) };
+    }
+
+    /// An array of as many replies as will have been counted when it is dropped.
+    pub fn reply_open_array(&self) -> OpenArray<'_> {
+        let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);
+        unsafe { api!(RedisModule_ReplyWithArray(self.as_ptr(), postponed)) };
+        OpenArray { context: self, length: 0 }
+    }
+
+    pub fn reply_error(&self, error: &Error) {
+        let text = match error {
+            Error::Arity => {
+                // The server knows the command's name and says it.
+                unsafe { api!(RedisModule_WrongArity(self.as_ptr())) };
+                return;
+            }
+            Error::WrongType => Error::WRONG_TYPE.to_owned(),
+            Error::Refused(reason) => format!("ERR {reason}"),
+        };
+        let text = CString::new(text).unwrap_or_else(|_| c"ERR refused".to_owned());
+        unsafe { api!(RedisModule_ReplyWithError(self.as_ptr(), text.as_ptr())) };
+    }
+
+    /// The database that keys are opened in.
+    pub fn selected_db(&self) -> i32 {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetSelectedDb(self.as_ptr())) }
+    }
+
+    /// Selects a database for the rest of this callback. `false` if there is none of that number.
+    pub fn select_db(&self, number: i32) -> bool {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_SelectDb(self.as_ptr(), number)) == raw::REDISMODULE_OK as c_int }
+    }
+
+    /// Whether this server is a primary that may replicate at this moment: it is no replica, it does
+    /// not load, and clients are not paused (to replicate then would kill the server).
+    pub fn may_replicate(&self) -> bool {
+        // SAFETY: the context is live. `AvoidReplicaTraffic` takes no argument.
+        unsafe {
+            let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
+            flags & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
+                && flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
+                && api!(RedisModule_AvoidReplicaTraffic()) == 0
+        }
+    }
+
+    /// Tells WATCHing clients and client-side caches that a key has changed.
+    pub fn signal_modified(&self, key: Str<'_>) {
+        // SAFETY: context and key are live.
+        unsafe { api!(RedisModule_SignalModifiedKey(self.as_ptr(), key.as_ptr())) };
+    }
+
+    /// Publishes a keyspace event of the module class.
+    pub fn notify_module(&self, event: &CStr, key: Str<'_>) {
+        self.notify(raw::REDISMODULE_NOTIFY_MODULE, event, key);
+    }
+
+    /// Publishes the event that every type publishes when its last element goes.
+    pub fn notify_deleted(&self, key: Str<'_>) {
+        self.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
+    }
+
+    fn notify(&self, class: c_int, event: &CStr, key: Str<'_>) {
+        // SAFETY: context and key are live, the event's name is a C string.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent(
+                self.as_ptr(),
+                class,
+                event.as_ptr(),
+                key.as_ptr()
+            ))
+        };
+    }
+}
+
+/// An array reply whose length is told at its end, come what may: one that is never closed would
+/// leave the connection out of step.
+pub struct OpenArray<'a> {
+    context: &'a Context,
+    length: usize,
+}
+
+impl OpenArray<'_> {
+    pub fn push_bulk(&mut self, bytes: &[u8]) {
+        self.context.reply_bulk(bytes);
+        self.length += 1;
+    }
+}
+
+impl Drop for OpenArray<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the context is live, and this array is the innermost that is open.
+        unsafe {
+            api!(RedisModule_ReplySetArrayLength(self.context.as_ptr(), self.length as c_long))
+        }
+    }
+}
+
+/// Writes a line to the server's log, from anywhere.
+pub fn log_warning(message: &str) {
+    log(c"warning", message);
+}
+
+fn log(level: &CStr, message: &str) {
+    let Ok(message) = CString::new(message.replace('\0', " ")) else { return };
+    // SAFETY: the server accepts a null context here, and the format takes one C string.
+    unsafe {
+        api!(RedisModule_Log(ptr::null_mut(), level.as_ptr(), c"%s".as_ptr(), message.as_ptr()))
+    };
+}

@@ -1,0 +1,35 @@
+//! What a client is told when a command is refused.
+
+use std::borrow::Cow;
+
+/// Why a command was refused. Nothing has changed then.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// The number of arguments fits no form of the command.
+    Arity,
+    /// The key holds something else.
+    WrongType,
+    /// Anything else, without the leading `ERR`.
+    Refused(Cow<'static, str>),
+}
+
+/// The reply of a command that went well has been sent when it returns.
+pub type Result<T = ()> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The words of every built-in type.
+    pub const WRONG_TYPE: &str =
+        "WRONGTYPE Operation against a key holding the wrong kind of value";
+}
+
+impl From<&'static str> for Error {
+    fn from(reason: &'static str) -> Self {
+        Self::Refused(reason.into())
+    }
+}
+
+impl From<String> for Error {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason.into())
+    }
+}

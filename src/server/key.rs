@@ -1,0 +1,90 @@
+//! A key that is open.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use redis_module::raw::{self, RedisModuleKey, RedisModuleType};
+
+use super::{Context, Error, Str, error::Result};
+
+/// A key that is open in the selected database, until it is dropped.
+pub struct Key {
+    raw: NonNull<RedisModuleKey>,
+}
+
+impl Key {
+    /// Opens a key that exists, for looking at it.
+    pub fn open_to_read(context: &Context, name: Str<'_>) -> Option<Self> {
+        Self::open(context, name, raw::REDISMODULE_READ)
+    }
+
+    /// As [`Key::open_to_read`], leaving no trace: neither statistics nor the time of last use change.
+    pub fn open_to_inspect(context: &Context, name: Str<'_>) -> Option<Self> {
+        // A server that does not know a flag ignores it.
+        let quietly = raw::REDISMODULE_OPEN_KEY_NOTOUCH
+            | raw::REDISMODULE_OPEN_KEY_NONOTIFY
+            | raw::REDISMODULE_OPEN_KEY_NOSTATS;
+        Self::open(context, name, raw::REDISMODULE_READ | quietly)
+    }
+
+    /// Opens a key for changing it, whether it exists or not. Opening alone signals nothing: the
+    /// module has said (see `lib.rs`) that it signals changes itself.
+    pub fn open_to_write(context: &Context, name: Str<'_>) -> Self {
+        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
+        Self::open(context, name, mode).expect("a key opened for writing need not exist")
+    }
+
+    fn open(context: &Context, name: Str<'_>, mode: u32) -> Option<Self> {
+        // SAFETY: context and name are live.
+        let raw =
+            unsafe { api!(RedisModule_OpenKey(context.as_ptr(), name.as_ptr(), mode as c_int)) };
+        NonNull::new(raw).map(|raw| Self { raw })
+    }
+
+    /// The value, if it is of the module type `kind`; `None` if there is no value.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`] if there is another.
+    pub fn value(&self, kind: *mut RedisModuleType) -> Result<Option<NonNull<c_void>>> {
+        // SAFETY: the key is open.
+        unsafe {
+            if api!(RedisModule_KeyType(self.raw.as_ptr()))
+                == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
+            {
+                return Ok(None);
+            }
+            if api!(RedisModule_ModuleTypeGetType(self.raw.as_ptr())) != kind {
+                return Err(Error::WrongType);
+            }
+            Ok(NonNull::new(api!(RedisModule_ModuleTypeGetValue(self.raw.as_ptr()))))
+        }
+    }
+
+    /// Gives the key a value of a module type. The key must be open for writing.
+    ///
+    /// # Safety
+    ///
+    /// `value` must be what the callbacks of `kind` expect, and nobody else's from here on.
+    pub unsafe fn set_value(&mut self, kind: *mut RedisModuleType, value: NonNull<c_void>) {
+        // SAFETY: the key is open, the caller vouches for the value.
+        let status = unsafe {
+            api!(RedisModule_ModuleTypeSetValue(self.raw.as_ptr(), kind, value.as_ptr()))
+        };
+        assert_eq!(status, raw::REDISMODULE_OK as c_int, "the key is not open for writing");
+    }
+
+    /// Deletes the key, which must be open for writing, and frees its value. The server neither
+    /// signals nor publishes that.
+    pub fn delete(&mut self) {
+        // SAFETY: the key is open.
+        unsafe { api!(RedisModule_DeleteKey(self.raw.as_ptr())) };
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        // SAFETY: opened in `open`, closed here alone. No automatic memory is in use.
+        unsafe { api!(RedisModule_CloseKey(self.raw.as_ptr())) };
+    }
+}

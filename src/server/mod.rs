@@ -1,0 +1,42 @@
+//! The server as the rest of the module sees it: a thin, safe face over the Redis module API.
+//!
+//! The raw API is C: pointers, lengths, statuses, functions that an older server lacks. All of that
+//! is dealt with in this folder, so that commands read like commands. What is here knows nothing of
+//! dehydrators.
+//!
+//! | module | noun |
+//! |---|---|
+//! | `guard` | the one door by which C enters: no panic gets past it |
+//! | `string` | names and values that belong to the server |
+//! | `context` | replies, events, flags, the selected database |
+//! | `error` | what a client is told when a command is refused |
+//! | `key` | a key that is open |
+//! | `command` | registering a command with all that is known of it |
+//! | `io` | reading and writing RDB, digests |
+//!
+//! # Safety
+//!
+//! The module API is not thread safe. Everything here runs on the server's main thread, inside a
+//! callback, but for one: the type's `free` callback may run on a background thread, and touches the
+//! value alone.
+
+/// Calls a function of the module API that every supported server has.
+macro_rules! api {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        (redis_module::raw::$name.expect(concat!(stringify!($name), " is missing")))($($argument),*)
+    };
+}
+pub(crate) use api;
+
+pub mod command;
+pub mod context;
+pub mod error;
+pub mod guard;
+pub mod io;
+pub mod key;
+pub mod string;
+
+pub use context::Context;
+pub use error::Error;
+pub use key::Key;
+pub use string::{OwnedStr, Str};

@@ -1,0 +1,105 @@
+//! Names and values that belong to the server.
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use redis_module::raw::RedisModuleString;
+
+/// A string of the server's that somebody else keeps alive: an argument, or an [`OwnedStr`]. Any
+/// bytes, NUL among them.
+#[derive(Clone, Copy)]
+pub struct Str<'a> {
+    raw: NonNull<RedisModuleString>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Str<'a> {
+    /// # Safety
+    ///
+    /// `raw` must be a string of the server's that lives, unchanged, for `'a`.
+    pub unsafe fn from_raw(raw: NonNull<RedisModuleString>) -> Self {
+        let mut length = 0;
+        // SAFETY: the caller vouches for `raw`; the server returns a pointer to `length` bytes that
+        // are never null, not even for an empty string.
+        let bytes = unsafe {
+            let start = api!(RedisModule_StringPtrLen(raw.as_ptr(), &mut length));
+            slice::from_raw_parts(start.cast::<u8>(), length)
+        };
+        Self { raw, bytes }
+    }
+
+    /// The string's bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The server's own pointer, for the API.
+    pub fn as_ptr(self) -> *mut RedisModuleString {
+        self.raw.as_ptr()
+    }
+}
+
+/// A string of the server's that we made, and free.
+#[repr(transparent)]
+pub struct OwnedStr {
+    raw: NonNull<RedisModuleString>,
+}
+
+impl OwnedStr {
+    pub fn new(bytes: &[u8]) -> Self {
+        // SAFETY: the pointer and the length describe `bytes`, which the server copies. Without a
+        // context the string is ours to free.
+        let raw = unsafe {
+            api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()))
+        };
+        Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
+    }
+
+    pub fn as_str(&self) -> Str<'_> {
+        // SAFETY: the string lives until `self` is dropped.
+        unsafe { Str::from_raw(self.raw) }
+    }
+}
+
+impl Drop for OwnedStr {
+    fn drop(&mut self) {
+        // SAFETY: made in `new`, without a context, and freed here alone.
+        unsafe { api!(RedisModule_FreeString(ptr::null_mut(), self.raw.as_ptr())) }
+    }
+}
+
+/// The arguments of a command, its name first.
+#[derive(Clone, Copy)]
+pub struct Args<'a> {
+    argv: *const *mut RedisModuleString,
+    argc: usize,
+    lifetime: PhantomData<&'a RedisModuleString>,
+}
+
+impl<'a> Args<'a> {
+    /// # Safety
+    ///
+    /// `argv` must point to `argc` strings that live, unchanged, for `'a`.
+    pub unsafe fn from_raw(argv: *const *mut RedisModuleString, argc: usize) -> Self {
+        Self { argv, argc, lifetime: PhantomData }
+    }
+
+    /// How many there are, the command's name included.
+    pub fn len(self) -> usize {
+        self.argc
+    }
+
+    pub fn get(self, at: usize) -> Option<Str<'a>> {
+        if at >= self.argc {
+            return None;
+        }
+        // SAFETY: `at` is below `argc`, so the caller of `from_raw` vouches for what is there.
+        unsafe { NonNull::new(*self.argv.add(at)).map(|raw| Str::from_raw(raw)) }
+    }
+
+    /// The arguments from `at` on.
+    pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> {
+        (at..self.argc).filter_map(move |at| self.get(at))
+    }
+}

@@ -1,0 +1,84 @@
+//! The server's cron, by default ten times a second: per-tick bookkeeping.
+//!
+//! Now it gives memory back: dehydrators that a burst left sparse are tidied, within a budget, a
+//! dehydrator at a time. What is left carries on at the next tick. Waking clients and delivering what
+//! came due will live here too.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+
+use crate::data_type::{self, Tidied};
+use crate::server::guard::guard;
+use crate::server::{Context, OwnedStr, api};
+use crate::{clock, untidy};
+
+/// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
+const BUDGET_US: u64 = 1000;
+
+/// What the ticks have done since the module was loaded.
+#[derive(Clone, Copy, Default)]
+pub struct Statistics {
+    pub ticks: u64,
+    /// Dehydrators that were made as dense as they get.
+    pub tidied: u64,
+    /// Microseconds.
+    pub last_us: u64,
+    pub longest_us: u64,
+}
+
+thread_local! {
+    // Ticks and INFO run on the server's main thread alone.
+    static STATISTICS: Cell<Statistics> = Cell::default();
+}
+
+/// See [`Statistics`].
+pub fn statistics() -> Statistics {
+    STATISTICS.get()
+}
+
+/// Has the server call the tick. `false` if it refuses.
+pub fn register(context: &Context) -> bool {
+    let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
+    // SAFETY: the context is live.
+    let status =
+        unsafe { api!(RedisModule_SubscribeToServerEvent(context.as_ptr(), cron, Some(on_cron))) };
+    status == raw::REDISMODULE_OK as i32
+}
+
+unsafe extern "C" fn on_cron(
+    context: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    _subevent: u64,
+    // The crate's bindings and the servers do not agree on what this is: it is not looked at.
+    _data: *mut c_void,
+) {
+    guard((), || {
+        // SAFETY: the server hands out a context for the length of this call.
+        tick(&unsafe { Context::from_raw(context) });
+    });
+}
+
+fn tick(context: &Context) {
+    let started = clock::monotonic_us();
+    let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
+    let mut statistics = STATISTICS.get();
+
+    for name in untidy::take() {
+        let outcome = if within_budget() && context.select_db(name.db) {
+            data_type::tidy(context, OwnedStr::new(&name.key).as_str(), within_budget)
+        } else {
+            Tidied::More
+        };
+        match outcome {
+            Tidied::Done => statistics.tidied += 1,
+            Tidied::More | Tidied::Later => untidy::note(name.db, &name.key),
+        }
+    }
+
+    statistics.ticks += 1;
+    statistics.last_us = clock::monotonic_us().saturating_sub(started);
+    statistics.longest_us = statistics.longest_us.max(statistics.last_us);
+    STATISTICS.set(statistics);
+}
