@@ -1,0 +1,50 @@
+# Dehydrator. `make help` says what there is to do.
+
+MODULE := target/release/libdehydrator.so
+SERVERS := redis-7.0 redis-8 valkey-8
+# Where the servers for `make test-servers` are unpacked.
+SERVERS_DIR ?= target/servers
+
+.PHONY: build run test test-servers bench lint fmt setup help clean
+
+build: setup ## Build the module: target/release/libdehydrator.so (the default)
+	cargo build --release --locked
+
+run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (PORT=, DATA= to change)
+	@scripts/run.sh
+
+test: build ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
+	cargo test --locked --lib
+	cargo test --locked --lib --features tiny-bounds
+	cargo test --locked --test server
+
+test-servers: build ## The tests with real servers on Redis 7.0, Redis 8 and Valkey 8
+	scripts/servers.sh $(SERVERS_DIR)
+	set -e; for server in $(SERVERS); do \
+	    echo "--- $$server"; \
+	    DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/$$server \
+	    DEHYDRATOR_CLI=$(abspath $(SERVERS_DIR))/redis-cli \
+	    cargo test --locked --test server; \
+	done
+
+bench: build ## PUSH, PULL and POLL beside SET, GETDEL and LPOP, and memory, as ratios
+	cargo bench --locked --bench module
+
+lint: setup ## Formatting, and lints with warnings as errors
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	cargo clippy --locked --all-targets --features tiny-bounds -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+
+fmt: ## Format the code
+	cargo fmt
+
+setup: ## Install what is missing (a C compiler, libclang, redis-server), or say what to install
+	@scripts/setup.sh
+
+clean: ## Remove what was built; ./data stays
+	cargo clean
+
+help: ## This list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	    awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
