@@ -68,11 +68,12 @@ fn leak(lawn: Lawn) -> *mut c_void {
     Box::into_raw(Box::new(lawn)).cast()
 }
 
-// SAFETY, for all callbacks: the server hands them what their signatures say, live for the call, and
-// values of our type alone.
+// The server calls what follows. It hands each callback what the signature says, live for the call,
+// and values of our type alone: that is the promise which every `SAFETY` below leans on.
 
 unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_void {
     guard(ptr::null_mut(), || {
+        // SAFETY: the server's promise above.
         let mut io = unsafe { Io::from_raw(io) };
         match encoding::load(new_lawn(), &mut io, version) {
             Ok(lawn) => leak(lawn),
@@ -86,6 +87,7 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
 
 unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
+        // SAFETY: the server's promise above.
         let (mut io, lawn) = unsafe { (Io::from_raw(io), lawn(value)) };
         encoding::save(lawn, &mut io);
     });
@@ -97,8 +99,10 @@ unsafe extern "C" fn aof_rewrite(
     value: *mut c_void,
 ) {
     guard((), || {
+        // SAFETY: the server's promise above.
         let (io, lawn) = unsafe { (Io::from_raw(io), lawn(value)) };
         let Some(key) = NonNull::new(key) else { return };
+        // SAFETY: the server's promise above.
         let key = unsafe { Str::from_raw(key) };
         for (ttl, element) in lawn.iter() {
             replicate::rewrite(&io, key, ttl, element);
@@ -107,6 +111,7 @@ unsafe extern "C" fn aof_rewrite(
 }
 
 unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
+    // SAFETY: the server's promise above.
     guard(0, || unsafe { lawn(value) }.memory())
 }
 
@@ -115,12 +120,14 @@ unsafe extern "C" fn mem_usage2(
     value: *const c_void,
     _samples: usize,
 ) -> usize {
+    // SAFETY: the server's promise above.
     unsafe { mem_usage(value) }
 }
 
 /// The order of delivery, ids, payloads, TTLs and deadlines: all that a client could ever see.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
+        // SAFETY: the server's promise above.
         let (mut digest, lawn) = unsafe { (Digest::from_raw(digest), lawn(value)) };
         for (ttl, element) in lawn.iter() {
             digest.bytes(element.id);
@@ -134,10 +141,12 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
 
 /// May run on a background thread: a lawn shares nothing.
 unsafe extern "C" fn free(value: *mut c_void) {
+    // SAFETY: the server's promise above, and that it forgets the value.
     guard((), || drop(unsafe { Box::from_raw(value.cast::<Lawn>()) }));
 }
 
 unsafe extern "C" fn free_effort(_key: *mut RedisModuleString, value: *const c_void) -> usize {
+    // SAFETY: the server's promise above.
     guard(1, || unsafe { lawn(value) }.allocations())
 }
 
@@ -145,6 +154,7 @@ unsafe extern "C" fn free_effort2(
     _context: *mut RedisModuleKeyOptCtx,
     value: *const c_void,
 ) -> usize {
+    // SAFETY: the server's promise above.
     guard(1, || unsafe { lawn(value) }.allocations())
 }
 
@@ -152,6 +162,7 @@ unsafe extern "C" fn copy2(
     _context: *mut RedisModuleKeyOptCtx,
     value: *const c_void,
 ) -> *mut c_void {
+    // SAFETY: the server's promise above.
     guard(ptr::null_mut(), || leak(unsafe { lawn(value) }.clone()))
 }
 

@@ -258,7 +258,7 @@ impl Index {
     }
 
     /// Panics unless directory, tables and count agree. `is_live` says whether a record exists.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(test)]
     pub(super) fn check(&self, mut is_live: impl FnMut(IdHash, Handle) -> bool) {
         assert_eq!(self.directory.len(), 1 << self.depth, "directory");
         assert_eq!(self.len, self.tables.iter().map(|table| table.entries.len()).sum::<usize>());

@@ -392,8 +392,8 @@ impl Lawn {
     }
 
     /// Panics unless all parts agree with each other: every record is in the index once, under its
-    /// id, and in one queue or the thicket, in order. For tests and debug builds.
-    #[cfg(any(test, debug_assertions))]
+    /// id, and in one queue or the thicket, in order. For tests.
+    #[cfg(test)]
     pub fn check(&self) {
         self.records.slab().check();
         self.index.check(|hash, handle| {

@@ -356,7 +356,7 @@ impl Queues {
 
     /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
     /// Returns how many records there are.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(test)]
     pub(super) fn check(&self, records: &Records) -> usize {
         self.blocks.check();
         let mut count = 0;

@@ -77,16 +77,17 @@ impl Handle {
 fn class_of(width: usize) -> (usize, usize) {
     const EXACT: usize = 128;
     const JUMBO: usize = EXACT + 8 * (STEPPED / EXACT).ilog2() as usize;
-    match width {
-        0..=EXACT => (width.max(1) - 1, width.max(1)),
-        ..=STEPPED => {
-            let doubling = (width - 1).ilog2() as usize;
-            let step = 1 << (doubling - 3);
-            let rounded = width.next_multiple_of(step);
-            let steps = (rounded - (1 << doubling)) / step;
-            (EXACT + (doubling - 7) * 8 + steps - 1, rounded)
-        }
-        _ => (JUMBO, width),
+    let width = width.max(1);
+    if width <= EXACT {
+        (width - 1, width)
+    } else if width <= STEPPED {
+        let doubling = (width - 1).ilog2() as usize;
+        let step = 1 << (doubling - 3);
+        let rounded = width.next_multiple_of(step);
+        let steps = (rounded - (1 << doubling)) / step;
+        (EXACT + (doubling - 7) * 8 + steps - 1, rounded)
+    } else {
+        (JUMBO, width)
     }
 }
 
@@ -303,7 +304,7 @@ impl<T: Copy + Default> Slab<T> {
     }
 
     /// Slots in use.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.classes.iter().map(|class| class.live as usize).sum()
     }
@@ -453,7 +454,7 @@ impl<T: Copy + Default> Slab<T> {
     }
 
     /// Panics unless counts, bit sets and lists agree.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(test)]
     pub(super) fn check(&self) {
         let mut seen = vec![Class::EMPTY; self.classes.len()];
         let mut vacant = 0;

@@ -43,7 +43,7 @@ impl Thicket {
             new;
     }
 
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.shoots.len()
     }

@@ -25,21 +25,23 @@ impl Context {
         self.raw.as_ptr()
     }
 
-    // SAFETY, for all replies: the context is live, and the server copies what it is shown.
-
     pub fn reply_ok(&self) {
+        // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithSimpleString(self.as_ptr(), c"OK".as_ptr())) };
     }
 
     pub fn reply_null(&self) {
+        // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithNull(self.as_ptr())) };
     }
 
     pub fn reply_integer(&self, number: i64) {
+        // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithLongLong(self.as_ptr(), number)) };
     }
 
     pub fn reply_bulk(&self, bytes: &[u8]) {
+        // SAFETY: the context is live, and the server copies what it is shown.
         unsafe {
             api!(RedisModule_ReplyWithStringBuffer(
                 self.as_ptr(),
@@ -51,12 +53,14 @@ impl Context {
 
     /// An array of `length` replies, which are sent next.
     pub fn reply_array(&self, length: usize) {
+        // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithArray(self.as_ptr(), length as c_long)) };
     }
 
     /// An array of as many replies as will have been counted when it is dropped.
     pub fn reply_open_array(&self) -> OpenArray<'_> {
         let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);
+        // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithArray(self.as_ptr(), postponed)) };
         OpenArray { context: self, length: 0 }
     }
@@ -65,6 +69,7 @@ impl Context {
         let text = match error {
             Error::Arity => {
                 // The server knows the command's name and says it.
+                // SAFETY: the context is live, and the server copies what it is shown.
                 unsafe { api!(RedisModule_WrongArity(self.as_ptr())) };
                 return;
             }
@@ -72,6 +77,7 @@ impl Context {
             Error::Refused(reason) => format!("ERR {reason}"),
         };
         let text = CString::new(text).unwrap_or_else(|_| c"ERR refused".to_owned());
+        // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithError(self.as_ptr(), text.as_ptr())) };
     }
 

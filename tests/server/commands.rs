@@ -1,0 +1,170 @@
+//! What the verbs do, by a client library.
+
+use redis::Value;
+
+use crate::harness::{Ask, Server, text, texts, until};
+
+#[test]
+fn what_is_due_comes_earliest_deadline_first_and_ties_in_push_order() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    // Over several TTLs, on both sides of a tie.
+    for (ttl, id, at) in [(9, "d", 30), (5, "a", 10), (7, "b", 20), (5, "c", 20), (9, "e", 30)] {
+        client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
+    }
+    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["a", "b", "c", "d", "e"]));
+    client.ask("DEHYDRATOR.PUSH k 5 late f AT 20");
+    let order = ["element-a", "element-b", "element-c", "late", "element-d", "element-e"];
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&order));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&[]));
+}
+
+#[test]
+fn nothing_comes_before_its_time_and_all_of_it_then() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 150 element id");
+    let Value::Int(wait) = client.ask("DEHYDRATOR.TTN k") else { panic!("a number") };
+    assert!((1..=150).contains(&wait), "{wait}");
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&[]));
+    until("it is due", || (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(()));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["element"]));
+    assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Nil);
+}
+
+#[test]
+fn ttn_is_exact_when_the_next_element_goes() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let far = 4_102_444_800_000_u64;
+    for (id, at) in [("a", far), ("b", far + 5000), ("c", far + 9000)] {
+        client.ask(&format!("DEHYDRATOR.PUSH k 1000 element {id} AT {at}"));
+    }
+    let mut next = |line: &str| {
+        let _: Value = client.ask(line);
+        let Value::Int(wait) = client.ask("DEHYDRATOR.TTN k") else { panic!("a number") };
+        wait as u64
+    };
+    let first = next("PING");
+    let second = next("DEHYDRATOR.PULL k a");
+    let third = next("DEHYDRATOR.REM k b");
+    assert!((4000..=5000).contains(&(second - first)), "{first}, then {second}");
+    assert!((3000..=4000).contains(&(third - second)), "{second}, then {third}");
+}
+
+#[test]
+fn generated_ids_are_all_different_and_name_their_elements() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut ids = std::collections::HashSet::new();
+    for number in 0..1000 {
+        let Value::BulkString(id) = client.ask(&format!("DEHYDRATOR.GIDPUSH k 60000 {number}"))
+        else {
+            panic!("an id")
+        };
+        let id = String::from_utf8(id).expect("hexadecimal digits");
+        assert_eq!(id.len(), 32, "{id}");
+        assert_eq!(client.ask(&format!("DEHYDRATOR.LOOK k {id}")), text(&number.to_string()));
+        ids.insert(id);
+    }
+    assert_eq!(ids.len(), 1000);
+}
+
+#[test]
+fn the_edges_of_63_bits() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let last = i64::MAX;
+    client.ask(&format!("DEHYDRATOR.PUSH k {last} never never AT {last}"));
+    client.ask("DEHYDRATOR.PUSH k 0 always always AT 0");
+    // A hundred million years are no problem: only now + ttl counts.
+    client.ask("DEHYDRATOR.PUSH k 9223370000000000000 long long");
+    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["always"]));
+    let before = client.digest("k");
+    client.ask("DEBUG RELOAD");
+    assert_eq!(client.digest("k"), before);
+    assert_eq!(client.ask("DEHYDRATOR.PULL k never"), text("never"));
+}
+
+#[test]
+fn resp3_replies_are_the_same() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("HELLO 3");
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k nobody"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Int(0));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["element"]));
+    assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Nil);
+}
+
+#[test]
+fn verbs_work_in_transactions_and_scripts() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let (pushed, polled): (Value, Value) = redis::pipe()
+        .atomic()
+        .cmd("DEHYDRATOR.PUSH")
+        .arg(&["k", "0", "element", "id"])
+        .cmd("DEHYDRATOR.POLL")
+        .arg("k")
+        .query(&mut client)
+        .expect("a transaction");
+    assert_eq!((pushed, polled), (Value::Okay, texts(&["element"])));
+    let script = "redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, 'e', 'i') \
+                  return redis.call('DEHYDRATOR.POLL', KEYS[1])";
+    let polled: Value =
+        redis::cmd("EVAL").arg(script).arg(1).arg("k").query(&mut client).expect("a script");
+    assert_eq!(polled, texts(&["e"]));
+    assert!(!client.exists("k"));
+}
+
+#[test]
+fn what_the_server_is_told_of_each_command() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    // name, arity, flags, access to the key
+    let expected = [
+        ("push", -5, "write denyoom fast", "RW insert"),
+        ("gidpush", -4, "write denyoom fast", "RW insert"),
+        ("pull", 3, "write fast", "RW access delete"),
+        ("poll", -2, "write", "RW access delete"),
+        ("xpoll", -2, "readonly", "RO access"),
+        ("xack", -3, "write fast", "RW access delete"),
+        ("look", 3, "readonly fast", "RO access"),
+        ("update", 4, "write denyoom fast", "RW access update"),
+        ("rem", -3, "write fast", "RW delete"),
+        ("ttn", -2, "readonly fast", "RO access"),
+    ];
+    for (name, arity, flags, access) in expected {
+        let Value::Array(infos) = client.ask(&format!("COMMAND INFO dehydrator.{name}")) else {
+            panic!("an array")
+        };
+        let Value::Array(info) = &infos[0] else { panic!("{name}: {infos:?}") };
+        assert_eq!(info[1], Value::Int(arity), "arity of {name}");
+        let mut shown = words(&info[2]);
+        shown.retain(|flag| flag != "module");
+        assert_eq!(shown.join(" "), flags, "flags of {name}");
+        assert_eq!(info[3..6], [Value::Int(1), Value::Int(1), Value::Int(1)], "keys of {name}");
+        let Value::Array(specs) = &info[8] else { panic!("key specs") };
+        assert_eq!(specs.len(), 1, "key specs of {name}");
+        let fields = match &specs[0] {
+            Value::Array(fields) => fields[1].clone(),
+            Value::Map(fields) => fields[0].1.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(words(&fields).join(" "), access, "access of {name}");
+    }
+    let keys = client.ask("COMMAND GETKEYS DEHYDRATOR.XACK k a b");
+    assert_eq!(keys, texts(&["k"]));
+}
+
+fn words(value: &Value) -> Vec<String> {
+    let (Value::Array(items) | Value::Set(items)) = value else { panic!("{value:?}") };
+    let word = |item: &Value| match item {
+        Value::SimpleString(word) => word.clone(),
+        Value::BulkString(word) => String::from_utf8_lossy(word).into_owned(),
+        other => panic!("{other:?}"),
+    };
+    items.iter().map(word).collect()
+}

@@ -1,0 +1,162 @@
+//! Bad input gets a clear error, changes nothing, and leaves the connection in step.
+
+use redis::Value;
+
+use crate::harness::{Ask, Server, cmd, refusal, text};
+
+/// Each verb with arguments that it would accept.
+const VERBS: [&str; 10] = [
+    "DEHYDRATOR.PUSH KEY 600000 element id",
+    "DEHYDRATOR.GIDPUSH KEY 600000 element",
+    "DEHYDRATOR.PULL KEY id",
+    "DEHYDRATOR.POLL KEY",
+    "DEHYDRATOR.XPOLL KEY",
+    "DEHYDRATOR.XACK KEY id id2",
+    "DEHYDRATOR.LOOK KEY id",
+    "DEHYDRATOR.UPDATE KEY id element",
+    "DEHYDRATOR.TTN KEY",
+    "DEHYDRATOR.REM KEY id",
+];
+
+#[test]
+fn ttls_that_are_no_ttls() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let bad = [
+        "ten",
+        "",
+        "1.5",
+        "-1",
+        " 5",
+        "5 ",
+        "+5",
+        "0x10",
+        "1e3",
+        "05",
+        "-0",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "99999999999999999999999999",
+        "5\0",
+        "\0",
+        "inf",
+        "nan",
+        "１",
+    ];
+    for ttl in bad {
+        for verb in ["DEHYDRATOR.PUSH", "DEHYDRATOR.GIDPUSH"] {
+            let mut command = redis::cmd(verb);
+            command.arg("k").arg(ttl).arg("element");
+            if verb == "DEHYDRATOR.PUSH" {
+                command.arg("id");
+            }
+            let error = refusal(&command, &mut client).expect("an error");
+            assert!(error.starts_with("ERR ttl is "), "{verb} {ttl:?}: {error}");
+            // The next reply belongs to the next command.
+            assert_eq!(client.ask("ECHO in-step"), text("in-step"));
+        }
+    }
+    assert!(!client.exists("k"));
+}
+
+#[test]
+fn deadlines_that_are_no_deadlines() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for at in ["ten", "", "1.5", "-1", " 5", "9223372036854775808", "5\0"] {
+        let mut command = cmd("DEHYDRATOR.PUSH k 5 element id AT");
+        let error = refusal(command.arg(at), &mut client).expect("an error");
+        assert!(error.starts_with("ERR AT is not a whole number"), "{at:?}: {error}");
+    }
+    assert!(!client.exists("k"));
+    // With AT the ttl only names the queue, so the largest is as good as any.
+    client.ask("DEHYDRATOR.PUSH k 9223372036854775807 element id AT 5");
+    assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Int(0));
+}
+
+#[test]
+fn every_verb_on_a_key_of_another_type() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("SET text value");
+    client.ask("RPUSH list value");
+    client.ask("XADD stream * field value");
+    for key in ["text", "list", "stream"] {
+        let before = client.digest(key);
+        for verb in VERBS {
+            let error = client.refused(&verb.replace("KEY", key));
+            assert!(error.starts_with("WRONGTYPE Operation against a key"), "{verb}: {error}");
+            assert_eq!(client.ask("ECHO in-step"), text("in-step"));
+        }
+        assert_eq!(client.digest(key), before, "{key} was changed");
+    }
+}
+
+#[test]
+fn every_verb_with_too_few_and_too_many_arguments() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let takes_any_number = ["DEHYDRATOR.XACK", "DEHYDRATOR.REM"];
+    for verb in VERBS {
+        let words: Vec<_> = verb.split(' ').collect();
+        let fewest = if words[0] == "DEHYDRATOR.XACK" { words.len() - 1 } else { words.len() };
+        for count in 1..fewest {
+            let error = client.refused(&words[..count].join(" "));
+            let expected = format!("wrong number of arguments for '{}'", words[0].to_lowercase());
+            assert!(error.contains(&expected), "{count} words of {verb}: {error}");
+            assert_eq!(client.ask("ECHO in-step"), text("in-step"));
+        }
+        if !takes_any_number.contains(&words[0]) {
+            let error = client.refused(&format!("{verb} surplus"));
+            assert!(error.starts_with("ERR "), "{verb} surplus: {error}");
+            let surplus = "x".repeat(5000);
+            let error = client.refused(&format!("{verb} {surplus}"));
+            assert!(error.len() < 200, "{error}");
+        }
+    }
+    assert!(!client.exists("KEY"));
+    assert_eq!(client.ask("DBSIZE"), Value::Int(0));
+}
+
+#[test]
+fn errors_in_a_pipeline_leave_their_neighbours_alone() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut pipe = redis::pipe();
+    pipe.ignore_errors();
+    for number in 0..100 {
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg("ten").arg("e").arg(number);
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(format!("element-{number}")).arg(number);
+        pipe.cmd("DEHYDRATOR.POLL").arg("k").arg("nonsense");
+        pipe.cmd("DEHYDRATOR.POLL").arg("k");
+    }
+    let replies: Vec<Value> = pipe.query(&mut client).expect("replies");
+    assert_eq!(replies.len(), 400);
+    for (number, replies) in replies.chunks(4).enumerate() {
+        assert!(matches!(replies[0], Value::ServerError(_)), "{replies:?}");
+        assert_eq!(replies[1], Value::Okay);
+        assert!(matches!(replies[2], Value::ServerError(_)), "{replies:?}");
+        assert_eq!(replies[3], Value::Array(vec![text(&format!("element-{number}"))]));
+    }
+}
+
+#[test]
+fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    client.ask("CONFIG SET maxmemory 1");
+    for verb in VERBS {
+        let line = verb.replace("KEY", "k").replace(" id", " other");
+        let adds = ["PUSH", "UPDATE"].iter().any(|adds| verb.contains(adds));
+        let refused = refusal(&cmd(&line), &mut client);
+        assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
+    }
+}
+
+#[test]
+fn the_module_takes_no_arguments() {
+    let log = Server::start_in_vain(&["nonsense"], &[]);
+    assert!(log.contains("the module takes no arguments"), "{log}");
+}

@@ -1,0 +1,240 @@
+//! A server that is started for one test and ends with it.
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::{Cmd, Connection, Value};
+use tempfile::TempDir;
+
+/// How long anything may take that is waited for. Only a failing test waits that long.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server with the module loaded. Killed when dropped.
+pub struct Server {
+    folder: TempDir,
+    options: Vec<String>,
+    process: Child,
+}
+
+impl Server {
+    /// A server without persistence, unless `options` say otherwise.
+    pub fn start(options: &[&str]) -> Self {
+        Self::start_with_files(options, &[])
+    }
+
+    /// As [`Server::start`], with copies of files in its data folder.
+    pub fn start_with_files(options: &[&str], files: &[(&Path, &str)]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        for (file, name) in files {
+            fs::copy(file, folder.path().join(name)).expect("a file to copy");
+        }
+        let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
+        let process = launch(folder.path(), &options);
+        let mut server = Self { folder, options, process };
+        server.wait_until_up();
+        server
+    }
+
+    /// Starts a server that is expected to give up. Returns its log.
+    pub fn start_in_vain(options: &[&str], files: &[(&Path, &str)]) -> String {
+        let folder = TempDir::new().expect("a temporary folder");
+        for (file, name) in files {
+            fs::copy(file, folder.path().join(name)).expect("a file to copy");
+        }
+        let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
+        let mut process = launch(folder.path(), &options);
+        let status = until("the server gives up", || process.try_wait().expect("a child"));
+        assert_eq!(status.code(), Some(1), "{}", log_of(folder.path()));
+        log_of(folder.path())
+    }
+
+    /// A connection of its own.
+    pub fn connect(&self) -> Connection {
+        let url = format!("redis+unix://{}", self.socket().display());
+        redis::Client::open(url).expect("a url").get_connection().expect("a connection")
+    }
+
+    /// Runs one line in redis-cli, as if typed, and returns what it prints.
+    pub fn cli(&self, line: &str) -> String {
+        let program = env::var("DEHYDRATOR_CLI").unwrap_or("redis-cli".into());
+        let mut cli = Command::new(program)
+            .arg("-s")
+            .arg(self.socket())
+            .arg("--no-raw")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-cli, which `make setup` installs");
+        writeln!(cli.stdin.take().expect("piped"), "{line}").expect("redis-cli reads");
+        let output = cli.wait_with_output().expect("redis-cli ends").stdout;
+        String::from_utf8(output).expect("redis-cli escapes what is not text")
+    }
+
+    /// Shuts down as an operator would, saving as configured, and starts again on the same data.
+    pub fn restart(&mut self) {
+        // The server hangs up without a reply.
+        let _ = redis::cmd("SHUTDOWN").query::<Value>(&mut self.connect());
+        until("the server ends", || self.process.try_wait().expect("a child"));
+        self.process = launch(self.folder.path(), &self.options);
+        self.wait_until_up();
+    }
+
+    /// Kills the server as a power cut would, and starts it again on the same data.
+    pub fn crash_and_restart(&mut self) {
+        self.process.kill().expect("a child");
+        self.process.wait().expect("a child");
+        self.process = launch(self.folder.path(), &self.options);
+        self.wait_until_up();
+    }
+
+    /// A file in the server's folder.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn log(&self) -> String {
+        log_of(self.folder.path())
+    }
+
+    /// A field of INFO.
+    pub fn info(&self, section: &str, field: &str) -> u64 {
+        self.connect().info(section, field)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.file("redis.sock")
+    }
+
+    fn wait_until_up(&mut self) {
+        let url = format!("redis+unix://{}", self.socket().display());
+        let client = redis::Client::open(url).expect("a url");
+        until("the server is up", || {
+            if let Some(status) = self.process.try_wait().expect("a child") {
+                panic!("the server ended with {status}:\n{}", self.log());
+            }
+            let mut connection = client.get_connection().ok()?;
+            redis::cmd("PING").query::<Value>(&mut connection).ok()
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if std::thread::panicking() {
+            eprintln!("--- the server's log ---\n{}", self.log());
+        }
+    }
+}
+
+/// The program that is tested against.
+pub fn server_program() -> String {
+    env::var("DEHYDRATOR_SERVER").unwrap_or("redis-server".into())
+}
+
+/// The module as it is shipped: built for release, by `make`.
+fn module() -> PathBuf {
+    let module = env::var("DEHYDRATOR_MODULE").unwrap_or("target/release/libdehydrator.so".into());
+    fs::canonicalize(&module).unwrap_or_else(|_| panic!("no module at {module}: run `make` first"))
+}
+
+fn launch(folder: &Path, options: &[String]) -> Child {
+    let log = fs::File::options().create(true).append(true).open(folder.join("log"));
+    Command::new(server_program())
+        .current_dir(folder)
+        .args(["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no"])
+        .args(["--enable-debug-command", "yes", "--loadmodule"])
+        .arg(module())
+        .args(options)
+        .stdout(log.expect("a log"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{}: {error}", server_program()))
+}
+
+fn log_of(folder: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(folder.join("log")).unwrap_or_default()).into_owned()
+}
+
+/// Asks until there is an answer, or patience is at its end.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// A command of text arguments, split at the spaces.
+pub fn cmd(line: &str) -> Cmd {
+    let mut words = line.split(' ');
+    let mut cmd = redis::cmd(words.next().expect("a command"));
+    for word in words {
+        cmd.arg(word);
+    }
+    cmd
+}
+
+/// Short forms for what tests do all the time.
+pub trait Ask {
+    /// The reply to a command of text arguments.
+    fn ask(&mut self, line: &str) -> Value;
+
+    /// The error that a command of text arguments is refused with.
+    fn refused(&mut self, line: &str) -> String;
+
+    /// Whether there is a key.
+    fn exists(&mut self, key: &str) -> bool {
+        self.ask(&format!("EXISTS {key}")) == Value::Int(1)
+    }
+
+    /// A field of INFO.
+    fn info(&mut self, section: &str, field: &str) -> u64 {
+        let Value::BulkString(text) = self.ask(&format!("INFO {section}")) else { panic!("text") };
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {field} in {text}")).trim().parse().expect("a number")
+    }
+
+    /// The digest of a key's value, with the order of its elements.
+    fn digest(&mut self, key: &str) -> Value {
+        self.ask(&format!("DEBUG DIGEST-VALUE {key}"))
+    }
+}
+
+impl Ask for Connection {
+    fn ask(&mut self, line: &str) -> Value {
+        cmd(line).query(self).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    fn refused(&mut self, line: &str) -> String {
+        refusal(&cmd(line), self).unwrap_or_else(|reply| panic!("{line}: {reply:?}"))
+    }
+}
+
+/// The error that a command is refused with, as the server sends it; or its reply.
+pub fn refusal(cmd: &Cmd, connection: &mut Connection) -> Result<String, Value> {
+    match cmd.query::<Value>(connection) {
+        Ok(reply) => Err(reply),
+        Err(error) => {
+            let code = error.code().unwrap_or_default();
+            Ok(format!("{code} {}", error.detail().unwrap_or_default()))
+        }
+    }
+}
+
+pub fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
+pub fn texts(texts: &[&str]) -> Value {
+    Value::Array(texts.iter().map(|it| text(it)).collect())
+}

@@ -1,0 +1,17 @@
+//! The module in real servers, driven as its users drive it.
+//!
+//! `DEHYDRATOR_SERVER` and `DEHYDRATOR_CLI` name the programs (default: `redis-server`, `redis-cli`),
+//! `DEHYDRATOR_MODULE` the module (default: `target/release/libdehydrator.so`). Each test starts
+//! servers of its own, in a folder of their own, and nothing is left when it ends.
+
+mod commands;
+mod errors;
+mod harness;
+mod keyspace;
+mod layout;
+mod memory;
+mod persistence;
+mod rede;
+mod run;
+mod session;
+mod volume;

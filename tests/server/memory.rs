@@ -1,0 +1,117 @@
+//! Memory comes back, and is told truly.
+
+use redis::Connection;
+
+use crate::harness::{Ask, Server, until};
+
+/// Pushes with an id of 16 bytes and an element of 64.
+fn push_many(client: &mut Connection, ids: std::ops::Range<u32>) {
+    for chunk in ids.collect::<Vec<_>>().chunks(10_000) {
+        let mut pipe = redis::pipe();
+        for id in chunk {
+            let ttl = 600_000 + id % 8;
+            pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(&[b'x'; 64]).arg(format!("{id:016}"));
+        }
+        pipe.exec(client).expect("pushes");
+    }
+}
+
+fn remove_many(client: &mut Connection, ids: impl Iterator<Item = u32>) {
+    for chunk in ids.collect::<Vec<_>>().chunks(1000) {
+        let mut command = redis::cmd("DEHYDRATOR.REM");
+        command.arg("k");
+        for id in chunk {
+            command.arg(format!("{id:016}"));
+        }
+        assert_eq!(command.query(client), Ok(chunk.len()));
+    }
+}
+
+fn usage(client: &mut Connection) -> u64 {
+    redis::cmd("MEMORY").arg("USAGE").arg("k").query(client).expect("a number")
+}
+
+/// Asserts that `told` is within 15 % of the truth.
+fn assert_near(what: &str, told: u64, truth: u64) {
+    let ratio = told as f64 / truth as f64;
+    assert!((0.85..1.15).contains(&ratio), "{what}: told {told} bytes, in truth {truth}");
+}
+
+#[test]
+fn memory_usage_is_near_the_truth_for_many_elements() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let before = client.info("memory", "used_memory");
+    let mut count = 0;
+    for upto in [40_000, 120_000, 300_000] {
+        push_many(&mut client, count..upto);
+        count = upto;
+        let truth = client.info("memory", "used_memory") - before;
+        assert_near(&format!("{count} elements"), usage(&mut client), truth);
+    }
+}
+
+#[test]
+fn memory_usage_is_near_the_truth_for_many_small_dehydrators() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let before = client.info("memory", "used_memory");
+    for elements in [1, 3, 10] {
+        let mut pipe = redis::pipe();
+        for key in 0..5000 {
+            for id in 0..elements {
+                pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(600_000).arg(&[b'x'; 64]).arg(id);
+            }
+        }
+        pipe.exec(&mut client).expect("pushes");
+        let truth = client.info("memory", "used_memory") - before;
+        let told: u64 = redis::cmd("MEMORY").arg("USAGE").arg(77).query(&mut client).expect("it");
+        // The server's own table of keys is in the truth, but for the entry itself not in the told.
+        assert_near(&format!("{elements} elements each"), told * 5000, truth);
+        client.ask("FLUSHALL");
+    }
+}
+
+#[test]
+fn a_burst_gives_its_memory_back_within_a_few_ticks() {
+    let server = Server::start(&["--hz", "100"]);
+    let mut client = server.connect();
+    push_many(&mut client, 0..200_000);
+    let full = usage(&mut client);
+    // Every 20th stays: each page keeps some, so none can simply be dropped.
+    remove_many(&mut client, (0..200_000).filter(|id| id % 20 != 0));
+    let before = client.digest("k");
+    let left = until("the tick has tidied up", || {
+        let left = usage(&mut client);
+        (server.info("dehydrator", "dehydrator_untidy") == 0).then_some(left)
+    });
+    assert!(left * 8 < full, "{left} of {full} bytes are left for a twentieth");
+    assert_eq!(client.digest("k"), before, "tidying changed something");
+    assert!(server.info("dehydrator", "dehydrator_tidied") > 0);
+    // A budget of one millisecond, give or take what the machine does to us meanwhile.
+    let longest = server.info("dehydrator", "dehydrator_tick_longest_us");
+    assert!(longest < 20_000, "a tick took {longest} us");
+}
+
+#[test]
+fn nothing_leaks() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut cycle = || {
+        push_many(&mut client, 0..20_000);
+        remove_many(&mut client, 0..5000);
+        client.ask("COPY k copy");
+        client.ask("DEBUG RELOAD");
+        client.ask("DEHYDRATOR.POLL k");
+        client.ask("DEL k");
+        client.ask("FLUSHALL");
+        // Some servers free in the background, unasked.
+        until("all is freed", || {
+            (client.info("memory", "lazyfree_pending_objects") == 0).then_some(())
+        });
+        client.info("memory", "used_memory")
+    };
+    let first = cycle();
+    let last = (0..10).map(|_| cycle()).last().expect("ten cycles");
+    assert!(last < first + 500_000, "{first} bytes after one cycle, {last} after eleven");
+}

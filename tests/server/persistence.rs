@@ -1,0 +1,102 @@
+//! Restarts: every deadline, id, element, TTL, and the order.
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server};
+
+/// A bit of everything: ties over TTLs, many blocks and pages, large and empty elements, many TTLs.
+fn fill(client: &mut Connection) {
+    let mut pipe = redis::pipe();
+    let mut push = |ttl: u64, element: &[u8], id: &[u8], at: u64| {
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(element).arg(id).arg("AT").arg(at);
+    };
+    let far = 4_102_444_800_000;
+    for number in 0..20_000_u64 {
+        let id = format!("id-{number}");
+        push(number % 13, &vec![b'x'; number as usize % 200], id.as_bytes(), far + number % 97);
+    }
+    for number in 0..6000_u64 {
+        push(1_000_000 + number, b"rare", format!("rare-{number}").as_bytes(), far - number * 7);
+    }
+    push(5, &[0xff; 300_000], b"large", 5);
+    push(5, b"", b"", 5);
+    push(5, b"a\0b\r\n", b"\0", 4);
+    push(i64::MAX as u64, b"never", b"never", i64::MAX as u64);
+    pipe.exec(client).expect("pushes");
+}
+
+/// Every element in order, as nothing else shows it: the digest, and what is due.
+fn content(client: &mut Connection) -> (Value, Value) {
+    (client.digest("k"), client.ask("DEHYDRATOR.XPOLL k"))
+}
+
+fn survives_restarts(options: &[&str]) {
+    let mut server = Server::start(options);
+    let mut client = server.connect();
+    fill(&mut client);
+    client.ask("DEHYDRATOR.PULL k id-77");
+    client.ask("DEHYDRATOR.UPDATE k id-78 changed");
+    client.ask("DEHYDRATOR.XACK k large");
+    let before = content(&mut client);
+    for _ in 0..2 {
+        server.restart();
+        client = server.connect();
+        assert_eq!(content(&mut client), before);
+    }
+    client.ask("DEHYDRATOR.POLL k");
+    let before = content(&mut client);
+    server.restart();
+    assert_eq!(content(&mut server.connect()), before);
+}
+
+#[test]
+fn an_rdb_file_keeps_everything() {
+    survives_restarts(&["--save", "3600 1"]);
+}
+
+#[test]
+fn an_rdb_file_without_compression_and_checksum_keeps_everything() {
+    survives_restarts(&["--save", "3600 1", "--rdbcompression", "no", "--rdbchecksum", "no"]);
+}
+
+#[test]
+fn an_append_only_file_keeps_everything() {
+    survives_restarts(&["--appendonly", "yes"]);
+}
+
+#[test]
+fn a_rewritten_append_only_file_of_plain_words_keeps_everything() {
+    let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
+    let mut client = server.connect();
+    fill(&mut client);
+    let before = content(&mut client);
+    client.ask("BGREWRITEAOF");
+    crate::harness::until("the rewrite is done", || {
+        (server.info("persistence", "aof_rewrite_in_progress") == 0
+            && server.info("persistence", "aof_rewrite_scheduled") == 0)
+            .then_some(())
+    });
+    assert!(server.log().contains("Background AOF rewrite finished successfully"));
+    server.crash_and_restart();
+    assert_eq!(content(&mut server.connect()), before);
+}
+
+#[test]
+fn the_append_only_file_is_told_effects_not_intentions() {
+    let server = Server::start(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 first one");
+    client.ask("DEHYDRATOR.GIDPUSH k 0 second");
+    client.ask("DEHYDRATOR.POLL k");
+    let mut words = String::new();
+    for entry in std::fs::read_dir(server.file("appendonlydir")).expect("a folder").flatten() {
+        if entry.file_name().to_string_lossy().contains(".incr.") {
+            let bytes = std::fs::read(entry.path()).expect("a file");
+            words.push_str(&String::from_utf8_lossy(&bytes));
+        }
+    }
+    assert_eq!(words.matches("DEHYDRATOR.PUSH").count(), 2, "{words}");
+    assert_eq!(words.matches("\r\nAT\r\n").count(), 2, "{words}");
+    assert_eq!(words.matches("DEHYDRATOR.REM").count(), 1, "{words}");
+    assert!(!words.contains("POLL") && !words.contains("GID"), "{words}");
+}

@@ -1,0 +1,92 @@
+//! `make run`, but for the building: the script that starts the server.
+
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+use redis::{Connection, Value};
+use tempfile::TempDir;
+
+use crate::harness::{Ask, text, until};
+
+struct Run {
+    process: Child,
+    port: u16,
+}
+
+impl Run {
+    fn start(data: &TempDir, port: u16) -> Self {
+        let output = fs::File::create(data.path().join("output")).expect("a file");
+        let process = Command::new("scripts/run.sh")
+            .env("PORT", port.to_string())
+            .env("DATA", data.path().join("data"))
+            .stdout(output)
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the script");
+        Self { process, port }
+    }
+
+    fn connect(&self) -> Connection {
+        let client = redis::Client::open(("127.0.0.1", self.port)).expect("an address");
+        until("the server is up", || {
+            let mut connection = client.get_connection().ok()?;
+            redis::cmd("PING").query::<Value>(&mut connection).ok().map(|_| connection)
+        })
+    }
+
+    /// As Ctrl-C does.
+    fn interrupt(mut self) {
+        let pid = self.process.id().to_string();
+        Command::new("kill").args(["-INT", &pid]).status().expect("kill");
+        until("the server ends", || self.process.try_wait().expect("a child"));
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
+
+#[test]
+fn a_server_that_is_stopped_and_started_again_has_everything() {
+    let data = TempDir::new().expect("a folder");
+    let port = free_port();
+    let run = Run::start(&data, port);
+    let mut client = run.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    client.ask("DEHYDRATOR.PUSH k 600000 another id2");
+    client.ask("DEHYDRATOR.PULL k id2");
+    let before = client.ask("DEHYDRATOR.TTN k");
+    run.interrupt();
+
+    let printed = fs::read_to_string(data.path().join("output")).expect("output");
+    assert!(printed.contains(&format!("redis-cli -p {port}")), "{printed}");
+    let run = Run::start(&data, port);
+    client = run.connect();
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k id"), text("element"));
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k id2"), Value::Nil);
+    let (Value::Int(before), Value::Int(after)) = (before, client.ask("DEHYDRATOR.TTN k")) else {
+        panic!("numbers")
+    };
+    assert!(after <= before && after > before - 60_000, "{before}, then {after}");
+    run.interrupt();
+}
+
+#[test]
+fn a_port_in_use_is_said() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("an address").port();
+    let output = Command::new("scripts/run.sh").env("PORT", port.to_string()).output();
+    let output = output.expect("the script");
+    assert!(!output.status.success());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains(&format!("Port {port} is in use")), "{said}");
+}
