@@ -153,7 +153,7 @@ fn main() {
     }
 
     println!("{COUNT} elements, ids of 16 bytes, elements of 64, {ROUNDS} rounds, medians");
-    println!("{}\n", harness::server_program());
+    println!("{}\n", harness::server_program().display());
     println!(
         "| what, beside what                  |     ours |   theirs | unit          | ratio |"
     );

@@ -60,7 +60,7 @@ impl Server {
 
     /// Runs one line in redis-cli, as if typed, and returns what it prints.
     pub fn cli(&self, line: &str) -> String {
-        let program = env::var("DEHYDRATOR_CLI").unwrap_or("redis-cli".into());
+        let program = program("DEHYDRATOR_CLI", "redis-cli");
         let mut cli = Command::new(program)
             .arg("-s")
             .arg(self.socket())
@@ -133,8 +133,15 @@ impl Drop for Server {
 }
 
 /// The program that is tested against.
-pub fn server_program() -> String {
-    env::var("DEHYDRATOR_SERVER").unwrap_or("redis-server".into())
+pub fn server_program() -> PathBuf {
+    program("DEHYDRATOR_SERVER", "redis-server")
+}
+
+/// The program that a variable names: a path, which must not depend on the folder it is started in,
+/// or a name to be found where programs are.
+fn program(variable: &str, default: &str) -> PathBuf {
+    let named = PathBuf::from(env::var(variable).unwrap_or(default.into()));
+    fs::canonicalize(&named).unwrap_or(named)
 }
 
 /// The module as it is shipped: built for release, by `make`.
@@ -154,7 +161,7 @@ fn launch(folder: &Path, options: &[String]) -> Child {
         .stdout(log.expect("a log"))
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", server_program()))
+        .unwrap_or_else(|error| panic!("{}: {error}", server_program().display()))
 }
 
 fn log_of(folder: &Path) -> String {
