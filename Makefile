@@ -5,7 +5,7 @@ SERVERS := redis-7.0 redis-8 valkey-8
 # Where the servers for `make test-servers` are unpacked.
 SERVERS_DIR ?= target/servers
 
-.PHONY: build run test test-servers bench lint fmt setup help clean
+.PHONY: build build-debug run test test-servers bench lint fmt setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -13,12 +13,15 @@ build: setup ## Build the module: target/release/libdehydrator.so (the default)
 run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (PORT=, DATA= to change)
 	@scripts/run.sh
 
-test: build ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
+build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so
+	cargo build --locked
+
+test: build build-debug ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
 	cargo test --locked --lib
 	cargo test --locked --lib --features tiny-bounds
 	cargo test --locked --test server
 
-test-servers: build ## The tests with real servers on Redis 7.0, Redis 8 and Valkey 8
+test-servers: build build-debug ## The tests with real servers on Redis 7.0, Redis 8 and Valkey 8
 	scripts/servers.sh $(SERVERS_DIR)
 	set -e; for server in $(SERVERS); do \
 	    echo "--- $$server"; \

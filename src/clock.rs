@@ -1,12 +1,27 @@
 //! The only reader of the server's time.
 
+#[cfg(debug_assertions)]
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use crate::server::api;
+
+/// How far tests have stepped the clock, in milliseconds. There is no such thing in a release.
+#[cfg(debug_assertions)]
+static STEPPED: AtomicI64 = AtomicI64::new(0);
+
+/// Steps the clock to this many milliseconds from the server's.
+#[cfg(debug_assertions)]
+pub fn step_to(offset: i64) {
+    STEPPED.store(offset, Ordering::Relaxed);
+}
 
 /// Milliseconds since the epoch, as the server's own expiry counts them. A command reads it once and
 /// hands it down, so that all it does happens at one time.
 pub fn now() -> u64 {
     // SAFETY: takes no argument and has no precondition.
     let now = unsafe { api!(RedisModule_Milliseconds()) };
+    #[cfg(debug_assertions)]
+    let now = now.saturating_add(STEPPED.load(Ordering::Relaxed));
     // A clock before 1970 would be broken; nothing is due then.
     now.try_into().unwrap_or(0)
 }

@@ -49,8 +49,8 @@ static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAl
 const VERSION: c_int = 100;
 
 /// Every command. Flags: a verb is `fast` if its cost does not grow with what it replies.
-fn commands() -> [Command; 10] {
-    [
+fn commands() -> Vec<Command> {
+    vec![
         Command {
             name: c"dehydrator.push",
             handler: handler!(push::push),
@@ -148,6 +148,17 @@ fn commands() -> [Command; 10] {
             arity: -2,
             access: access::READ,
             summary: c"Returns the milliseconds until the next element comes due.",
+            complexity: c"O(1)",
+            since: c"0.1.0",
+        },
+        #[cfg(debug_assertions)]
+        Command {
+            name: c"dehydrator.debug",
+            handler: handler!(commands::debug::debug),
+            flags: c"readonly",
+            arity: -3,
+            access: access::READ,
+            summary: c"Hooks for tests, in debug builds alone.",
             complexity: c"O(1)",
             since: c"0.1.0",
         },

@@ -70,11 +70,6 @@ impl<'a> OfIds<'a> {
     pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
         self.args.from(2).map(Str::bytes)
     }
-
-    /// How many ids there are.
-    pub fn len(&self) -> usize {
-        self.args.len() - 2
-    }
 }
 
 impl<'a> Push<'a> {

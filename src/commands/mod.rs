@@ -2,6 +2,8 @@
 //! what it tells replicas, and what it replies, in that order.
 
 mod args;
+#[cfg(debug_assertions)]
+pub mod debug;
 pub mod look;
 pub mod push;
 pub mod take;

@@ -33,7 +33,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     let now = clock::now();
 
     let Some(lawn) = dehydrator.lawn() else {
-        context.reply_array(0);
+        drop(context.reply_open_array());
         return Ok(());
     };
     let mut removed = Removed::new(context, key);
@@ -56,19 +56,20 @@ pub fn xack(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, request.key)?;
     let now = clock::now();
 
-    context.reply_array(request.len());
+    let mut reply = context.reply_open_array();
     let mut removed = Removed::new(context, request.key);
     for id in request.ids() {
         let lawn = dehydrator.lawn();
         let due = lawn.filter(|lawn| lawn.look(id).is_some_and(|found| found.deadline <= now));
         match due.and_then(|lawn| lawn.stop(id)) {
             Some(taken) => {
-                context.reply_bulk(taken.element().payload);
+                reply.push_bulk(taken.element().payload);
                 removed.push(id);
             }
-            None => context.reply_null(),
+            None => reply.push_null(),
         }
     }
+    drop(reply);
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.xack");
     }

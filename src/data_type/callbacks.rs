@@ -9,11 +9,12 @@ use redis_module::raw::{
     RedisModuleTypeMethods,
 };
 
-use super::{TYPE, encoding, new_lawn};
+use super::encoding::{self, Corrupt, Sink, Source};
+use super::{TYPE, new_lawn};
 use crate::lawn::Lawn;
 use crate::replicate;
 use crate::server::guard::guard;
-use crate::server::io::{Digest, Io};
+use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::{Context, Str, api};
 
 /// ReDe's type name, so that its dumps load.
@@ -62,6 +63,28 @@ pub fn register(context: &Context) -> bool {
 unsafe fn lawn<'a>(value: *const c_void) -> &'a Lawn {
     // SAFETY: every value of our type is a leaked `Box<Lawn>`.
     unsafe { &*value.cast::<Lawn>() }
+}
+
+impl Source for Io {
+    type Bytes = LoadedBytes;
+
+    fn unsigned(&mut self) -> Result<u64, Corrupt> {
+        self.load_unsigned().ok_or(Corrupt("a number is missing"))
+    }
+
+    fn bytes(&mut self) -> Result<LoadedBytes, Corrupt> {
+        self.load_bytes().ok_or(Corrupt("a string is missing"))
+    }
+}
+
+impl Sink for Io {
+    fn unsigned(&mut self, number: u64) {
+        self.save_unsigned(number);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.save_bytes(bytes);
+    }
 }
 
 fn leak(lawn: Lawn) -> *mut c_void {

@@ -31,8 +31,35 @@
 //! A payload is data from outside (RESTORE takes any bytes): everything in it is checked, and nothing
 //! is allocated on the word of a count.
 
+use std::ops::Deref;
+
 use crate::lawn::{DEADLINE_MAX, Lawn, StartError};
-use crate::server::io::{Corrupt, Sink, Source};
+
+/// A payload that cannot be what a server wrote, or ends too early.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Corrupt(pub &'static str);
+
+/// Where fields come from: an RDB, a replica's full sync, RESTORE.
+pub trait Source {
+    /// The bytes of a string field.
+    type Bytes: Deref<Target = [u8]>;
+
+    /// # Errors
+    ///
+    /// [`Corrupt`] if the next field is no number, or there is none.
+    fn unsigned(&mut self) -> Result<u64, Corrupt>;
+
+    /// # Errors
+    ///
+    /// [`Corrupt`] if the next field is no string, or there is none.
+    fn bytes(&mut self) -> Result<Self::Bytes, Corrupt>;
+}
+
+/// Where fields go.
+pub trait Sink {
+    fn unsigned(&mut self, number: u64);
+    fn bytes(&mut self, bytes: &[u8]);
+}
 
 /// The encoding that is written.
 pub const VERSION: i32 = 1;

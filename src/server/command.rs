@@ -65,8 +65,9 @@ pub unsafe fn run(
         let reply = guard::guard(Err(Error::from("internal error, see the server's log")), || {
             command(&context, args)
         });
-        if let Err(error) = reply {
-            context.reply_error(&error);
+        match reply {
+            Err(error) if !context.has_replied() => context.reply_error(&error),
+            _ => {}
         }
     });
     raw::REDISMODULE_OK as c_int

@@ -1,5 +1,6 @@
 //! The server during one callback: replies, events, flags, the selected database.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_int, c_long};
 use std::ptr::{self, NonNull};
 
@@ -10,6 +11,8 @@ use super::{Error, Str};
 /// The server during one callback.
 pub struct Context {
     raw: NonNull<RedisModuleCtx>,
+    /// Whether a reply has begun: then no other may follow, or the connection is out of step.
+    replied: Cell<bool>,
 }
 
 impl Context {
@@ -18,50 +21,56 @@ impl Context {
     /// `raw` must be the context that the server handed to the callback which is running, and not
     /// outlive it.
     pub unsafe fn from_raw(raw: *mut RedisModuleCtx) -> Self {
-        Self { raw: NonNull::new(raw).expect("the server hands out a context") }
+        let raw = NonNull::new(raw).expect("the server hands out a context");
+        Self { raw, replied: Cell::new(false) }
     }
 
     pub fn as_ptr(&self) -> *mut RedisModuleCtx {
         self.raw.as_ptr()
     }
 
+    /// The context for a reply.
+    fn reply_ptr(&self) -> *mut RedisModuleCtx {
+        self.replied.set(true);
+        self.as_ptr()
+    }
+
+    /// Whether a reply has begun.
+    pub fn has_replied(&self) -> bool {
+        self.replied.get()
+    }
+
     pub fn reply_ok(&self) {
         // SAFETY: the context is live, and the server copies what it is shown.
-        unsafe { api!(RedisModule_ReplyWithSimpleString(self.as_ptr(), c"OK".as_ptr())) };
+        unsafe { api!(RedisModule_ReplyWithSimpleString(self.reply_ptr(), c"OK".as_ptr())) };
     }
 
     pub fn reply_null(&self) {
         // SAFETY: the context is live, and the server copies what it is shown.
-        unsafe { api!(RedisModule_ReplyWithNull(self.as_ptr())) };
+        unsafe { api!(RedisModule_ReplyWithNull(self.reply_ptr())) };
     }
 
     pub fn reply_integer(&self, number: i64) {
         // SAFETY: the context is live, and the server copies what it is shown.
-        unsafe { api!(RedisModule_ReplyWithLongLong(self.as_ptr(), number)) };
+        unsafe { api!(RedisModule_ReplyWithLongLong(self.reply_ptr(), number)) };
     }
 
     pub fn reply_bulk(&self, bytes: &[u8]) {
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe {
             api!(RedisModule_ReplyWithStringBuffer(
-                self.as_ptr(),
+                self.reply_ptr(),
                 bytes.as_ptr().cast(),
                 bytes.len()
             ))
         };
     }
 
-    /// An array of `length` replies, which are sent next.
-    pub fn reply_array(&self, length: usize) {
-        // SAFETY: the context is live, and the server copies what it is shown.
-        unsafe { api!(RedisModule_ReplyWithArray(self.as_ptr(), length as c_long)) };
-    }
-
     /// An array of as many replies as will have been counted when it is dropped.
     pub fn reply_open_array(&self) -> OpenArray<'_> {
         let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);
         // SAFETY: the context is live, and the server copies what it is shown.
-        unsafe { api!(RedisModule_ReplyWithArray(self.as_ptr(), postponed)) };
+        unsafe { api!(RedisModule_ReplyWithArray(self.reply_ptr(), postponed)) };
         OpenArray { context: self, length: 0 }
     }
 
@@ -70,7 +79,7 @@ impl Context {
             Error::Arity => {
                 // The server knows the command's name and says it.
                 // SAFETY: the context is live, and the server copies what it is shown.
-                unsafe { api!(RedisModule_WrongArity(self.as_ptr())) };
+                unsafe { api!(RedisModule_WrongArity(self.reply_ptr())) };
                 return;
             }
             Error::WrongType => Error::WRONG_TYPE.to_owned(),
@@ -78,7 +87,7 @@ impl Context {
         };
         let text = CString::new(text).unwrap_or_else(|_| c"ERR refused".to_owned());
         // SAFETY: the context is live, and the server copies what it is shown.
-        unsafe { api!(RedisModule_ReplyWithError(self.as_ptr(), text.as_ptr())) };
+        unsafe { api!(RedisModule_ReplyWithError(self.reply_ptr(), text.as_ptr())) };
     }
 
     /// The database that keys are opened in.
@@ -144,6 +153,11 @@ pub struct OpenArray<'a> {
 impl OpenArray<'_> {
     pub fn push_bulk(&mut self, bytes: &[u8]) {
         self.context.reply_bulk(bytes);
+        self.length += 1;
+    }
+
+    pub fn push_null(&mut self) {
+        self.context.reply_null();
         self.length += 1;
     }
 }

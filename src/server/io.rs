@@ -7,32 +7,6 @@ use std::slice;
 
 use redis_module::raw::{RedisModuleDigest, RedisModuleIO};
 
-/// A payload that cannot be what a server wrote, or ends too early.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Corrupt(pub &'static str);
-
-/// Where fields come from: an RDB, a replica's full sync, RESTORE.
-pub trait Source {
-    /// The bytes of a string field.
-    type Bytes: Deref<Target = [u8]>;
-
-    /// # Errors
-    ///
-    /// [`Corrupt`] if the next field is no number, or there is none.
-    fn unsigned(&mut self) -> Result<u64, Corrupt>;
-
-    /// # Errors
-    ///
-    /// [`Corrupt`] if the next field is no string, or there is none.
-    fn bytes(&mut self) -> Result<Self::Bytes, Corrupt>;
-}
-
-/// Where fields go.
-pub trait Sink {
-    fn unsigned(&mut self, number: u64);
-    fn bytes(&mut self, bytes: &[u8]);
-}
-
 /// A payload that is being read or written.
 pub struct Io {
     raw: NonNull<RedisModuleIO>,
@@ -63,46 +37,38 @@ impl Io {
         };
     }
 
-    /// The server marks an io when a read fails; what was read then is worth nothing.
-    fn check(&self) -> Result<(), Corrupt> {
-        // SAFETY: the io is live.
-        match unsafe { api!(RedisModule_IsIOError(self.as_ptr())) } {
-            0 => Ok(()),
-            _ => Err(Corrupt("a field is missing, or of another kind")),
-        }
-    }
-}
-
-impl Source for Io {
-    type Bytes = LoadedBytes;
-
-    fn unsigned(&mut self) -> Result<u64, Corrupt> {
+    /// The next field, if it is a number.
+    pub fn load_unsigned(&mut self) -> Option<u64> {
         // SAFETY: the io is live.
         let number = unsafe { api!(RedisModule_LoadUnsigned(self.as_ptr())) };
-        self.check().map(|()| number)
+        self.is_sound().then_some(number)
     }
 
-    fn bytes(&mut self) -> Result<LoadedBytes, Corrupt> {
+    /// The next field, if it is a string.
+    pub fn load_bytes(&mut self) -> Option<LoadedBytes> {
         let mut length = 0;
         // SAFETY: the io is live. The buffer is ours; it is null after an error.
         let start = unsafe { api!(RedisModule_LoadStringBuffer(self.as_ptr(), &mut length)) };
         let loaded = NonNull::new(start).map(|start| LoadedBytes { start, length });
-        self.check()?;
-        loaded.ok_or(Corrupt("a string cannot be read"))
+        loaded.filter(|_| self.is_sound())
     }
-}
 
-impl Sink for Io {
-    fn unsigned(&mut self, number: u64) {
+    pub fn save_unsigned(&mut self, number: u64) {
         // SAFETY: the io is live.
         unsafe { api!(RedisModule_SaveUnsigned(self.as_ptr(), number)) }
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub fn save_bytes(&mut self, bytes: &[u8]) {
         // SAFETY: the io is live; the server writes the bytes before it returns.
         unsafe {
             api!(RedisModule_SaveStringBuffer(self.as_ptr(), bytes.as_ptr().cast(), bytes.len()))
         }
+    }
+
+    /// The server marks an io when a read fails; what was read then is worth nothing.
+    fn is_sound(&self) -> bool {
+        // SAFETY: the io is live.
+        unsafe { api!(RedisModule_IsIOError(self.as_ptr())) == 0 }
     }
 }
 

@@ -85,11 +85,6 @@ impl<'a> Args<'a> {
         Self { argv, argc, lifetime: PhantomData }
     }
 
-    /// How many there are, the command's name included.
-    pub fn len(self) -> usize {
-        self.argc
-    }
-
     pub fn get(self, at: usize) -> Option<Str<'a>> {
         if at >= self.argc {
             return None;

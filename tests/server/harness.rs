@@ -3,6 +3,7 @@
 use std::env;
 use std::fs;
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,40 +17,73 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
     folder: TempDir,
+    module: PathBuf,
     options: Vec<String>,
+    port: u16,
     process: Child,
 }
 
 impl Server {
-    /// A server without persistence, unless `options` say otherwise.
+    /// A server without persistence and without a port, unless `options` say otherwise.
     pub fn start(options: &[&str]) -> Self {
         Self::start_with_files(options, &[])
     }
 
     /// As [`Server::start`], with copies of files in its data folder.
     pub fn start_with_files(options: &[&str], files: &[(&Path, &str)]) -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
-        for (file, name) in files {
-            fs::copy(file, folder.path().join(name)).expect("a file to copy");
-        }
-        let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = launch(folder.path(), &options);
-        let mut server = Self { folder, options, process };
+        let mut server = Self::launch(release_module(), 0, options, files);
+        server.wait_until_up();
+        server
+    }
+
+    /// As [`Server::start`], with a port, for those that others connect to.
+    pub fn start_with_port(options: &[&str]) -> Self {
+        let mut server = Self::launch(release_module(), free_port(), options, &[]);
+        server.wait_until_up();
+        server
+    }
+
+    /// As [`Server::start_with_port`], with the module's debug build, which has hooks for tests.
+    pub fn start_debug(options: &[&str]) -> Self {
+        let mut server = Self::launch(debug_module(), free_port(), options, &[]);
         server.wait_until_up();
         server
     }
 
     /// Starts a server that is expected to give up. Returns its log.
     pub fn start_in_vain(options: &[&str], files: &[(&Path, &str)]) -> String {
+        let mut server = Self::launch(release_module(), 0, options, files);
+        let status = until("the server gives up", || server.process.try_wait().expect("a child"));
+        assert_eq!(status.code(), Some(1), "{}", server.log());
+        server.log()
+    }
+
+    fn launch(module: PathBuf, port: u16, options: &[&str], files: &[(&Path, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         for (file, name) in files {
             fs::copy(file, folder.path().join(name)).expect("a file to copy");
         }
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut process = launch(folder.path(), &options);
-        let status = until("the server gives up", || process.try_wait().expect("a child"));
-        assert_eq!(status.code(), Some(1), "{}", log_of(folder.path()));
-        log_of(folder.path())
+        let process = spawn(folder.path(), &module, port, &options);
+        Self { folder, module, options, port, process }
+    }
+
+    /// The port that the server listens on.
+    pub fn port(&self) -> u16 {
+        assert_ne!(self.port, 0, "this server has no port");
+        self.port
+    }
+
+    /// Starts again on the same data, after the process has ended.
+    fn relaunch(&mut self) {
+        self.process = spawn(self.folder.path(), &self.module, self.port, &self.options);
+        self.wait_until_up();
+    }
+
+    /// Stops the process dead, as a power cut would.
+    pub fn kill(&mut self) {
+        self.process.kill().expect("a child");
+        self.process.wait().expect("a child");
     }
 
     /// A connection of its own.
@@ -79,16 +113,13 @@ impl Server {
         // The server hangs up without a reply.
         let _ = redis::cmd("SHUTDOWN").query::<Value>(&mut self.connect());
         until("the server ends", || self.process.try_wait().expect("a child"));
-        self.process = launch(self.folder.path(), &self.options);
-        self.wait_until_up();
+        self.relaunch();
     }
 
     /// Kills the server as a power cut would, and starts it again on the same data.
     pub fn crash_and_restart(&mut self) {
-        self.process.kill().expect("a child");
-        self.process.wait().expect("a child");
-        self.process = launch(self.folder.path(), &self.options);
-        self.wait_until_up();
+        self.kill();
+        self.relaunch();
     }
 
     /// A file in the server's folder.
@@ -145,23 +176,40 @@ fn program(variable: &str, default: &str) -> PathBuf {
 }
 
 /// The module as it is shipped: built for release, by `make`.
-fn module() -> PathBuf {
-    let module = env::var("DEHYDRATOR_MODULE").unwrap_or("target/release/libdehydrator.so".into());
-    fs::canonicalize(&module).unwrap_or_else(|_| panic!("no module at {module}: run `make` first"))
+fn release_module() -> PathBuf {
+    module("DEHYDRATOR_MODULE", "target/release/libdehydrator.so")
 }
 
-fn launch(folder: &Path, options: &[String]) -> Child {
+/// The module with hooks for tests: `make build-debug`.
+fn debug_module() -> PathBuf {
+    module("DEHYDRATOR_DEBUG_MODULE", "target/debug/libdehydrator.so")
+}
+
+fn module(variable: &str, default: &str) -> PathBuf {
+    let module = env::var(variable).unwrap_or(default.into());
+    let help = "run `make build build-debug` first";
+    fs::canonicalize(&module).unwrap_or_else(|_| panic!("no module at {module}: {help}"))
+}
+
+fn spawn(folder: &Path, module: &Path, port: u16, options: &[String]) -> Child {
     let log = fs::File::options().create(true).append(true).open(folder.join("log"));
     Command::new(server_program())
         .current_dir(folder)
-        .args(["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no"])
-        .args(["--enable-debug-command", "yes", "--loadmodule"])
-        .arg(module())
+        .args(["--port", &port.to_string(), "--unixsocket", "redis.sock"])
+        .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
+        .arg("--loadmodule")
+        .arg(module)
         .args(options)
         .stdout(log.expect("a log"))
         .stderr(Stdio::null())
         .spawn()
         .unwrap_or_else(|error| panic!("{}: {error}", server_program().display()))
+}
+
+/// A port of the loopback that nobody listens on at this moment.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").port()
 }
 
 fn log_of(folder: &Path) -> String {

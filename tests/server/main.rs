@@ -6,12 +6,14 @@
 
 mod commands;
 mod errors;
+mod faults;
 mod harness;
 mod keyspace;
 mod layout;
 mod memory;
 mod persistence;
 mod rede;
+mod replication;
 mod run;
 mod session;
 mod volume;

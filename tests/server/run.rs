@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use redis::{Connection, Value};
 use tempfile::TempDir;
 
-use crate::harness::{Ask, text, until};
+use crate::harness::{Ask, free_port, text, until};
 
 struct Run {
     process: Child,
@@ -48,11 +48,6 @@ impl Drop for Run {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 #[test]

@@ -1,0 +1,27 @@
+//! Hooks for tests, in debug builds alone: DEBUG.
+
+use crate::clock;
+use crate::server::string::Args;
+use crate::server::{Context, Error, error::Result};
+
+/// `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's.
+/// `DEBUG key PANIC`: panics. `DEBUG key PANIC-IN-REPLY`: panics when half of a reply has been sent.
+///
+/// The key, which every command has, is not looked at.
+pub fn debug(context: &Context, args: Args<'_>) -> Result {
+    let word = |at| args.get(at).map(|word| String::from_utf8_lossy(word.bytes()).into_owned());
+    match (word(2).as_deref(), word(3)) {
+        (Some("CLOCK"), Some(offset)) => {
+            let offset = offset.parse().map_err(|_| Error::from("CLOCK needs a number"))?;
+            clock::step_to(offset);
+            context.reply_ok();
+            Ok(())
+        }
+        (Some("PANIC"), None) => panic!("as was asked for"),
+        (Some("PANIC-IN-REPLY"), None) => {
+            context.reply_open_array().push_bulk(b"first");
+            panic!("as was asked for")
+        }
+        _ => Err(Error::Arity),
+    }
+}

@@ -1,0 +1,348 @@
+//! Replicas equal their primaries element by element, whatever happens between the two.
+
+use std::collections::HashSet;
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+
+/// Operations of every kind, the same for the same seed.
+pub struct Load {
+    random: u64,
+    sent: usize,
+}
+
+impl Load {
+    pub fn new(seed: u64) -> Self {
+        Self { random: seed, sent: 0 }
+    }
+
+    fn next(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (self.random >> 33) % below
+    }
+
+    /// Sends `count` commands, some in transactions and scripts. Refusals are part of it.
+    pub fn send(&mut self, client: &mut Connection, count: usize) {
+        const SCRIPT: &str = "redis.pcall('DEHYDRATOR.PUSH', KEYS[1], ARGV[1], ARGV[2], ARGV[3]) \
+                              redis.call('DEHYDRATOR.GIDPUSH', KEYS[1], ARGV[1], ARGV[2]) \
+                              return redis.call('DEHYDRATOR.PULL', KEYS[1], 'id-10')";
+        let mut pipe = redis::pipe();
+        pipe.ignore_errors();
+        for _ in 0..count {
+            self.sent += 1;
+            let key = format!("k{}", self.next(3));
+            let id = format!("id-{}", self.next(400));
+            let ttl = [0, 1, 5, 50, 600_000, 700_000][self.next(6) as usize];
+            let element = format!("element-{}", self.sent);
+            let push = format!("DEHYDRATOR.PUSH {key} {ttl} {element} {id}");
+            let line = match self.next(200) {
+                0..80 => push,
+                80..90 => format!("DEHYDRATOR.GIDPUSH {key} {ttl} {element}"),
+                90..110 => format!("DEHYDRATOR.PULL {key} {id}"),
+                110..120 => format!("DEHYDRATOR.POLL {key}"),
+                120..130 => format!("DEHYDRATOR.UPDATE {key} {id} {element}"),
+                130..140 => format!("DEHYDRATOR.XACK {key} {id} id-7 id-8"),
+                140..150 => format!("DEHYDRATOR.REM {key} {id} id-9"),
+                150..165 => {
+                    for line in ["MULTI", &push, &format!("DEHYDRATOR.POLL {key}")] {
+                        pipe.add_command(cmd(line));
+                    }
+                    "EXEC".into()
+                }
+                165..175 => {
+                    pipe.cmd("EVAL").arg(SCRIPT).arg(1).arg(key).arg(ttl).arg(element).arg(id);
+                    continue;
+                }
+                175 => "RENAME k2 k1".into(),
+                176 => "COPY k1 k2 REPLACE".into(),
+                177 => format!("UNLINK {key}"),
+                _ => "PING".into(),
+            };
+            pipe.add_command(cmd(&line));
+        }
+        let _: Vec<Value> = pipe.query(client).expect("replies");
+    }
+}
+
+/// A replica of `primary`, in step with it.
+fn replica_of(primary: &Server, options: &[&str]) -> Server {
+    let replica = Server::start_with_port(options);
+    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    wait_for_link(&replica);
+    replica
+}
+
+fn wait_for_link(replica: &Server) {
+    until("the link is up", || {
+        let Value::Array(role) = replica.connect().ask("ROLE") else { panic!("an array") };
+        (role.get(3) == Some(&text("connected"))).then_some(())
+    });
+}
+
+/// Waits until the replica has everything that was sent before.
+fn catch_up(primary: &Server, replica: &Server) {
+    let mut primary = primary.connect();
+    // A write of its own, so that an offset is there to wait for.
+    let mark = format!("mark-{:?}", std::time::Instant::now()).replace(' ', "");
+    redis::cmd("SET").arg("mark").arg(&mark).exec(&mut primary).expect("SET");
+    let mut replica = replica.connect();
+    until("the replica has caught up", || (replica.ask("GET mark") == text(&mark)).then_some(()));
+}
+
+fn digests(server: &Server) -> Vec<Value> {
+    let mut client = server.connect();
+    ["k0", "k1", "k2"].iter().map(|key| client.digest(key)).collect()
+}
+
+fn assert_equal(primary: &Server, replica: &Server) {
+    catch_up(primary, replica);
+    assert_eq!(digests(primary), digests(replica));
+    let nothing = format!("\"{}\"", "0".repeat(40));
+    assert_ne!(format!("{:?}", digests(primary)[0]), nothing);
+}
+
+fn stays_equal(primary_options: &[&str], replica_options: &[&str]) {
+    let primary = Server::start_with_port(primary_options);
+    let mut client = primary.connect();
+    let mut load = Load::new(1);
+    load.send(&mut client, 3000);
+    let replica = replica_of(&primary, replica_options);
+    assert_equal(&primary, &replica);
+    for _ in 0..10 {
+        load.send(&mut client, 1000);
+        assert_equal(&primary, &replica);
+    }
+    // Once more from the start, with data to throw away on the replica.
+    replica.connect().ask("REPLICAOF NO ONE");
+    load.send(&mut client, 1000);
+    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    wait_for_link(&replica);
+    load.send(&mut client, 1000);
+    assert_equal(&primary, &replica);
+}
+
+#[test]
+fn a_replica_that_syncs_by_a_file_equals_its_primary() {
+    stays_equal(&["--repl-diskless-sync", "no"], &["--repl-diskless-load", "disabled"]);
+}
+
+#[test]
+fn a_replica_that_syncs_without_a_disk_equals_its_primary() {
+    let diskless = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
+    stays_equal(&diskless, &["--repl-diskless-load", "on-empty-db"]);
+}
+
+#[test]
+fn a_replica_that_swaps_databases_equals_its_primary() {
+    let diskless = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
+    stays_equal(&diskless, &["--repl-diskless-load", "swapdb"]);
+}
+
+#[test]
+fn a_replica_of_a_replica_equals_the_primary() {
+    let primary = Server::start_with_port(&["--appendonly", "yes"]);
+    let middle = replica_of(&primary, &["--appendonly", "yes"]);
+    let last = replica_of(&middle, &[]);
+    Load::new(2).send(&mut primary.connect(), 5000);
+    assert_equal(&primary, &middle);
+    assert_equal(&primary, &last);
+}
+
+#[test]
+fn a_replica_reads_refuses_to_take_and_lets_nothing_come_due_by_itself() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let (mut writer, mut reader) = (primary.connect(), replica.connect());
+    writer.ask("DEHYDRATOR.PUSH k 0 first a");
+    writer.ask("DEHYDRATOR.PUSH k 600000 second b");
+    catch_up(&primary, &replica);
+    assert_eq!(reader.ask("DEHYDRATOR.LOOK k b"), text("second"));
+    assert_eq!(reader.ask("DEHYDRATOR.XPOLL k"), texts(&["a"]));
+    assert_eq!(reader.ask("DEHYDRATOR.TTN k"), Value::Int(0));
+    for write in ["POLL k", "PULL k a", "XACK k a", "REM k a", "PUSH k 0 c c", "UPDATE k a b"] {
+        let error = reader.refused(&format!("DEHYDRATOR.{write}"));
+        assert!(error.starts_with("READONLY"), "{write}: {error}");
+    }
+    assert_eq!(reader.digest("k"), writer.digest("k"));
+    assert_eq!(writer.ask("DEHYDRATOR.POLL k"), texts(&["first"]));
+    catch_up(&primary, &replica);
+    assert_eq!(reader.ask("DEHYDRATOR.XPOLL k"), texts(&[]));
+}
+
+#[test]
+fn a_promoted_replica_goes_on_where_its_primary_stopped() {
+    let mut primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    Load::new(3).send(&mut primary.connect(), 4000);
+    catch_up(&primary, &replica);
+    let before = digests(&primary);
+    let due: Vec<Value> = ["k0", "k1", "k2"]
+        .iter()
+        .map(|key| primary.connect().ask(&format!("DEHYDRATOR.XPOLL {key}")))
+        .collect();
+    primary.kill();
+    let mut promoted = replica.connect();
+    promoted.ask("REPLICAOF NO ONE");
+    assert_eq!(digests(&replica), before);
+    for (key, due) in ["k0", "k1", "k2"].iter().zip(due) {
+        // More has come due since, behind what was due before.
+        let (Value::Array(before), Value::Array(now), Value::Array(polled)) = (
+            due,
+            promoted.ask(&format!("DEHYDRATOR.XPOLL {key}")),
+            promoted.ask(&format!("DEHYDRATOR.POLL {key}")),
+        ) else {
+            panic!("arrays")
+        };
+        assert!(now.starts_with(&before), "{before:?}, then {now:?}");
+        assert!(polled.len() >= now.len());
+    }
+}
+
+/// Pushes and pulls one by one until the server is gone, each acknowledged by a replica.
+struct Acknowledged {
+    pushed: HashSet<String>,
+    pulled: HashSet<String>,
+    /// What was being done when the connection broke: it may have happened or not.
+    unsure: String,
+}
+
+fn work_until_cut_off(mut client: Connection, name: &str) -> Acknowledged {
+    let mut done =
+        Acknowledged { pushed: HashSet::new(), pulled: HashSet::new(), unsure: String::new() };
+    for number in 0.. {
+        let id = format!("{name}-{number}");
+        done.unsure.clone_from(&id);
+        let mut pipe = redis::pipe();
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(600_000).arg("element").arg(&id);
+        pipe.cmd("WAIT").arg(1).arg(5000);
+        match pipe.query(&mut client) {
+            Ok((Value::Okay, Value::Int(1))) => drop(done.pushed.insert(id)),
+            _ => return done,
+        }
+        if number % 3 == 2 {
+            let id = format!("{name}-{}", number - 1);
+            done.unsure.clone_from(&id);
+            let mut pipe = redis::pipe();
+            pipe.cmd("DEHYDRATOR.PULL").arg("k").arg(&id);
+            pipe.cmd("WAIT").arg(1).arg(5000);
+            match pipe.query(&mut client) {
+                Ok((Value::BulkString(_), Value::Int(1))) => drop(done.pulled.insert(id)),
+                _ => return done,
+            }
+        }
+    }
+    unreachable!("numbers do not end")
+}
+
+fn assert_nothing_acknowledged_is_lost(survivor: &mut Connection, done: &[Acknowledged]) {
+    for done in done {
+        assert!(done.pushed.len() > 20, "only {} pushes: no load", done.pushed.len());
+        for id in &done.pushed {
+            let there = survivor.ask(&format!("DEHYDRATOR.LOOK k {id}")) != Value::Nil;
+            if *id != done.unsure {
+                assert_eq!(there, !done.pulled.contains(id), "{id}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_failover_under_load_loses_nothing_acknowledged_and_gives_out_nothing_twice() {
+    let mut primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let clients: Vec<_> = (0..3).map(|_| primary.connect()).collect();
+    let done: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(number, client)| {
+                scope.spawn(move || work_until_cut_off(client, &format!("worker{number}")))
+            })
+            .collect();
+        let mut watch = replica.connect();
+        until("there is some data", || {
+            (watch.ask("DEHYDRATOR.TTN k") != Value::Nil
+                && watch.info("replication", "slave_repl_offset") > 200_000)
+                .then_some(())
+        });
+        primary.kill();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).collect()
+    });
+    let mut promoted = replica.connect();
+    promoted.ask("REPLICAOF NO ONE");
+    assert_nothing_acknowledged_is_lost(&mut promoted, &done);
+}
+
+#[test]
+fn a_coordinated_failover_under_load_keeps_both_sides_equal() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut load = Load::new(4);
+            // Refused after the roles have changed, which is part of it.
+            (0..50).for_each(|_| load.send(&mut primary.connect(), 200));
+        });
+        client.ask("FAILOVER");
+        until("the roles have changed", || {
+            let Value::Array(role) = replica.connect().ask("ROLE") else { panic!("an array") };
+            (role[0] == text("master")).then_some(())
+        });
+    });
+    wait_for_link(&primary);
+    Load::new(5).send(&mut replica.connect(), 500);
+    assert_equal(&replica, &primary);
+}
+
+#[test]
+fn a_link_that_is_cut_and_mended_in_mid_stream_loses_nothing() {
+    let primary = Server::start_with_port(&["--repl-backlog-size", "100mb"]);
+    let replica = replica_of(&primary, &[]);
+    let (mut client, mut cutter) = (primary.connect(), primary.connect());
+    let mut load = Load::new(6);
+    for _ in 0..10 {
+        load.send(&mut client, 300);
+        cutter.ask("CLIENT KILL TYPE replica");
+        load.send(&mut client, 300);
+    }
+    wait_for_link(&replica);
+    assert_equal(&primary, &replica);
+    assert!(primary.info("stats", "sync_partial_ok") > 0, "no link was mended");
+}
+
+#[test]
+fn paused_writes_wait_and_the_tick_does_not_replicate_meanwhile() {
+    let dump = std::path::Path::new("tests/data/rede-0.5-due.rdb");
+    let primary = Server::start_with_files(
+        &["--hz", "100", "--dbfilename", "dump.rdb"],
+        &[(dump, "dump.rdb")],
+    );
+    let mut client = primary.connect();
+    client.ask("CLIENT PAUSE 100000 WRITE");
+    // The read has the tick delete the key, which must wait until it may replicate.
+    assert_eq!(client.ask("DEHYDRATOR.TTN emptied"), Value::Nil);
+    let ticks = primary.info("dehydrator", "dehydrator_ticks");
+    until("some ticks have passed", || {
+        (primary.info("dehydrator", "dehydrator_ticks") > ticks + 10).then_some(())
+    });
+    assert!(client.exists("emptied"));
+    assert_eq!(primary.info("dehydrator", "dehydrator_untidy"), 1);
+    client.ask("CLIENT UNPAUSE");
+    until("the tick has deleted it", || (!client.exists("emptied")).then_some(()));
+}
+
+#[test]
+fn a_writable_replica_takes_without_harm_to_its_primary() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &["--replica-read-only", "no"]);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    catch_up(&primary, &replica);
+    assert_eq!(replica.connect().ask("DEHYDRATOR.POLL k"), texts(&["element"]));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["element"]));
+    client.ask("DEHYDRATOR.PUSH k 0 again id");
+    catch_up(&primary, &replica);
+    assert_eq!(replica.connect().ask("DEHYDRATOR.LOOK k id"), text("again"));
+}
