@@ -5,7 +5,7 @@ SERVERS := redis-7.0 redis-8 valkey-8
 # Where the servers for `make test-servers` are unpacked.
 SERVERS_DIR ?= target/servers
 
-.PHONY: build build-debug run test test-servers bench lint fmt setup help clean
+.PHONY: build build-debug run test test-servers torture bench lint fmt setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -29,6 +29,9 @@ test-servers: build build-debug ## The tests with real servers on Redis 7.0, Red
 	    DEHYDRATOR_CLI=$(abspath $(SERVERS_DIR))/redis-cli \
 	    cargo test --locked --test server; \
 	done
+
+torture: build ## What takes minutes: killed under load, full disks, mutated payloads, leaks
+	cargo test --locked --test torture
 
 bench: build ## PUSH, PULL and POLL beside SET, GETDEL and LPOP, and memory, as ratios
 	cargo bench --locked --bench module

@@ -58,6 +58,26 @@ impl Server {
         server.log()
     }
 
+    /// As [`Server::start`], where no file may grow beyond so many kilobytes: a disk that is full. Until
+    /// [`Server::lift_file_limit`], or for good after a restart.
+    pub fn start_with_file_limit(kilobytes: u32, options: &[&str]) -> Self {
+        let mut server = Self::start(options);
+        server.limit_files(&(kilobytes * 1024).to_string());
+        server
+    }
+
+    /// The disk has room again.
+    pub fn lift_file_limit(&mut self) {
+        self.limit_files("unlimited");
+    }
+
+    fn limit_files(&mut self, bytes: &str) {
+        let pid = self.process.id().to_string();
+        let limit = format!("--fsize={bytes}:unlimited");
+        let status = Command::new("prlimit").args(["--pid", &pid, &limit]).status();
+        assert!(status.expect("prlimit, of util-linux").success());
+    }
+
     fn launch(module: PathBuf, port: u16, options: &[&str], files: &[(&Path, &str)]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         for (file, name) in files {
@@ -75,7 +95,7 @@ impl Server {
     }
 
     /// Starts again on the same data, after the process has ended.
-    fn relaunch(&mut self) {
+    pub fn relaunch(&mut self) {
         self.process = spawn(self.folder.path(), &self.module, self.port, &self.options);
         self.wait_until_up();
     }
@@ -94,8 +114,7 @@ impl Server {
 
     /// Runs one line in redis-cli, as if typed, and returns what it prints.
     pub fn cli(&self, line: &str) -> String {
-        let program = program("DEHYDRATOR_CLI", "redis-cli");
-        let mut cli = Command::new(program)
+        let mut cli = Command::new(cli_program())
             .arg("-s")
             .arg(self.socket())
             .arg("--no-raw")
@@ -168,6 +187,11 @@ pub fn server_program() -> PathBuf {
     program("DEHYDRATOR_SERVER", "redis-server")
 }
 
+/// The command line client.
+pub fn cli_program() -> PathBuf {
+    program("DEHYDRATOR_CLI", "redis-cli")
+}
+
 /// The program that a variable names: a path, which must not depend on the folder it is started in,
 /// or a name to be found where programs are.
 fn program(variable: &str, default: &str) -> PathBuf {
@@ -193,10 +217,14 @@ fn module(variable: &str, default: &str) -> PathBuf {
 
 fn spawn(folder: &Path, module: &Path, port: u16, options: &[String]) -> Child {
     let log = fs::File::options().create(true).append(true).open(folder.join("log"));
-    Command::new(server_program())
+    // With the signal ignored, a file that may not grow is a write that fails, as on a full disk.
+    Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(server_program())
         .current_dir(folder)
         .args(["--port", &port.to_string(), "--unixsocket", "redis.sock"])
         .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
+        .args(["--repl-diskless-sync-delay", "0"])
         .arg("--loadmodule")
         .arg(module)
         .args(options)

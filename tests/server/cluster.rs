@@ -1,0 +1,213 @@
+//! A real cluster: three primaries, a replica for each, slots and roles that move under load.
+
+use std::collections::HashSet;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis::Value;
+use redis::cluster::{ClusterClient, ClusterConnection};
+
+use crate::harness::{Ask, Server, cli_program, text, until};
+
+struct Cluster {
+    nodes: Vec<Server>,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3000"];
+        let nodes: Vec<_> = (0..6).map(|_| Server::start_with_port(&options)).collect();
+        let cluster = Self { nodes };
+        let addresses: Vec<_> = (0..6).map(|node| cluster.address(node)).collect();
+        let mut create = vec!["create"];
+        create.extend(addresses.iter().map(String::as_str));
+        create.extend(["--cluster-replicas", "1"]);
+        cluster.manage(&create);
+        until("the cluster is up", || {
+            // A primary must know its replica, or it will not hand over to it.
+            let is_up = |node: &Server| {
+                let info = format!("{:?}", node.connect().ask("CLUSTER INFO"));
+                let nodes = format!("{:?}", node.connect().ask("CLUSTER NODES"));
+                info.contains("cluster_state:ok") && nodes.matches("slave ").count() == 3
+            };
+            cluster.nodes.iter().all(is_up).then_some(())
+        });
+        cluster
+    }
+
+    fn address(&self, node: usize) -> String {
+        format!("127.0.0.1:{}", self.nodes[node].port())
+    }
+
+    /// Runs `redis-cli --cluster`.
+    fn manage(&self, arguments: &[&str]) {
+        let output = Command::new(cli_program())
+            .arg("--cluster")
+            .args(arguments)
+            .arg("--cluster-yes")
+            .output()
+            .expect("redis-cli");
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {printed}");
+    }
+
+    fn connect(&self) -> ClusterConnection {
+        let addresses = (0..3).map(|node| format!("redis://{}", self.address(node)));
+        let client = ClusterClient::builder(addresses.collect::<Vec<_>>()).retries(100).build();
+        client.expect("a client").get_connection().expect("a connection")
+    }
+
+    /// How many slots a node serves.
+    fn slots_of(&self, node: usize) -> usize {
+        let Value::BulkString(nodes) = self.nodes[node].connect().ask("CLUSTER NODES") else {
+            panic!("text")
+        };
+        let nodes = String::from_utf8(nodes).expect("text");
+        let line = nodes.lines().find(|line| line.contains("myself")).expect("itself");
+        let ranges = line.split(' ').skip(8).filter(|range| !range.starts_with('['));
+        let width = |range: &str| -> usize {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let slot = |slot: &str| slot.parse::<usize>().expect("a slot");
+            slot(last) + 1 - slot(first)
+        };
+        ranges.map(width).sum()
+    }
+
+    fn id_of(&self, node: usize) -> String {
+        let Value::BulkString(id) = self.nodes[node].connect().ask("CLUSTER MYID") else {
+            panic!("an id")
+        };
+        String::from_utf8(id).expect("text")
+    }
+}
+
+/// What clients were told.
+#[derive(Default)]
+struct Books {
+    pushed: HashSet<String>,
+    taken: HashSet<String>,
+    given_out_twice: Vec<String>,
+}
+
+/// Pushes to, pulls from and polls dehydrators in many slots until told to stop.
+fn trade(client: &mut ClusterConnection, name: usize, books: &Mutex<Books>, stop: &AtomicBool) {
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        number += 1;
+        let key = format!("d:{}", number * 7 % 40);
+        let id = format!("{name}-{number}");
+        let ttl = if number % 2 == 0 { 0 } else { 600_000 };
+        let push = redis::cmd("DEHYDRATOR.PUSH").arg(&key).arg(ttl).arg(&id).arg(&id).query(client);
+        assert_eq!(push, Ok(Value::Okay));
+        books.lock().expect("no panic").pushed.insert(id.clone());
+        let taken: Vec<String> = if number % 3 == 0 {
+            let pulled: Option<String> =
+                redis::cmd("DEHYDRATOR.PULL").arg(&key).arg(&id).query(client).expect("a reply");
+            pulled.into_iter().collect()
+        } else if number % 5 == 0 {
+            redis::cmd("DEHYDRATOR.POLL").arg(&key).query(client).expect("a reply")
+        } else {
+            Vec::new()
+        };
+        let mut books = books.lock().expect("no panic");
+        for id in taken {
+            if !books.taken.insert(id.clone()) {
+                books.given_out_twice.push(id);
+            }
+        }
+    }
+}
+
+/// Everything that was pushed has been taken once, or is there.
+fn audit(cluster: &Cluster, books: &Books) {
+    let mut client = cluster.connect();
+    assert_eq!(books.given_out_twice, [""; 0]);
+    assert!(books.pushed.len() > 500 && books.taken.len() > 100, "{} pushes", books.pushed.len());
+    for id in &books.pushed {
+        let number: u64 = id.split('-').nth(1).expect("a number").parse().expect("a number");
+        let key = format!("d:{}", number * 7 % 40);
+        let look: Value =
+            redis::cmd("DEHYDRATOR.LOOK").arg(&key).arg(id).query(&mut client).expect("a reply");
+        let expected = if books.taken.contains(id) { Value::Nil } else { text(id) };
+        assert_eq!(look, expected, "{id} in {key}");
+    }
+}
+
+fn under_load(cluster: &Cluster, change: impl FnOnce()) {
+    let books = Mutex::new(Books::default());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for name in 0..2 {
+            let mut client = cluster.connect();
+            let (books, stop) = (&books, &stop);
+            scope.spawn(move || {
+                // A client that fails must not leave the others waiting for it.
+                let _stop = StopWhenDropped(stop);
+                trade(&mut client, name, books, stop);
+            });
+        }
+        let _stop = StopWhenDropped(&stop);
+        let pushed = || books.lock().expect("no panic").pushed.len();
+        until("there is a load", || (pushed() > 500).then_some(()));
+        change();
+        let at_change = pushed();
+        until("the load goes on", || (pushed() > at_change + 500).then_some(()));
+    });
+    audit(cluster, &books.into_inner().expect("no panic"));
+}
+
+struct StopWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for StopWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn slots_that_move_under_load_lose_nothing_and_give_out_nothing_twice() {
+    let cluster = Cluster::start();
+    let before = cluster.slots_of(1);
+    under_load(&cluster, || {
+        let (from, to) = (cluster.id_of(0), cluster.id_of(1));
+        let address = cluster.address(0);
+        let slots = ["--cluster-slots", "5461", "--cluster-pipeline", "1"];
+        let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
+        reshard.extend(slots);
+        cluster.manage(&reshard);
+    });
+    assert_eq!(cluster.slots_of(1), 5461 + before);
+}
+
+#[test]
+fn a_replica_that_takes_over_loses_nothing_and_gives_out_nothing_twice() {
+    let cluster = Cluster::start();
+    under_load(&cluster, || {
+        let mut replica = until("a replica is in step with its primary", || {
+            cluster.nodes.iter().map(Server::connect).find_map(|mut node| {
+                let Value::Array(role) = node.ask("ROLE") else { panic!("an array") };
+                (role.get(3) == Some(&text("connected"))).then_some(node)
+            })
+        });
+        replica.ask("CLUSTER FAILOVER");
+        until("the replica has taken over", || {
+            let Value::Array(role) = replica.ask("ROLE") else { panic!("an array") };
+            (role[0] == text("master")).then_some(())
+        });
+    });
+}
+
+#[test]
+fn a_client_that_asks_the_wrong_node_is_sent_to_the_right_one() {
+    let cluster = Cluster::start();
+    let mut moved = 0;
+    for node in &cluster.nodes[..3] {
+        let reply = crate::harness::refusal(
+            &crate::harness::cmd("DEHYDRATOR.PUSH somewhere 0 element id"),
+            &mut node.connect(),
+        );
+        moved += usize::from(reply.is_ok_and(|error| error.starts_with("MOVED")));
+    }
+    assert_eq!(moved, 2, "one of three nodes has the slot");
+}

@@ -1,0 +1,59 @@
+//! Memory after everything is where it was before.
+
+use redis::Connection;
+
+use crate::harness::{Ask, Server, until};
+
+const COUNT: usize = 100_000;
+
+fn push_all(client: &mut Connection, key: &str) {
+    for chunk in (0..COUNT).collect::<Vec<_>>().chunks(10_000) {
+        let mut pipe = redis::pipe();
+        for number in chunk {
+            let ttl = if number % 2 == 0 { 0 } else { 600_000 + number % 5000 };
+            let element = vec![b'x'; number % 200];
+            pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(ttl).arg(element).arg(number);
+        }
+        pipe.exec(client).expect("pushes");
+    }
+}
+
+fn remove_all(client: &mut Connection, key: &str) {
+    for chunk in (0..COUNT).collect::<Vec<_>>().chunks(10_000) {
+        redis::cmd("DEHYDRATOR.REM").arg(key).arg(chunk).exec(client).expect("a number");
+    }
+}
+
+#[test]
+fn twenty_cycles_of_everything_leave_used_memory_where_it_was() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut cycle = || {
+        push_all(&mut client, "k");
+        client.ask("DEBUG RELOAD");
+        client.ask("DEHYDRATOR.POLL k");
+        remove_all(&mut client, "k");
+        assert!(!client.exists("k"));
+        push_all(&mut client, "k");
+        client.ask("DEL k");
+        push_all(&mut client, "k");
+        client.ask("COPY k copy");
+        client.ask("RENAME copy k");
+        client.ask("FLUSHALL ASYNC");
+        push_all(&mut client, "k");
+        client.ask("FLUSHALL SYNC");
+        until("all is freed", || {
+            (client.info("memory", "lazyfree_pending_objects") == 0).then_some(())
+        });
+        // A connection of its own leaves no buffers behind.
+        until("the old connections are gone", || {
+            (client.info("clients", "connected_clients") == 1).then_some(())
+        });
+        client.info("memory", "used_memory")
+    };
+    let first = cycle();
+    let rest: Vec<_> = (0..19).map(|_| cycle()).collect();
+    let last = rest[rest.len() - 1];
+    // A hundredth of what one cycle holds at a time; a leak of one element in a thousand shows.
+    assert!(last < first + 100_000, "{first} bytes, then {rest:?}");
+}

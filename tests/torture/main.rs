@@ -1,0 +1,10 @@
+//! What takes minutes: faults, many times over. `make torture`.
+
+#[path = "../server/harness.rs"]
+#[allow(dead_code)]
+mod harness;
+
+mod crash;
+mod disk;
+mod leak;
+mod restore;
