@@ -4,43 +4,66 @@
 #
 #   PORT=6380 DATA=/some/folder scripts/run.sh [more options of the server]
 set -euo pipefail
-cd "$(dirname "$0")/.."
 
+root=$(cd "$(dirname "$0")/.." && pwd)
 server=${DEHYDRATOR_SERVER:-redis-server}
-module=$PWD/target/release/libdehydrator.so
-data=${DATA:-$PWD/data}
+cli=${DEHYDRATOR_CLI:-redis-cli}
+module=$root/target/release/libdehydrator.so
+data=${DATA:-$root/data}
 
-if [ ! -e "$module" ]; then
-    echo "There is no $module yet: run \`make\` first." >&2
+give_up() {
+    echo "$1" >&2
     exit 1
-fi
+}
+
+[ -e "$module" ] || give_up "There is no $module yet: run \`make\` first."
+
+mkdir -p "$data"
+data=$(cd "$data" && pwd)
+# The server inherits the lock. Two servers on one folder would ruin each other's files.
+exec 9>"$data/.lock"
+flock -n 9 || give_up "A server is using $data already: stop it, or choose another folder, as in \`make run DATA=/tmp/other\`."
 
 is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
+note=
 if [ -n "${PORT:-}" ]; then
     port=$PORT
-    if is_taken "$port"; then
-        echo "Port $port is in use: choose another, as in \`make run PORT=6390\`." >&2
-        exit 1
-    fi
+    [[ $port =~ ^[1-9][0-9]{0,4}$ ]] || give_up "'$port' is no port."
+    ! is_taken "$port" || give_up "Port $port is in use: choose another, as in \`make run PORT=6390\`."
 else
-    # The packaged redis-server may be running on the usual one.
     for port in {6379..6399}; do
         is_taken "$port" || break
     done
+    [ "$port" = 6379 ] || note="
+  (Port 6379 is another server's: perhaps the one that Debian starts with the package.)"
 fi
-
-mkdir -p "$data"
 flag=
 [ "$port" = 6379 ] || flag=" -p $port"
+
+# A server whose append-only file is on, and does not exist yet, starts empty even if there is a dump, and
+# would overwrite that one day. So the dump is loaded with the file off, and then the file is written.
+append=()
+if [ -e "$data/dump.rdb" ] && [ ! -d "$data/appendonlydir" ]; then
+    append=(--appendonly no)
+    (
+        for _ in {1..600}; do
+            [ "$("$cli" -p "$port" CONFIG SET appendonly yes 2>&1)" = OK ] && exit
+            sleep 0.5
+        done
+        echo "run.sh: the append-only file is still off: CONFIG SET appendonly yes" >&2
+    ) 9>&- &
+fi
+
 cat <<TEXT
 
   Dehydrator is at 127.0.0.1:$port, its data in $data
-
+$note
     redis-cli$flag
     127.0.0.1:$port> DEHYDRATOR.PUSH orders 10000 "capture payment 17" order:17
 
   Ctrl-C stops it.
 
 TEXT
-exec "$server" "$PWD/redis.conf" --port "$port" --dir "$data" --loadmodule "$module" "$@"
+exec "$server" "$root/redis.conf" --port "$port" --dir "$data" --loadmodule "$module" \
+    "${append[@]}" "$@"

@@ -3,19 +3,38 @@
 # the bindings to the server's module API), redis-server and redis-cli. Says nothing when all is there.
 #
 # Where it may not install, it prints the one command that would, and fails.
+#
+#   scripts/setup.sh [c++]    with a C++ compiler, which the fuzzer needs
 set -eu
+
+# As in Cargo.toml.
+rust=1.88
 
 if ! command -v cargo >/dev/null; then
     echo "Rust is missing: see https://rustup.rs, then open a new shell." >&2
+    exit 1
+fi
+have=$(cargo --version | cut -d ' ' -f 2)
+if [ "$(printf '%s\n' "$rust" "$have" | sort -V | head -n 1)" != "$rust" ]; then
+    echo "Rust $rust or later is needed, this is $have: \`rustup update\`, or see https://rustup.rs." >&2
     exit 1
 fi
 
 missing=
 need() { missing="$missing $1"; }
 
-command -v cc >/dev/null || need build-essential
-find /usr/lib /usr/local/lib "${LIBCLANG_PATH:-/usr/lib}" -name 'libclang*.so*' 2>/dev/null | grep -q . ||
-    need "clang libclang-dev"
+# found <folder>... <name or path>: is there such a file below one of the folders?
+found() { find "$@" -print 2>/dev/null | grep -q .; }
+
+command -v cc >/dev/null || need "gcc libc6-dev"
+# The library, and the headers that come with it: either is of no use without the other.
+if ! found /usr/lib /usr/local/lib "${LIBCLANG_PATH:-/usr/lib}" \
+    \( -name 'libclang.so*' -o -name 'libclang-[0-9]*.so*' \) ||
+    ! found /usr/lib /usr/local/lib "${LIBCLANG_PATH:-/usr/lib}/.." \
+        -path '*clang/*/include/stddef.h'; then
+    need libclang-dev
+fi
+[ "${1:-}" != c++ ] || command -v c++ >/dev/null || need g++
 # Whoever names programs of their own needs none from us.
 command -v "${DEHYDRATOR_SERVER:-redis-server}" >/dev/null || need redis-server
 command -v "${DEHYDRATOR_CLI:-redis-cli}" >/dev/null || need redis-tools
@@ -26,16 +45,17 @@ if ! command -v apt-get >/dev/null; then
     echo "Please install, by the names that your system has for them:$missing" >&2
     exit 1
 fi
+install="apt-get install -y --no-install-recommends$missing"
 if [ "$(id -u)" = 0 ]; then
     as_root=
 elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
     as_root=sudo
 else
-    echo "Please run, as root:  apt-get update && apt-get install -y$missing" >&2
+    echo "Please run, as root:  apt-get update && $install" >&2
     exit 1
 fi
 
 echo "Installing:$missing"
 $as_root apt-get -q update
 # shellcheck disable=SC2086  # the list is meant to be split
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends $missing
+$as_root env DEBIAN_FRONTEND=noninteractive $install

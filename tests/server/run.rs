@@ -37,8 +37,8 @@ impl Run {
 
     /// As Ctrl-C does.
     fn interrupt(mut self) {
-        let pid = self.process.id().to_string();
-        Command::new("kill").args(["-INT", &pid]).status().expect("kill");
+        let kill = format!("kill -INT {}", self.process.id());
+        Command::new("sh").args(["-c", &kill]).status().expect("a shell");
         until("the server ends", || self.process.try_wait().expect("a child"));
     }
 }
@@ -66,6 +66,16 @@ fn a_server_that_is_stopped_and_started_again_has_everything() {
     assert!(printed.contains(&format!("redis-cli -p {port}")), "{printed}");
     let run = Run::start(&data, port);
     client = run.connect();
+
+    // A second server on the same folder would ruin the first one's files.
+    let second = Command::new("scripts/run.sh")
+        .env("PORT", free_port().to_string())
+        .env("DATA", data.path().join("data"))
+        .output()
+        .expect("the script");
+    assert!(!second.status.success());
+    assert!(String::from_utf8_lossy(&second.stderr).contains("A server is using"), "{second:?}");
+
     assert_eq!(client.ask("DEHYDRATOR.LOOK k id"), text("element"));
     assert_eq!(client.ask("DEHYDRATOR.LOOK k id2"), Value::Nil);
     let (Value::Int(before), Value::Int(after)) = (before, client.ask("DEHYDRATOR.TTN k")) else {
@@ -79,9 +89,35 @@ fn a_server_that_is_stopped_and_started_again_has_everything() {
 fn a_port_in_use_is_said() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("an address").port();
-    let output = Command::new("scripts/run.sh").env("PORT", port.to_string()).output();
+    let data = TempDir::new().expect("a folder");
+    let mut script = Command::new("scripts/run.sh");
+    let output = script.env("PORT", port.to_string()).env("DATA", data.path()).output();
     let output = output.expect("the script");
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains(&format!("Port {port} is in use")), "{said}");
+}
+
+#[test]
+fn a_dump_from_elsewhere_is_taken_in_although_the_append_only_file_is_on() {
+    let folder = TempDir::new().expect("a folder");
+    let data = folder.path().join("data");
+    fs::create_dir(&data).expect("a folder");
+    fs::copy("tests/data/rede-0.5-future.rdb", data.join("dump.rdb")).expect("a dump");
+    let port = free_port();
+    let run = Run::start(&folder, port);
+    let mut client = run.connect();
+    assert_eq!(client.ask("DEHYDRATOR.LOOK single only"), text("hello world"));
+    until("the append-only file is on", || {
+        (client.info("persistence", "aof_enabled") == 1
+            && client.info("persistence", "aof_rewrite_in_progress") == 0)
+            .then_some(())
+    });
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    run.interrupt();
+    let run = Run::start(&folder, port);
+    client = run.connect();
+    assert_eq!(client.ask("DEHYDRATOR.LOOK single only"), text("hello world"));
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k id"), text("element"));
+    run.interrupt();
 }
