@@ -2,10 +2,12 @@
 
 MODULE := target/release/libdehydrator.so
 SERVERS := redis-7.0 redis-8 valkey-8
+# How long `make fuzz` runs.
+SECONDS ?= 600
 # Where the servers for `make test-servers` are unpacked.
 SERVERS_DIR ?= target/servers
 
-.PHONY: build build-debug run test test-servers torture bench lint fmt setup help clean
+.PHONY: build build-debug run test test-servers torture fuzz bench lint fmt setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -21,17 +23,21 @@ test: build build-debug ## Prove it: unit and oracle tests, then real servers, r
 	cargo test --locked --lib --features tiny-bounds
 	cargo test --locked --test server
 
-test-servers: build build-debug ## The tests with real servers on Redis 7.0, Redis 8 and Valkey 8
+test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8
 	scripts/servers.sh $(SERVERS_DIR)
 	set -e; for server in $(SERVERS); do \
 	    echo "--- $$server"; \
 	    DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/$$server \
 	    DEHYDRATOR_CLI=$(abspath $(SERVERS_DIR))/redis-cli \
-	    cargo test --locked --test server; \
+	    cargo test --locked --test server --test torture; \
 	done
 
-torture: build ## What takes minutes: killed under load, full disks, mutated payloads, leaks
+torture: build build-debug ## What takes minutes: killed under load, full disks, mutated payloads, leaks
 	cargo test --locked --test torture
+
+fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
+	@scripts/setup.sh c++
+	scripts/fuzz.sh $(SECONDS)
 
 bench: build ## PUSH, PULL and POLL beside SET, GETDEL and LPOP, and memory, as ratios
 	cargo bench --locked --bench module
@@ -40,7 +46,7 @@ lint: setup ## Formatting, and lints with warnings as errors
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features tiny-bounds -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --no-deps --document-private-items
 
 fmt: ## Format the code
 	cargo fmt

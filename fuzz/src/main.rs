@@ -1,0 +1,110 @@
+//! Any bytes as a dump: refused, or a dehydrator that is what it says, and is saved and loaded again
+//! as the same.
+//!
+//! The module's own sources are compiled here by path, which shows as well that the core and the
+//! encoding stand alone.
+
+#![no_main]
+#![allow(dead_code)]
+
+#[path = "../../src/data_type/encoding.rs"]
+mod encoding;
+#[path = "../../src/lawn/mod.rs"]
+mod lawn;
+
+use std::collections::VecDeque;
+
+use ahash::RandomState;
+use encoding::{Corrupt, Sink, Source};
+use lawn::Lawn;
+use libfuzzer_sys::fuzz_target;
+
+/// Fields cut from the fuzzer's bytes: each a number, or a string with its length before it.
+struct Cut<'a>(&'a [u8]);
+
+impl<'a> Cut<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Corrupt> {
+        let (head, tail) = self.0.split_at_checked(length).ok_or(Corrupt("the end"))?;
+        self.0 = tail;
+        Ok(head)
+    }
+}
+
+impl<'a> Source for Cut<'a> {
+    type Bytes = &'a [u8];
+
+    fn unsigned(&mut self) -> Result<u64, Corrupt> {
+        // Small numbers are what counts are; the first byte says how many bytes follow.
+        let length = usize::from(self.take(1)?[0] % 9);
+        let mut bytes = [0; 8];
+        bytes[..length].copy_from_slice(self.take(length)?);
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], Corrupt> {
+        let length = self.take(2)?;
+        self.take(usize::from(u16::from_le_bytes([length[0], length[1]])))
+    }
+}
+
+enum Field {
+    Unsigned(u64),
+    Bytes(Vec<u8>),
+}
+
+#[derive(Default)]
+struct Fields(VecDeque<Field>);
+
+impl Sink for Fields {
+    fn unsigned(&mut self, number: u64) {
+        self.0.push_back(Field::Unsigned(number));
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.push_back(Field::Bytes(bytes.to_vec()));
+    }
+}
+
+impl Source for Fields {
+    type Bytes = Vec<u8>;
+
+    fn unsigned(&mut self) -> Result<u64, Corrupt> {
+        match self.0.pop_front() {
+            Some(Field::Unsigned(number)) => Ok(number),
+            _ => Err(Corrupt("no number")),
+        }
+    }
+
+    fn bytes(&mut self) -> Result<Vec<u8>, Corrupt> {
+        match self.0.pop_front() {
+            Some(Field::Bytes(bytes)) => Ok(bytes),
+            _ => Err(Corrupt("no string")),
+        }
+    }
+}
+
+fn empty() -> Lawn {
+    Lawn::new(RandomState::with_seeds(1, 2, 3, 4))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((version, rest)) = data.split_first() else { return };
+    let Ok(mut lawn) = encoding::load(empty(), &mut Cut(rest), i32::from(version % 2)) else {
+        return;
+    };
+    lawn.check();
+    let mut saved = Fields::default();
+    encoding::save(&lawn, &mut saved);
+    let again = encoding::load(empty(), &mut saved, encoding::VERSION).expect("our own words");
+    assert!(lawn.iter().eq(again.iter()));
+
+    // Taken one by one it gives out what it listed.
+    let now = u64::from(*version) << 56;
+    let due: Vec<Vec<u8>> = lawn.iter_until(now).map(|(_, element)| element.id.to_vec()).collect();
+    for id in due {
+        assert_eq!(lawn.pop_due(now).expect("it is due").element().id, id);
+    }
+    assert!(lawn.pop_due(now).is_none());
+    while lawn.tidy(8) {}
+    lawn.check();
+});
