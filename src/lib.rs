@@ -14,8 +14,8 @@
 //!                      all but lawn ─▶ server             a safe face over the module API
 //! ```
 //!
-//! *One PUSH*: the table below names [`commands::push::push`]; `args` makes a typed request of the
-//! arguments; [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start`] does it;
+//! *One PUSH*: the table below names [`push::push`]; `args` makes a typed request of the arguments;
+//! [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start`] does it;
 //! [`replicate`] says the effect; the event, the reply. A replica and the append-only file come in by
 //! the same door, with the deadline in the request.
 
@@ -145,7 +145,7 @@ fn commands() -> Vec<Command> {
             name: c"dehydrator.ttn",
             handler: handler!(look::ttn),
             flags: c"readonly fast",
-            arity: -2,
+            arity: 2,
             access: access::READ,
             summary: c"Returns the milliseconds until the next element comes due.",
             complexity: c"O(1)",

@@ -65,13 +65,16 @@ fn tick(context: &Context) {
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
     let mut statistics = STATISTICS.get();
 
-    for name in untidy::take() {
-        let outcome = if within_budget() && context.select_db(name.db) {
-            data_type::tidy(context, OwnedStr::new(&name.key).as_str(), within_budget)
-        } else {
-            Tidied::More
-        };
-        match outcome {
+    // Each name once: one that is noted again waits for the next tick.
+    for _ in 0..untidy::len() {
+        if !within_budget() {
+            break;
+        }
+        let Some(name) = untidy::take() else { break };
+        if !context.select_db(name.db) {
+            continue;
+        }
+        match data_type::tidy(context, OwnedStr::new(&name.key).as_str(), within_budget) {
             Tidied::Done => statistics.tidied += 1,
             Tidied::More | Tidied::Later => untidy::note(name.db, &name.key),
         }

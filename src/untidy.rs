@@ -5,40 +5,54 @@
 //! comes; then there is nothing to do. Writing a name down twice costs nothing.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
 
 use hashbrown::HashSet;
 
-/// Names that are kept at most. One that does not fit is noted again by the next removal.
-const NAMES_MAX: usize = 1024;
+/// Names that are kept at most, some megabytes. One that does not fit is noted again when its key is
+/// next opened for writing.
+const NAMES_MAX: usize = 1 << 16;
 
 thread_local! {
     // Commands and ticks run on the server's main thread alone.
-    static NAMES: RefCell<HashSet<Name, ahash::RandomState>> = RefCell::default();
+    static NAMES: RefCell<Names> = RefCell::default();
 }
 
 /// A key's database and name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Name {
     pub db: i32,
-    pub key: Vec<u8>,
+    pub key: Box<[u8]>,
+}
+
+/// Each name once, first noted first.
+#[derive(Default)]
+struct Names {
+    queue: VecDeque<Rc<Name>>,
+    noted: HashSet<Rc<Name>, ahash::RandomState>,
 }
 
 /// Notes a dehydrator that holds memory it could give back, or that is empty.
 pub fn note(db: i32, key: &[u8]) {
     NAMES.with_borrow_mut(|names| {
-        let name = Name { db, key: key.to_vec() };
-        if names.len() < NAMES_MAX {
-            names.insert(name);
+        let name = Rc::new(Name { db, key: key.into() });
+        if names.queue.len() < NAMES_MAX && names.noted.insert(Rc::clone(&name)) {
+            names.queue.push_back(name);
         }
     });
 }
 
-/// All names that were noted since the last call.
-pub fn take() -> Vec<Name> {
-    NAMES.with_borrow_mut(|names| names.drain().collect())
+/// The name that has waited longest.
+pub fn take() -> Option<Rc<Name>> {
+    NAMES.with_borrow_mut(|names| {
+        let name = names.queue.pop_front()?;
+        names.noted.remove(&name);
+        Some(name)
+    })
 }
 
 /// How many there are.
 pub fn len() -> usize {
-    NAMES.with_borrow(HashSet::len)
+    NAMES.with_borrow(|names| names.queue.len())
 }

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::data_type::Writing;
+use crate::lawn::Lawn;
 use crate::replicate::Removed;
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
@@ -58,10 +59,10 @@ pub fn xack(context: &Context, args: Args<'_>) -> Result {
 
     let mut reply = context.reply_open_array();
     let mut removed = Removed::new(context, request.key);
+    let mut lawn = dehydrator.lawn();
     for id in request.ids() {
-        let lawn = dehydrator.lawn();
-        let due = lawn.filter(|lawn| lawn.look(id).is_some_and(|found| found.deadline <= now));
-        match due.and_then(|lawn| lawn.stop(id)) {
+        let is_due = |lawn: &&mut Lawn| lawn.look(id).is_some_and(|found| found.deadline <= now);
+        match lawn.as_deref_mut().filter(is_due).and_then(|lawn| lawn.stop(id)) {
             Some(taken) => {
                 reply.push_bulk(taken.element().payload);
                 removed.push(id);

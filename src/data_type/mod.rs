@@ -120,24 +120,32 @@ impl<'a> Writing<'a> {
     }
 
     /// Says that elements were added or changed.
-    pub fn changed(self, event: &CStr) {
+    pub fn changed(mut self, event: &CStr) {
+        self.settle();
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
     }
 
     /// Says that elements were taken. A dehydrator without elements goes, as every collection does.
     pub fn shrunk(mut self, event: &CStr) {
+        let is_empty = self.settle();
+        self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
-        let (empty, sparse) =
-            self.existing().map_or((false, false), |lawn| (lawn.is_empty(), lawn.is_sparse()));
-        if empty {
+        if is_empty {
             self.delete();
-        } else {
-            self.context.signal_modified(self.name);
-            if sparse {
-                untidy::note(self.context.selected_db(), self.name.bytes());
-            }
         }
+    }
+
+    /// Lets go of the value, so that what listens to events may do with it what it wants. Returns
+    /// whether it is empty. If it holds memory that it could give back, the tick will see to it.
+    fn settle(&mut self) -> bool {
+        let Some(lawn) = self.existing() else { return false };
+        let (is_empty, is_sparse) = (lawn.is_empty(), lawn.is_sparse());
+        if is_sparse && !is_empty {
+            untidy::note(self.context.selected_db(), self.name.bytes());
+        }
+        self.lawn = None;
+        is_empty
     }
 
     fn existing(&mut self) -> Option<&mut Lawn> {
@@ -150,6 +158,13 @@ impl<'a> Writing<'a> {
         self.key.delete();
         self.context.signal_modified(self.name);
         self.context.notify_deleted(self.name);
+    }
+}
+
+impl Drop for Writing<'_> {
+    /// Also when nothing was changed: a name that was noted before may have become another since.
+    fn drop(&mut self) {
+        self.settle();
     }
 }
 

@@ -22,8 +22,8 @@ use std::hash::{BuildHasher, Hasher};
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use super::TINY;
 use super::slab::Handle;
+use super::{Mover, TINY, relocate};
 
 /// Bits of the hash that pick a bucket in a full table.
 const BUCKET_BITS: u32 = if TINY { 5 } else { 13 };
@@ -31,7 +31,7 @@ const BUCKET_BITS: u32 = if TINY { 5 } else { 13 };
 /// some tens of microseconds.
 const TABLE_MAX: usize = (1 << BUCKET_BITS) / 8 * 7;
 /// Two halves are merged at this many entries, far enough from a split that the two do not alternate.
-const MERGE_MAX: usize = TABLE_MAX / 4;
+const MERGE_MAX: usize = TABLE_MAX / 2;
 /// The directory never gets deeper. With hashes that are any good it would take 2^31 entries.
 const DEPTH_MAX: u32 = 20;
 
@@ -138,9 +138,10 @@ impl Index {
             .ok()?;
         let (Entry { handle, .. }, _) = entry.remove();
         self.len -= 1;
-        // A table an eighth full is cut to a quarter full; the room that is left pays for the next cut.
-        if entries.num_buckets() >= 64 && entries.len() < entries.num_buckets() / 8 {
-            entries.shrink_to(entries.len() * 2, |entry| entry.hash.spread());
+        // A table of which less than a third is used is cut to half: two thirds are used then, and it
+        // grows again at seven eighths, so that hovering about one size does not cost a cut each time.
+        if entries.num_buckets() >= 64 && entries.len() * 3 < entries.num_buckets() {
+            entries.shrink_to(entries.len() * 5 / 4, |entry| entry.hash.spread());
         }
         self.merge(number);
         Some(handle)
@@ -152,6 +153,12 @@ impl Index {
         let entry =
             self.tables[number].entries.find_mut(hash.spread(), |entry| entry.handle == old);
         entry.expect("a stored record is in the index").handle = new;
+    }
+
+    /// Moves the directory and the list of tables. The tables themselves are hashbrown's.
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.directory, mover);
+        relocate(&mut self.tables, mover);
     }
 
     /// Bytes allocated. O(tables).
@@ -258,7 +265,7 @@ impl Index {
     }
 
     /// Panics unless directory, tables and count agree. `is_live` says whether a record exists.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self, mut is_live: impl FnMut(IdHash, Handle) -> bool) {
         assert_eq!(self.directory.len(), 1 << self.depth, "directory");
         assert_eq!(self.len, self.tables.iter().map(|table| table.entries.len()).sum::<usize>());

@@ -134,7 +134,7 @@ fn what_the_server_is_told_of_each_command() {
         ("look", 3, "readonly fast", "RO access"),
         ("update", 4, "write denyoom fast", "RW access update"),
         ("rem", -3, "write fast", "RW delete"),
-        ("ttn", -2, "readonly fast", "RO access"),
+        ("ttn", 2, "readonly fast", "RO access"),
     ];
     for (name, arity, flags, access) in expected {
         let Value::Array(infos) = client.ask(&format!("COMMAND INFO dehydrator.{name}")) else {

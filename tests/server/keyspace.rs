@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, text, texts};
+use crate::harness::{Ask, Server, text, texts, until};
 
 #[test]
 fn an_emptied_dehydrator_is_gone_with_its_event() {
@@ -12,7 +12,7 @@ fn an_emptied_dehydrator_is_gone_with_its_event() {
     listener.ask("CONFIG SET notify-keyspace-events KEA");
     let mut events = listener.as_pubsub();
     events.psubscribe("__keyevent@0__:*").expect("a subscription");
-    for take in ["POLL k", "PULL k id", "XACK k id", "REM k id"] {
+    for take in ["POLL k", "PULL k id", "XACK k id other", "REM k id other"] {
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         client.ask(&format!("DEHYDRATOR.{take}"));
         assert!(!client.exists("k"), "after {take}");
@@ -130,4 +130,143 @@ fn a_dump_restores_to_the_same() {
     }
     assert!(!client.exists("cut"));
     assert_eq!(client.ask("PING"), Value::SimpleString("PONG".into()));
+}
+
+/// A dehydrator of some hundreds of kilobytes. In one transaction, so that it is not evicted half full.
+fn fill(client: &mut redis::Connection, key: &str) {
+    let mut pipe = redis::pipe();
+    pipe.atomic();
+    for id in 0..3000 {
+        pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(600_000 + id % 7).arg(&[b'x'; 100]).arg(id);
+    }
+    pipe.exec(client).expect("pushes");
+}
+
+#[test]
+fn a_large_dehydrator_is_freed_in_the_background() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut pipe = redis::pipe();
+    for id in 0..60_000 {
+        pipe.cmd("DEHYDRATOR.PUSH").arg("large").arg(600_000).arg(&[b'x'; 100]).arg(id);
+    }
+    pipe.exec(&mut client).expect("pushes");
+    let freed = client.info("memory", "lazyfreed_objects");
+    client.ask("UNLINK large");
+    until("it is freed", || {
+        (client.info("memory", "lazyfreed_objects") == freed + 1).then_some(())
+    });
+    client.ask("DEHYDRATOR.PUSH small 600000 element id");
+    client.ask("UNLINK small");
+    client.ask("FLUSHALL ASYNC");
+    until("all is freed", || {
+        (client.info("memory", "lazyfree_pending_objects") == 0).then_some(())
+    });
+    assert!(client.info("memory", "used_memory") < 5_000_000);
+}
+
+#[test]
+fn every_eviction_policy_evicts_whole_dehydrators_and_keeps_the_rest() {
+    for policy in [
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-random",
+        "volatile-ttl",
+    ] {
+        let server = Server::start(&["--maxmemory", "12mb", "--maxmemory-policy", policy]);
+        let mut client = server.connect();
+        for key in 0..60 {
+            fill(&mut client, &format!("k{key}"));
+            client.ask(&format!("EXPIRE k{key} {}", 1000 + key));
+        }
+        assert!(client.info("stats", "evicted_keys") > 10, "{policy}");
+        client.ask("CONFIG SET maxmemory 0");
+        let Value::Int(left) = client.ask("DBSIZE") else { panic!("a number") };
+        assert!((5..60).contains(&left), "{policy}: {left} keys are left");
+        let whole = (0..60).filter(|key| {
+            let length = client.ask(&format!("DEHYDRATOR.REM k{key} 0 1 2 2999"));
+            assert!([Value::Int(0), Value::Int(4)].contains(&length), "{policy}: {length:?}");
+            length == Value::Int(4)
+        });
+        assert_eq!(whole.count() as i64, left, "{policy}");
+    }
+}
+
+#[test]
+fn a_key_expires_with_all_that_waits_in_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    client.ask("PEXPIRE k 20");
+    until("it has expired", || (!client.exists("k")).then_some(()));
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k id"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.PULL k id"), Value::Nil);
+    client.ask("DEHYDRATOR.PUSH k 600000 again id");
+    assert_eq!(client.ask("PTTL k"), Value::Int(-1));
+    // A push to a key that has a time to live leaves it.
+    client.ask("PEXPIRE k 500000");
+    client.ask("DEHYDRATOR.PUSH k 600000 more id2");
+    assert_ne!(client.ask("PTTL k"), Value::Int(-1));
+}
+
+#[test]
+fn object_type_and_scan_know_it() {
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lfu"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    client.ask("SET s text");
+    let Value::Int(before) = client.ask("OBJECT FREQ k") else { panic!("a number") };
+    for _ in 0..2000 {
+        client.ask("DEHYDRATOR.LOOK k id");
+    }
+    let Value::Int(after) = client.ask("OBJECT FREQ k") else { panic!("a number") };
+    assert!(after > before, "{before}, then {after}");
+    client.ask("CONFIG SET maxmemory-policy allkeys-lru");
+    client.ask("DEHYDRATOR.LOOK k id");
+    assert!(matches!(client.ask("OBJECT IDLETIME k"), Value::Int(0..5)));
+    assert_eq!(client.ask("TYPE k"), Value::SimpleString("dehy-type".into()));
+    let Value::Array(scan) = client.ask("SCAN 0 TYPE dehy-type") else { panic!("an array") };
+    assert_eq!(scan[1], texts(&["k"]));
+}
+
+#[test]
+fn databases_move_and_swap() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    fill(&mut client, "k");
+    let digest = client.digest("k");
+    client.ask("MOVE k 1");
+    client.ask("SELECT 1");
+    assert_eq!(client.digest("k"), digest);
+    client.ask("SWAPDB 1 2");
+    assert!(!client.exists("k"));
+    client.ask("SELECT 2");
+    assert_eq!(client.digest("k"), digest);
+    client.ask("DEBUG RELOAD");
+    assert_eq!(client.digest("k"), digest);
+    client.ask("FLUSHDB ASYNC");
+    assert!(!client.exists("k"));
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    client.ask("FLUSHALL SYNC");
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&[]));
+}
+
+#[test]
+fn functions_replicate_effects_as_scripts_do() {
+    let server = Server::start(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    let library = "#!lua name=lib
+        redis.register_function('work', function(keys, args)
+            redis.call('DEHYDRATOR.PUSH', keys[1], 0, 'first', 'a')
+            redis.call('DEHYDRATOR.GIDPUSH', keys[1], 600000, 'second')
+            return redis.call('DEHYDRATOR.POLL', keys[1])
+        end)";
+    redis::cmd("FUNCTION").arg("LOAD").arg(library).exec(&mut client).expect("a library");
+    assert_eq!(client.ask("FCALL work 1 k"), texts(&["first"]));
+    let digest = client.digest("k");
+    client.ask("DEBUG LOADAOF");
+    assert_eq!(client.digest("k"), digest);
 }

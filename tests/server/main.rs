@@ -8,6 +8,8 @@ mod cluster;
 mod commands;
 mod errors;
 mod faults;
+// Some of it is for the tests in tests/torture.
+#[allow(dead_code)]
 mod harness;
 mod keyspace;
 mod layout;

@@ -115,3 +115,70 @@ fn nothing_leaks() {
     let last = (0..10).map(|_| cycle()).last().expect("ten cycles");
     assert!(last < first + 500_000, "{first} bytes after one cycle, {last} after eleven");
 }
+
+#[test]
+fn memory_comes_back_after_updates_too() {
+    let server = Server::start(&["--hz", "100"]);
+    let mut client = server.connect();
+    push_many(&mut client, 0..50_000);
+    let full = usage(&mut client);
+    for first in (0..50_000).step_by(10_000) {
+        let mut pipe = redis::pipe();
+        for id in first..first + 10_000 {
+            pipe.cmd("DEHYDRATOR.UPDATE").arg("k").arg(format!("{id:016}")).arg("x");
+        }
+        pipe.exec(&mut client).expect("updates");
+    }
+    until("the tick has tidied up", || {
+        (server.info("dehydrator", "dehydrator_untidy") == 0).then_some(())
+    });
+    let left = usage(&mut client);
+    assert!(left * 10 < full * 8, "{left} of {full} bytes are left");
+}
+
+#[test]
+fn a_sparse_dehydrator_that_was_renamed_is_tidied_when_it_is_next_written_to() {
+    let server = Server::start(&["--hz", "10"]);
+    let mut client = server.connect();
+    push_many(&mut client, 0..50_000);
+    let full = usage(&mut client);
+    client.ask("MULTI");
+    for chunk in (0..50_000).filter(|id| id % 20 != 0).collect::<Vec<_>>().chunks(1000) {
+        let mut command = redis::cmd("DEHYDRATOR.REM");
+        command.arg("k");
+        for id in chunk {
+            command.arg(format!("{id:016}"));
+        }
+        command.exec(&mut client).expect("queued");
+    }
+    client.ask("RENAME k elsewhere");
+    client.ask("EXEC");
+    client.ask("RENAME elsewhere k");
+    // Finds nothing to pull.
+    client.ask("DEHYDRATOR.PULL k nobody");
+    until("the tick has tidied up", || (usage(&mut client) * 8 < full).then_some(()));
+}
+
+#[test]
+fn thousands_of_sparse_dehydrators_are_all_tidied() {
+    let server = Server::start(&["--hz", "100"]);
+    let mut client = server.connect();
+    let keys = 3000;
+    for key in 0..keys {
+        let mut pipe = redis::pipe();
+        for id in 0..60 {
+            pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(600_000).arg(&[b'x'; 64]).arg(id);
+        }
+        pipe.exec(&mut client).expect("pushes");
+    }
+    let mut pipe = redis::pipe();
+    pipe.atomic();
+    for key in 0..keys {
+        pipe.cmd("DEHYDRATOR.REM").arg(key).arg((0..57).collect::<Vec<_>>());
+    }
+    pipe.exec(&mut client).expect("removals");
+    until("the ticks have tidied up", || {
+        (server.info("dehydrator", "dehydrator_untidy") == 0).then_some(())
+    });
+    assert!(server.info("dehydrator", "dehydrator_tidied") >= keys);
+}

@@ -88,6 +88,8 @@ fn the_append_only_file_is_told_effects_not_intentions() {
     client.ask("DEHYDRATOR.PUSH k 0 first one");
     client.ask("DEHYDRATOR.GIDPUSH k 0 second");
     client.ask("DEHYDRATOR.POLL k");
+    client.ask("DEHYDRATOR.PUSH k 0 third three");
+    client.ask("DEHYDRATOR.XACK k three four five");
     let mut words = String::new();
     for entry in std::fs::read_dir(server.file("appendonlydir")).expect("a folder").flatten() {
         if entry.file_name().to_string_lossy().contains(".incr.") {
@@ -95,8 +97,9 @@ fn the_append_only_file_is_told_effects_not_intentions() {
             words.push_str(&String::from_utf8_lossy(&bytes));
         }
     }
-    assert_eq!(words.matches("DEHYDRATOR.PUSH").count(), 2, "{words}");
-    assert_eq!(words.matches("\r\nAT\r\n").count(), 2, "{words}");
-    assert_eq!(words.matches("DEHYDRATOR.REM").count(), 1, "{words}");
+    assert!(!words.contains("DEL") && !words.contains("MULTI"), "{words}");
+    assert_eq!(words.matches("DEHYDRATOR.PUSH").count(), 3, "{words}");
+    assert_eq!(words.matches("\r\nAT\r\n").count(), 3, "{words}");
+    assert_eq!(words.matches("DEHYDRATOR.REM").count(), 2, "{words}");
     assert!(!words.contains("POLL") && !words.contains("GID"), "{words}");
 }

@@ -68,8 +68,8 @@ fn a_hundred_thousand_mutants_are_refused_or_harmless_and_leave_no_memory() {
         }
         let replies: Vec<Value> = pipe.query(&mut client).expect("replies");
         accepted += replies.iter().filter(|reply| **reply == Value::Okay).count();
-        for mutant in 0..500 {
-            if replies[mutant] == Value::Okay {
+        for (mutant, reply) in replies.iter().enumerate() {
+            if *reply == Value::Okay {
                 client.ask(&format!("DEHYDRATOR.POLL m{mutant}"));
                 client.ask(&format!("DEHYDRATOR.TTN m{mutant}"));
             }
