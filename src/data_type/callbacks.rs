@@ -1,17 +1,18 @@
 //! The callbacks by which the server handles a dehydrator as it handles its own types.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_ulong, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use redis_module::raw::{
-    self, RedisModuleDigest, RedisModuleIO, RedisModuleKeyOptCtx, RedisModuleString,
-    RedisModuleTypeMethods,
+    self, RedisModuleDefragCtx, RedisModuleDigest, RedisModuleIO, RedisModuleKeyOptCtx,
+    RedisModuleString, RedisModuleTypeMethods,
 };
 
 use super::encoding::{self, Corrupt, Sink, Source};
 use super::{TYPE, new_lawn};
-use crate::lawn::Lawn;
+use crate::lawn::{Lawn, Mover};
 use crate::replicate;
 use crate::server::guard::guard;
 use crate::server::io::{Digest, Io, LoadedBytes};
@@ -37,7 +38,7 @@ pub fn register(context: &Context) -> bool {
         free_effort: Some(free_effort),
         unlink: None,
         copy: None,
-        defrag: None,
+        defrag: Some(defrag),
         mem_usage2: Some(mem_usage2),
         free_effort2: Some(free_effort2),
         unlink2: None,
@@ -187,6 +188,72 @@ unsafe extern "C" fn copy2(
 ) -> *mut c_void {
     // SAFETY: the server's promise above.
     guard(ptr::null_mut(), || leak(unsafe { lawn(value) }.clone()))
+}
+
+/// Moves a dehydrator's allocations where active defragmentation wants them. Returns 1 to be called
+/// again.
+unsafe extern "C" fn defrag(
+    context: *mut RedisModuleDefragCtx,
+    // On some servers this is no key's name at all: it is not looked at.
+    _key: *mut RedisModuleString,
+    value: *mut *mut c_void,
+) -> c_int {
+    guard(0, || {
+        let mut mover = Defrag { context };
+        // SAFETY: the server's promise above, and that nothing else refers to the value meanwhile.
+        unsafe {
+            if let Some(moved) = mover.alloc(*value) {
+                *value = moved.as_ptr();
+            }
+            let lawn = &mut *(*value).cast::<Lawn>();
+            // Small ones have no cursor, and are done in one go.
+            let mut cursor = 0;
+            api!(RedisModule_DefragCursorGet(context, &mut cursor));
+            let go_on = || api!(RedisModule_DefragShouldStop(context)) == 0;
+            match lawn.defrag(cursor as usize, &mut mover, go_on) {
+                Some(next) => {
+                    api!(RedisModule_DefragCursorSet(context, next as c_ulong));
+                    1
+                }
+                None => 0,
+            }
+        }
+    })
+}
+
+/// The server's defragmentation while a callback of it runs.
+struct Defrag {
+    context: *mut RedisModuleDefragCtx,
+}
+
+impl Defrag {
+    /// Moves an allocation, if that helps. Returns where it is now, if it was moved.
+    ///
+    /// # Safety
+    ///
+    /// `allocation` must be one of the server's, and the caller the only one who refers to it. If it
+    /// was moved, the old address is free.
+    unsafe fn alloc(&self, allocation: *mut c_void) -> Option<NonNull<c_void>> {
+        // SAFETY: the caller vouches for the allocation, `Defrag` exists within the callback alone.
+        NonNull::new(unsafe { api!(RedisModule_DefragAlloc(self.context, allocation)) })
+    }
+}
+
+impl Mover for Defrag {
+    fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
+        let (length, capacity) = (items.len(), items.capacity());
+        if capacity == 0 || size_of::<T>() == 0 {
+            return items;
+        }
+        let start = ManuallyDrop::new(items).as_mut_ptr();
+        // SAFETY: the vector's memory comes from the server's allocator, the module's global one, and
+        // nobody refers to it: the vector was handed in. Where it moves, it has the same size and
+        // content, and jemalloc's size class keeps the alignment.
+        unsafe {
+            let moved = self.alloc(start.cast()).map_or(start, |moved| moved.as_ptr().cast());
+            Vec::from_raw_parts(moved, length, capacity)
+        }
+    }
 }
 
 // A lawn is freed on a background thread, so it may refer to nothing that belongs to another.

@@ -8,6 +8,7 @@
 //! Setting and removing a head cost O(log queues), of which there are a few thousand at the most.
 
 use super::turn::Turn;
+use super::{Mover, relocate};
 
 const CHILDREN: usize = 4;
 
@@ -79,6 +80,11 @@ impl Heads {
         }
     }
 
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.heap, mover);
+        relocate(&mut self.places, mover);
+    }
+
     pub(super) fn memory(&self) -> usize {
         self.heap.capacity() * size_of::<Head>() + self.places.capacity() * size_of::<Option<u16>>()
     }
@@ -118,7 +124,7 @@ impl Heads {
     }
 
     /// Panics unless the heap is one, and holds the queues that `head_of` says are not empty.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self, mut head_of: impl FnMut(QueueNumber) -> Option<Turn>) {
         for (place, head) in self.heap.iter().enumerate().skip(1) {
             let parent = &self.heap[(place - 1) / CHILDREN];

@@ -175,6 +175,17 @@ impl Drop for Taken<'_> {
     }
 }
 
+/// Moves allocations to where the allocator would rather have them.
+pub trait Mover {
+    /// The same items, here or elsewhere.
+    fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T>;
+}
+
+/// Moves one vector.
+fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
+    *items = mover.relocate(std::mem::take(items));
+}
+
 /// A store of elements that each come due once. See the [module](self).
 #[derive(Clone)]
 pub struct Lawn {
@@ -335,6 +346,37 @@ impl Lawn {
         true
     }
 
+    /// Lets `mover` move the lawn's allocations, one page's after the other, beginning with step
+    /// `from`, while `go_on` says so. Returns the step to carry on with, or `None` at the end.
+    ///
+    /// The index's tables and the thicket's nodes stay where they are: their crates do not part with
+    /// them.
+    pub fn defrag(
+        &mut self,
+        from: usize,
+        mover: &mut impl Mover,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Option<usize> {
+        if from == 0 {
+            self.index.defrag(mover);
+            self.queues.defrag(mover);
+            self.records.slab_mut().defrag(mover);
+        }
+        let records = self.records.slab().pages();
+        let last = records + self.queues.blocks_mut().pages();
+        for step in from..last {
+            if step < records {
+                self.records.slab_mut().defrag_page(step, mover);
+            } else {
+                self.queues.blocks_mut().defrag_page(step - records, mover);
+            }
+            if !go_on() {
+                return Some(step + 1);
+            }
+        }
+        None
+    }
+
     /// Bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
     /// elements.
     pub fn memory(&self) -> usize {
@@ -393,7 +435,7 @@ impl Lawn {
 
     /// Panics unless all parts agree with each other: every record is in the index once, under its
     /// id, and in one queue or the thicket, in order. For tests.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub fn check(&self) {
         self.records.slab().check();
         self.index.check(|hash, handle| {

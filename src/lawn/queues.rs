@@ -18,12 +18,12 @@ use std::hash::{BuildHasher, BuildHasherDefault};
 
 use hashbrown::HashTable;
 
-use super::TINY;
 use super::block::{Block, Handles};
 use super::heads::{Heads, QueueNumber};
 use super::records::Records;
 use super::slab::{Handle, Slab};
 use super::turn::Turn;
+use super::{Mover, TINY, relocate};
 
 /// TTLs that have a queue of their own. The paper's systems have a few dozen. A queue costs some
 /// 150 bytes and a place in the heap; with more TTLs than this a queue for each would cost more than
@@ -169,6 +169,18 @@ impl Queues {
             records.set_block(handle, Some(new));
         }
         true
+    }
+
+    /// Moves what does not grow with the elements.
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.queues, mover);
+        relocate(&mut self.free, mover);
+        self.heads.defrag(mover);
+        self.blocks.defrag(mover);
+    }
+
+    pub(super) fn blocks_mut(&mut self) -> &mut Slab<Block> {
+        &mut self.blocks
     }
 
     /// Bytes allocated. O(pages of blocks).
@@ -356,7 +368,7 @@ impl Queues {
 
     /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
     /// Returns how many records there are.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self, records: &Records) -> usize {
         self.blocks.check();
         let mut count = 0;

@@ -155,6 +155,10 @@ impl Records {
         &self.slab
     }
 
+    pub(super) fn slab_mut(&mut self) -> &mut Slab<Granule> {
+        &mut self.slab
+    }
+
     pub(super) fn straggler(&mut self) -> Option<Handle> {
         self.slab.straggler()
     }

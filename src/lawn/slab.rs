@@ -25,7 +25,7 @@
 
 use std::num::NonZeroU32;
 
-use super::TINY;
+use super::{Mover, TINY, relocate};
 
 /// Bytes in a full page. Small enough that a page half copied while it grows (or a fresh one faulted
 /// in) costs microseconds; large enough that the table of pages is 0.1 % of the data.
@@ -303,8 +303,27 @@ impl<T: Copy + Default> Slab<T> {
         Some(target)
     }
 
+    /// How many page numbers there are.
+    pub(super) fn pages(&self) -> usize {
+        self.shelves.last().map_or(0, |last| (self.shelves.len() - 1) * SHELF + last.len())
+    }
+
+    /// Moves the tables of pages and classes.
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.classes, mover);
+        relocate(&mut self.shelves, mover);
+        self.shelves.iter_mut().for_each(|shelf| relocate(shelf, mover));
+    }
+
+    /// Moves a page.
+    pub(super) fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
+        let page = &mut self.shelves[number / SHELF][number % SHELF];
+        relocate(&mut page.slots, mover);
+        relocate(&mut page.used, mover);
+    }
+
     /// Slots in use.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn len(&self) -> usize {
         self.classes.iter().map(|class| class.live as usize).sum()
     }
@@ -454,12 +473,12 @@ impl<T: Copy + Default> Slab<T> {
     }
 
     /// Panics unless counts, bit sets and lists agree.
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self) {
         let mut seen = vec![Class::EMPTY; self.classes.len()];
         let mut vacant = 0;
         let mut with_room = 0;
-        for number in 0..self.shelves.iter().map(Vec::len).sum::<usize>() as u32 {
+        for number in 0..self.pages() as u32 {
             let page = self.page(number);
             if page.width == 0 {
                 vacant += 1;

@@ -97,6 +97,9 @@ enum Op {
     Tidy {
         moves: usize,
     },
+    Defrag {
+        steps: usize,
+    },
 }
 
 /// Few ids, so that they meet again.
@@ -140,6 +143,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => prop_oneof![Just(1_usize), 0_usize..20, Just(usize::MAX)].prop_map(|most| Op::PopDue { most }),
         3 => prop_oneof![8 => -3_i64..4, 1 => -200_i64..200, 1 => any::<i64>()].prop_map(|by| Op::Clock { by }),
         1 => (1_usize..40).prop_map(|moves| Op::Tidy { moves }),
+        1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
     ]
 }
 
@@ -207,6 +211,7 @@ fn run(ops: &[Op]) {
             }
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX),
             Op::Tidy { moves } => drop(lawn.tidy(moves)),
+            Op::Defrag { steps } => defrag(&mut lawn, steps),
         }
         lawn.check();
         assert_eq!(lawn.len(), oracle.elements.len());
@@ -220,6 +225,26 @@ fn run(ops: &[Op]) {
     assert_eq!(content(&lawn.clone()), oracle.ordered());
     for (_, id, payload, deadline) in oracle.ordered() {
         assert_eq!(lawn.look(id), Some(Element { id, payload, deadline }));
+    }
+}
+
+/// Moves everything, always, a few steps at a time.
+fn defrag(lawn: &mut Lawn, steps: usize) {
+    struct MoveAll;
+    impl Mover for MoveAll {
+        fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
+            let mut moved = Vec::with_capacity(items.capacity());
+            moved.extend(items);
+            moved
+        }
+    }
+    let mut next = Some(0);
+    while let Some(from) = next {
+        let mut left = steps;
+        next = lawn.defrag(from, &mut MoveAll, || {
+            left -= 1;
+            left > 0
+        });
     }
 }
 

@@ -43,7 +43,7 @@ impl Thicket {
             new;
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn len(&self) -> usize {
         self.shoots.len()
     }
