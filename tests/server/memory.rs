@@ -182,3 +182,60 @@ fn thousands_of_sparse_dehydrators_are_all_tidied() {
     });
     assert!(server.info("dehydrator", "dehydrator_tidied") >= keys);
 }
+
+/// Of the servers that Debian packages none is built with it: they use the system's allocator, and the
+/// server says so. `DEHYDRATOR_SERVER=/path/to/redis-server` names one that is.
+#[test]
+fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let enabled = redis::cmd("CONFIG").arg("SET").arg("activedefrag").arg("yes").exec(&mut client);
+    if let Err(error) = enabled {
+        assert!(error.to_string().contains("Active defragmentation cannot be enabled"), "{error}");
+        return;
+    }
+    client.ask("CONFIG SET activedefrag no");
+    for (setting, value) in [
+        ("active-defrag-ignore-bytes", "1"),
+        ("active-defrag-threshold-lower", "1"),
+        ("active-defrag-cycle-min", "50"),
+        ("active-defrag-cycle-max", "75"),
+        // What takes more allocations than this is moved in steps.
+        ("active-defrag-max-scan-fields", "50"),
+    ] {
+        client.ask(&format!("CONFIG SET {setting} {value}"));
+    }
+    // Many small ones, most of which go, and one large one with as many ids.
+    for first in (0..60_000).step_by(2000) {
+        let mut pipe = redis::pipe();
+        for key in first..first + 2000 {
+            for id in 0..4 {
+                pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(600_000 + id).arg(&[b'x'; 64]).arg(id);
+            }
+        }
+        pipe.exec(&mut client).expect("pushes");
+    }
+    push_many(&mut client, 0..60_000);
+    let mut pipe = redis::pipe();
+    for key in (0..60_000).filter(|key| key % 10 != 0) {
+        pipe.cmd("DEL").arg(key);
+    }
+    pipe.exec(&mut client).expect("numbers");
+    let before = client.ask("DEBUG DIGEST");
+    client.ask("CONFIG SET activedefrag yes");
+    // 6,000 small ones are left, and 240 pages: each is moved more than once, in rounds without end.
+    until("everything has been moved", || {
+        (client.info("stats", "active_defrag_key_hits") > 6000
+            && client.info("stats", "active_defrag_hits") > 30_000)
+            .then_some(())
+    });
+    assert_eq!(client.ask("DEBUG DIGEST"), before);
+    for key in (0..60_000).step_by(10) {
+        redis::cmd("DEHYDRATOR.REM").arg(key).arg(0).exec(&mut client).expect("a number");
+        redis::cmd("DEHYDRATOR.PUSH")
+            .arg(&[key.to_string(), "0".into(), "e".into(), "new".into()])
+            .exec(&mut client)
+            .expect("OK");
+    }
+    assert_eq!(client.ask("DEHYDRATOR.POLL 10"), crate::harness::texts(&["e"]));
+}
