@@ -48,8 +48,10 @@ impl Cluster {
             .arg("--cluster-yes")
             .output()
             .expect("redis-cli");
-        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success(), "{arguments:?}: {printed}");
+        let said =
+            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+        let last: Vec<_> = said.iter().flat_map(|said| said.lines().rev().take(5)).collect();
+        assert!(output.status.success(), "{arguments:?}: {last:?}");
     }
 
     fn connect(&self) -> ClusterConnection {
@@ -172,12 +174,13 @@ fn slots_that_move_under_load_lose_nothing_and_give_out_nothing_twice() {
     under_load(&cluster, || {
         let (from, to) = (cluster.id_of(0), cluster.id_of(1));
         let address = cluster.address(0);
-        let slots = ["--cluster-slots", "5461", "--cluster-pipeline", "1"];
+        // Not all that it has: a primary without slots becomes a replica, which ends redis-cli's work.
+        let slots = ["--cluster-slots", "5000", "--cluster-pipeline", "1"];
         let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
         reshard.extend(slots);
         cluster.manage(&reshard);
     });
-    assert_eq!(cluster.slots_of(1), 5461 + before);
+    assert_eq!(cluster.slots_of(1), 5000 + before);
 }
 
 #[test]
