@@ -9,13 +9,14 @@
 
 #[path = "../../src/data_type/encoding.rs"]
 mod encoding;
+#[path = "../../src/data_type/fields.rs"]
+mod fields;
 #[path = "../../src/lawn/mod.rs"]
 mod lawn;
 
-use std::collections::VecDeque;
-
 use ahash::RandomState;
-use encoding::{Corrupt, Sink, Source};
+use encoding::{Corrupt, Source};
+use fields::Fields;
 use lawn::Lawn;
 use libfuzzer_sys::fuzz_target;
 
@@ -44,42 +45,6 @@ impl<'a> Source for Cut<'a> {
     fn bytes(&mut self) -> Result<&'a [u8], Corrupt> {
         let length = self.take(2)?;
         self.take(usize::from(u16::from_le_bytes([length[0], length[1]])))
-    }
-}
-
-enum Field {
-    Unsigned(u64),
-    Bytes(Vec<u8>),
-}
-
-#[derive(Default)]
-struct Fields(VecDeque<Field>);
-
-impl Sink for Fields {
-    fn unsigned(&mut self, number: u64) {
-        self.0.push_back(Field::Unsigned(number));
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.0.push_back(Field::Bytes(bytes.to_vec()));
-    }
-}
-
-impl Source for Fields {
-    type Bytes = Vec<u8>;
-
-    fn unsigned(&mut self) -> Result<u64, Corrupt> {
-        match self.0.pop_front() {
-            Some(Field::Unsigned(number)) => Ok(number),
-            _ => Err(Corrupt("no number")),
-        }
-    }
-
-    fn bytes(&mut self) -> Result<Vec<u8>, Corrupt> {
-        match self.0.pop_front() {
-            Some(Field::Bytes(bytes)) => Ok(bytes),
-            _ => Err(Corrupt("no string")),
-        }
     }
 }
 

@@ -203,44 +203,8 @@ fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], Corrupt>
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::fields::{Field, Fields};
     use super::*;
-
-    #[derive(Clone, PartialEq, Debug)]
-    enum Field {
-        Unsigned(u64),
-        Bytes(Vec<u8>),
-    }
-
-    #[derive(Default)]
-    struct Fields(std::collections::VecDeque<Field>);
-
-    impl Sink for Fields {
-        fn unsigned(&mut self, number: u64) {
-            self.0.push_back(Field::Unsigned(number));
-        }
-
-        fn bytes(&mut self, bytes: &[u8]) {
-            self.0.push_back(Field::Bytes(bytes.to_vec()));
-        }
-    }
-
-    impl Source for Fields {
-        type Bytes = Vec<u8>;
-
-        fn unsigned(&mut self) -> Result<u64, Corrupt> {
-            match self.0.pop_front() {
-                Some(Field::Unsigned(number)) => Ok(number),
-                _ => Err(Corrupt("no number")),
-            }
-        }
-
-        fn bytes(&mut self) -> Result<Vec<u8>, Corrupt> {
-            match self.0.pop_front() {
-                Some(Field::Bytes(bytes)) => Ok(bytes),
-                _ => Err(Corrupt("no string")),
-            }
-        }
-    }
 
     fn empty() -> Lawn {
         Lawn::new(ahash::RandomState::with_seeds(1, 2, 3, 4))

@@ -6,6 +6,8 @@
 
 mod callbacks;
 mod encoding;
+#[cfg(test)]
+mod fields;
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};

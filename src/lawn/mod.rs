@@ -33,6 +33,7 @@
 //! | `index` | id to record |
 //! | `block`, `queues`, `heads` | the FIFO of each TTL, and which is next |
 //! | `thicket` | what fits into no queue |
+//! | `iter` | a walk over all elements in order |
 //!
 //! # Costs
 //!
@@ -61,6 +62,7 @@
 mod block;
 mod heads;
 mod index;
+mod iter;
 mod queues;
 mod records;
 mod slab;
@@ -70,18 +72,18 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BinaryHeap;
 use std::fmt;
 
 use ahash::RandomState;
 
 use index::{IdHash, Index};
-use queues::{Cursor, Queues};
+use queues::Queues;
 use records::{Record, Records};
 use slab::Handle;
 use thicket::Thicket;
 use turn::Turn;
 
+pub use iter::Iter;
 pub use turn::DEADLINE_MAX;
 
 /// With the feature `tiny-bounds`, for tests alone, every bound of the structure is so small that a
@@ -325,9 +327,7 @@ impl Lawn {
 
     /// As [`Lawn::iter`], of the elements that are due at `now`. Costs nothing for what is not.
     pub fn iter_until(&self, now: u64) -> Iter<'_> {
-        let heads = self.queues.due(now).map(|(turn, cursor)| Front { turn, cursor });
-        let fronts = heads.collect::<BinaryHeap<_>>();
-        Iter { lawn: self, now, fronts, thicket: self.thicket.iter().peekable() }
+        Iter::new(self, now)
     }
 
     /// Whether [`Lawn::tidy`] would find something to do. O(1).
@@ -455,74 +455,5 @@ impl Lawn {
 impl fmt::Debug for Lawn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lawn").field("len", &self.len()).finish_non_exhaustive()
-    }
-}
-
-/// Elements in order of delivery. See [`Lawn::iter`].
-pub struct Iter<'a> {
-    lawn: &'a Lawn,
-    now: u64,
-    fronts: BinaryHeap<Front>,
-    thicket: std::iter::Peekable<std::collections::btree_map::Iter<'a, Turn, thicket::Shoot>>,
-}
-
-/// How far the walk has come in one queue.
-struct Front {
-    turn: Turn,
-    cursor: Cursor,
-}
-
-impl Iter<'_> {
-    fn next_queued(&mut self) -> Option<(u64, Handle)> {
-        let mut front = self.fronts.peek_mut()?;
-        let ttl = front.cursor.ttl;
-        let (handle, next) = self.lawn.queues.at(front.cursor)?;
-        let next = next.and_then(|cursor| {
-            let (handle, _) = self.lawn.queues.at(cursor)?;
-            let turn = self.lawn.records.turn(handle);
-            (turn.deadline <= self.now).then_some(Front { turn, cursor })
-        });
-        match next {
-            Some(next) => *front = next,
-            None => drop(std::collections::binary_heap::PeekMut::pop(front)),
-        }
-        Some((ttl, handle))
-    }
-}
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = (u64, Element<'a>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let wild = self.thicket.peek().map(|(turn, _)| **turn);
-        let wild = wild.filter(|turn| turn.deadline <= self.now);
-        let queued = self.fronts.peek().map(|front| front.turn);
-        let (ttl, handle) = if wild.is_some_and(|wild| queued.is_none_or(|queued| wild < queued)) {
-            self.thicket.next().map(|(_, shoot)| (shoot.ttl, shoot.handle))?
-        } else {
-            self.next_queued()?
-        };
-        Some((ttl, self.lawn.records.get(handle).into()))
-    }
-}
-
-impl PartialEq for Front {
-    fn eq(&self, other: &Self) -> bool {
-        self.turn == other.turn
-    }
-}
-
-impl Eq for Front {}
-
-impl PartialOrd for Front {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Front {
-    /// Reversed: [`BinaryHeap`] has the greatest on top.
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        other.turn.cmp(&self.turn)
     }
 }
