@@ -35,7 +35,9 @@ use std::ffi::c_int;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
-use commands::{look, push, take, update};
+#[cfg(debug_assertions)]
+use commands::debug;
+use commands::{inspect, look, push, take, update};
 use server::command::{self, Command, access, handler};
 use server::{Context, api, context, guard};
 
@@ -48,120 +50,102 @@ static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAl
 /// The version the server shows, as in `Cargo.toml`: 10,000 for each major, 100 for each minor.
 const VERSION: c_int = 100;
 
-/// Every command. Flags: a verb is `fast` if its cost does not grow with what it replies.
+/// Every command: name, function, flags, arity, access to the key, complexity, summary. A verb is `fast`
+/// if its cost does not grow with what it finds.
 fn commands() -> Vec<Command> {
     vec![
-        Command {
-            name: c"dehydrator.push",
-            handler: handler!(push::push),
-            flags: c"write deny-oom fast",
-            arity: -5,
-            access: access::INSERT,
-            summary: c"Puts an element away; it comes due after ttl milliseconds.",
-            complexity: c"O(1)",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.gidpush",
-            handler: handler!(push::gidpush),
-            flags: c"write deny-oom fast",
-            arity: -4,
-            access: access::INSERT,
-            summary: c"Puts an element away under an id that the server makes, and returns the id.",
-            complexity: c"O(1)",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.pull",
-            handler: handler!(take::pull),
-            flags: c"write fast",
-            arity: 3,
-            access: access::TAKE,
-            summary: c"Takes an element by its id, due or not.",
-            complexity: c"O(1)",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.poll",
-            handler: handler!(take::poll),
-            flags: c"write",
-            arity: -2,
-            access: access::TAKE,
-            summary: c"Takes all elements that are due, earliest deadline first.",
-            complexity: c"O(N), N being the number of elements that are due",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.xpoll",
-            handler: handler!(look::xpoll),
-            flags: c"readonly",
-            arity: -2,
-            access: access::READ,
-            summary: c"Lists the ids of all elements that are due, taking nothing.",
-            complexity: c"O(N), N being the number of elements that are due",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.xack",
-            handler: handler!(take::xack),
-            flags: c"write fast",
-            arity: -3,
-            access: access::TAKE,
-            summary: c"Takes those of the given elements that are due.",
-            complexity: c"O(N), N being the number of ids",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.look",
-            handler: handler!(look::look),
-            flags: c"readonly fast",
-            arity: 3,
-            access: access::READ,
-            summary: c"Returns an element by its id, due or not, and leaves it.",
-            complexity: c"O(1)",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.update",
-            handler: handler!(update::update),
-            flags: c"write deny-oom fast",
-            arity: 4,
-            access: access::UPDATE,
-            summary: c"Replaces an element, keeping its deadline, and returns the old one.",
-            complexity: c"O(1)",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.rem",
-            handler: handler!(take::rem),
-            flags: c"write fast",
-            arity: -3,
-            access: access::DELETE,
-            summary: c"Removes elements by their ids, due or not, and returns how many there were.",
-            complexity: c"O(N), N being the number of ids",
-            since: c"0.1.0",
-        },
-        Command {
-            name: c"dehydrator.ttn",
-            handler: handler!(look::ttn),
-            flags: c"readonly fast",
-            arity: 2,
-            access: access::READ,
-            summary: c"Returns the milliseconds until the next element comes due.",
-            complexity: c"O(1)",
-            since: c"0.1.0",
-        },
+        Command::new(
+            c"dehydrator.push",
+            handler!(push::push),
+            c"write deny-oom fast",
+            -5,
+            access::INSERT,
+        )
+        .described(c"O(1)", c"Puts an element away; it comes due after ttl milliseconds."),
+        Command::new(
+            c"dehydrator.gidpush",
+            handler!(push::gidpush),
+            c"write deny-oom fast",
+            -4,
+            access::INSERT,
+        )
+        .described(
+            c"O(1)",
+            c"Puts an element away under an id that the server makes, and returns the id.",
+        ),
+        Command::new(
+            c"dehydrator.mpush",
+            handler!(push::mpush),
+            c"write deny-oom fast",
+            -5,
+            access::INSERT,
+        )
+        .described(
+            c"O(N), N being the number of elements",
+            c"Puts several elements away, but for those whose ids are there already.",
+        ),
+        Command::new(c"dehydrator.pull", handler!(take::pull), c"write fast", 3, access::TAKE)
+            .described(c"O(1)", c"Takes an element by its id, due or not."),
+        Command::new(c"dehydrator.poll", handler!(take::poll), c"write", -2, access::TAKE)
+            .described(
+                c"O(N), N being the number of elements it takes",
+                c"Takes elements that are due, earliest deadline first.",
+            ),
+        Command::new(c"dehydrator.xpoll", handler!(look::xpoll), c"readonly", -2, access::READ)
+            .described(
+                c"O(N), N being the number of ids it lists",
+                c"Lists the ids of elements that are due, taking nothing.",
+            ),
+        Command::new(c"dehydrator.xack", handler!(take::xack), c"write fast", -3, access::TAKE)
+            .described(
+                c"O(N), N being the number of ids",
+                c"Takes those of the given elements that are due.",
+            ),
+        Command::new(c"dehydrator.look", handler!(look::look), c"readonly fast", 3, access::READ)
+            .described(c"O(1)", c"Returns an element by its id, due or not, and leaves it."),
+        Command::new(
+            c"dehydrator.update",
+            handler!(update::update),
+            c"write deny-oom fast",
+            4,
+            access::UPDATE,
+        )
+        .described(c"O(1)", c"Replaces an element, keeping its deadline, and returns the old one."),
+        Command::new(
+            c"dehydrator.touch",
+            handler!(update::touch),
+            c"write fast",
+            -4,
+            access::TOUCH,
+        )
+        .described(
+            c"O(1)",
+            c"Starts the timer of an element anew, and leaves the element as it is.",
+        ),
+        Command::new(c"dehydrator.rem", handler!(take::rem), c"write fast", -3, access::DELETE)
+            .described(
+                c"O(N), N being the number of ids",
+                c"Removes elements by their ids, due or not, and returns how many there were.",
+            ),
+        Command::new(c"dehydrator.ttn", handler!(look::ttn), c"readonly fast", 2, access::READ)
+            .described(c"O(1)", c"Returns the milliseconds until the next element comes due."),
+        Command::new(c"dehydrator.pttl", handler!(look::pttl), c"readonly fast", 3, access::READ)
+            .described(c"O(1)", c"Returns the milliseconds until an element comes due."),
+        Command::new(c"dehydrator.len", handler!(inspect::len), c"readonly fast", 2, access::READ)
+            .described(c"O(1)", c"Returns the number of elements, due or not."),
+        Command::new(c"dehydrator.scan", handler!(inspect::scan), c"readonly", -3, access::READ)
+            .described(
+                c"O(1) for every call, O(N) for a whole walk, N being the number of elements",
+                c"Walks over the ids, a few at each call.",
+            ),
+        Command::new(c"dehydrator.info", handler!(inspect::info), c"readonly", -2, access::READ)
+            .described(
+            c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
+            c"Returns a map of what a dehydrator holds.",
+        ),
         #[cfg(debug_assertions)]
-        Command {
-            name: c"dehydrator.debug",
-            handler: handler!(commands::debug::debug),
-            flags: c"readonly",
-            arity: -3,
-            access: access::READ,
-            summary: c"Hooks for tests, in debug builds alone.",
-            complexity: c"O(1)",
-            since: c"0.1.0",
-        },
+        Command::new(c"dehydrator.debug", handler!(debug::debug), c"readonly", -3, access::READ)
+            .described(c"O(1)", c"Hooks for tests, in debug builds alone."),
     ]
 }
 

@@ -8,7 +8,9 @@
 //! |---|---|
 //! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
 //! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]` |
+//! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl element id AT deadline REPLACE` |
 //! | an element was updated | the command itself |
+//! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl AT deadline` |
 //! | an empty dehydrator of ReDe's went | `DEL key` |
 
 use std::ffi::c_longlong;
@@ -23,16 +25,16 @@ const IDS_MAX: usize = 1024;
 
 /// Spells a push to `RM_Replicate` or `RM_EmitAOF`, which take the same words.
 macro_rules! spell_push {
-    ($function:ident, $to:expr, $key:expr, $ttl:expr, $element:expr) => {{
+    ($function:ident, $to:expr, $key:expr, $ttl:expr, $element:expr $(, $format:literal $option:literal)?) => {{
         let Element { id, payload, deadline } = $element;
         // SAFETY: the receiver is live. The format says what follows: a string of the server's, a
-        // number, two buffers with their lengths, a C string and a number; all are copied. Times
-        // are at most 2^63 - 1.
+        // number, two buffers with their lengths, a C string and a number, and perhaps one more C
+        // string; all are copied. Times are at most 2^63 - 1.
         unsafe {
             api!($function(
                 $to,
                 c"DEHYDRATOR.PUSH".as_ptr(),
-                c"slbbcl".as_ptr(),
+                concat!("slbbcl", $($format,)? "\0").as_ptr().cast(),
                 $key,
                 $ttl as c_longlong,
                 payload.as_ptr(),
@@ -41,6 +43,7 @@ macro_rules! spell_push {
                 id.len(),
                 c"AT".as_ptr(),
                 deadline as c_longlong,
+                $($option.as_ptr(),)?
             ))
         };
     }};
@@ -49,6 +52,31 @@ macro_rules! spell_push {
 /// An element was pushed.
 pub fn pushed(context: &Context, key: Str<'_>, ttl: u64, element: Element<'_>) {
     spell_push!(RedisModule_Replicate, context.as_ptr(), key.as_ptr(), ttl, element);
+}
+
+/// An element was pushed, and one of the same id went.
+pub fn replaced(context: &Context, key: Str<'_>, ttl: u64, element: Element<'_>) {
+    let (to, key) = (context.as_ptr(), key.as_ptr());
+    spell_push!(RedisModule_Replicate, to, key, ttl, element, "c" c"REPLACE");
+}
+
+/// An element's timer started anew.
+pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
+    // SAFETY: the context is live. The format says what follows: a string of the server's, a buffer
+    // with its length, a number, a C string and a number; all are copied.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"DEHYDRATOR.TOUCH".as_ptr(),
+            c"sblcl".as_ptr(),
+            key.as_ptr(),
+            id.as_ptr(),
+            id.len(),
+            ttl as c_longlong,
+            c"AT".as_ptr(),
+            deadline as c_longlong,
+        ))
+    };
 }
 
 /// As [`pushed`], into an append-only file that is being rewritten.

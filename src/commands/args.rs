@@ -22,21 +22,41 @@ pub struct OfIds<'a> {
     args: Args<'a>,
 }
 
-/// `key ttl element id [AT unix-ms]`
+/// What becomes of an id that is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfThere {
+    /// An error.
+    Refuse,
+    /// Nil, and it stays as it was.
+    Keep,
+    /// It goes, and element and timer start anew.
+    Replace,
+}
+
+/// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`
 pub struct Push<'a> {
     pub key: Str<'a>,
+    /// With the slack worked in.
     pub ttl: u64,
     pub element: &'a [u8],
     pub id: &'a [u8],
+    pub if_there: IfThere,
     /// The deadline, when it is not to be `ttl` from now.
     pub at: Option<u64>,
 }
 
-/// `key ttl element`
+/// `key ttl element [SLACK ms]`
 pub struct GidPush<'a> {
     pub key: Str<'a>,
+    /// With the slack worked in.
     pub ttl: u64,
     pub element: &'a [u8],
+}
+
+/// `key ttl element id [ttl element id ...]`
+pub struct MultiPush<'a> {
+    pub key: Str<'a>,
+    pub elements: Vec<(u64, &'a [u8], &'a [u8])>,
 }
 
 /// `key id element`
@@ -46,10 +66,56 @@ pub struct Update<'a> {
     pub element: &'a [u8],
 }
 
+/// When a deadline may be changed, as EXPIRE's options say it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    Always,
+    /// GT: only to a later one.
+    Later,
+    /// LT: only to an earlier one.
+    Earlier,
+}
+
+/// `key id ttl [GT | LT] [AT unix-ms]`
+pub struct Touch<'a> {
+    pub key: Str<'a>,
+    pub id: &'a [u8],
+    pub ttl: u64,
+    pub condition: Condition,
+    pub at: Option<u64>,
+}
+
+/// `key [COUNT n] [WITHIDS]`
+pub struct Poll<'a> {
+    pub key: Str<'a>,
+    /// As many as there are, if it is not said.
+    pub count: usize,
+    pub with_ids: bool,
+}
+
+/// `key [COUNT n]`
+pub struct XPoll<'a> {
+    pub key: Str<'a>,
+    pub count: usize,
+}
+
+/// `key cursor [MATCH pattern] [COUNT n]`
+pub struct Scan<'a> {
+    pub key: Str<'a>,
+    pub cursor: u64,
+    pub pattern: Option<&'a [u8]>,
+    pub count: usize,
+}
+
+/// `key [FULL]`
+pub struct Info<'a> {
+    pub key: Str<'a>,
+    pub full: bool,
+}
+
 impl<'a> OfKey<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let key = required(args, 1)?;
-        no_options(args, 2)?;
+        let [key] = exactly(args)?;
         Ok(Self { key })
     }
 }
@@ -79,33 +145,61 @@ impl<'a> Push<'a> {
             element: required(args, 3)?.bytes(),
             id: required(args, 4)?.bytes(),
             ttl: ttl(required(args, 2)?)?,
+            if_there: IfThere::Refuse,
             at: None,
         };
-        let mut options = args.from(5);
+        let mut slack = None;
+        let mut options = Options::new(args, 5);
         while let Some(option) = options.next() {
-            if option.bytes().eq_ignore_ascii_case(b"AT") && request.at.is_none() {
-                let value = options.next().ok_or("AT needs a time in unix milliseconds")?;
-                let at = number(value.bytes()).ok_or(
-                    "AT is not a whole number of unix milliseconds from 0 to 9223372036854775807",
-                )?;
-                request.at = Some(at);
-            } else {
-                return Err(unexpected(option));
+            match &option.name[..] {
+                b"NX" if request.if_there == IfThere::Refuse => request.if_there = IfThere::Keep,
+                b"REPLACE" if request.if_there == IfThere::Refuse => {
+                    request.if_there = IfThere::Replace;
+                }
+                b"SLACK" if slack.is_none() => slack = Some(options.milliseconds("SLACK")?),
+                b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
+                _ => return Err(option.unexpected()),
             }
         }
+        if slack.is_some() && request.at.is_some() {
+            return Err("syntax error, SLACK does not go with AT".into());
+        }
+        request.ttl = with_slack(request.ttl, slack)?;
         Ok(request)
     }
 }
 
 impl<'a> GidPush<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let request = Self {
+        let mut request = Self {
             key: required(args, 1)?,
             element: required(args, 3)?.bytes(),
             ttl: ttl(required(args, 2)?)?,
         };
-        no_options(args, 4)?;
+        let mut slack = None;
+        let mut options = Options::new(args, 4);
+        while let Some(option) = options.next() {
+            match &option.name[..] {
+                b"SLACK" if slack.is_none() => slack = Some(options.milliseconds("SLACK")?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        request.ttl = with_slack(request.ttl, slack)?;
         Ok(request)
+    }
+}
+
+impl<'a> MultiPush<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 4)?;
+        let key = required(args, 1)?;
+        let rest: Vec<_> = args.from(2).collect();
+        if !rest.len().is_multiple_of(3) {
+            return Err(Error::Arity);
+        }
+        let element = |words: &[Str<'a>]| Ok((ttl(words[0])?, words[1].bytes(), words[2].bytes()));
+        let elements = rest.chunks_exact(3).map(element).collect::<Result<_>>()?;
+        Ok(Self { key, elements })
     }
 }
 
@@ -113,6 +207,93 @@ impl<'a> Update<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let [key, id, element] = exactly(args)?;
         Ok(Self { key, id: id.bytes(), element: element.bytes() })
+    }
+}
+
+impl<'a> Touch<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let mut request = Self {
+            key: required(args, 1)?,
+            id: required(args, 2)?.bytes(),
+            ttl: ttl(required(args, 3)?)?,
+            condition: Condition::Always,
+            at: None,
+        };
+        let mut options = Options::new(args, 4);
+        while let Some(option) = options.next() {
+            match &option.name[..] {
+                b"GT" if request.condition == Condition::Always => {
+                    request.condition = Condition::Later;
+                }
+                b"LT" if request.condition == Condition::Always => {
+                    request.condition = Condition::Earlier;
+                }
+                b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(request)
+    }
+}
+
+impl<'a> Poll<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let (mut count, mut with_ids) = (None, false);
+        let mut options = Options::new(args, 2);
+        while let Some(option) = options.next() {
+            match &option.name[..] {
+                b"COUNT" if count.is_none() => count = Some(options.count()?),
+                b"WITHIDS" if !with_ids => with_ids = true,
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(Self { key: required(args, 1)?, count: count.unwrap_or(usize::MAX), with_ids })
+    }
+}
+
+impl<'a> XPoll<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let mut count = None;
+        let mut options = Options::new(args, 2);
+        while let Some(option) = options.next() {
+            match &option.name[..] {
+                b"COUNT" if count.is_none() => count = Some(options.count()?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(Self { key: required(args, 1)?, count: count.unwrap_or(usize::MAX) })
+    }
+}
+
+impl<'a> Scan<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        /// As HSCAN's.
+        const COUNT: usize = 10;
+        let cursor = number(required(args, 2)?.bytes()).ok_or("invalid cursor")?;
+        let (mut pattern, mut count) = (None, None);
+        let mut options = Options::new(args, 3);
+        while let Some(option) = options.next() {
+            match &option.name[..] {
+                b"MATCH" if pattern.is_none() => pattern = Some(options.value("MATCH")?.bytes()),
+                b"COUNT" if count.is_none() => count = Some(options.count()?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(Self { key: required(args, 1)?, cursor, pattern, count: count.unwrap_or(COUNT) })
+    }
+}
+
+impl<'a> Info<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let mut full = false;
+        let mut options = Options::new(args, 2);
+        while let Some(option) = options.next() {
+            match &option.name[..] {
+                b"FULL" if !full => full = true,
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(Self { key: required(args, 1)?, full })
     }
 }
 
@@ -126,17 +307,68 @@ fn exactly<'a, const N: usize>(args: Args<'a>) -> Result<[Str<'a>; N]> {
     all.try_into().map_err(|_| Error::Arity)
 }
 
-/// Where a command's options would stand, and there are none yet.
-fn no_options(args: Args<'_>, from: usize) -> Result {
-    args.from(from).next().map_or(Ok(()), |option| Err(unexpected(option)))
+/// The options at the end of a command, in any order.
+struct Options<'a> {
+    args: Args<'a>,
+    at: usize,
 }
 
-fn unexpected(option: Str<'_>) -> Error {
-    /// No more of what a client sent is sent back to it.
-    const SHOWN: usize = 32;
-    let bytes = option.bytes();
-    let shown = &bytes[..bytes.len().min(SHOWN)];
-    format!("syntax error, unexpected '{}'", shown.escape_ascii()).into()
+/// A word where an option should be.
+struct Opt<'a> {
+    word: Str<'a>,
+    /// In upper case.
+    name: Vec<u8>,
+}
+
+impl<'a> Options<'a> {
+    fn new(args: Args<'a>, at: usize) -> Self {
+        Self { args, at }
+    }
+
+    fn next(&mut self) -> Option<Opt<'a>> {
+        /// No option's name is longer; a longer word need not be copied to see that.
+        const LONGEST: usize = 16;
+        let word = self.args.get(self.at)?;
+        self.at += 1;
+        let name = word.bytes().get(..LONGEST).unwrap_or(word.bytes()).to_ascii_uppercase();
+        Some(Opt { word, name })
+    }
+
+    fn value(&mut self, option: &str) -> Result<Str<'a>> {
+        let value = self.args.get(self.at).ok_or_else(|| format!("{option} needs a value"))?;
+        self.at += 1;
+        Ok(value)
+    }
+
+    fn milliseconds(&mut self, option: &str) -> Result<u64> {
+        let value = self.value(option)?;
+        number(value.bytes()).ok_or_else(|| {
+            let range = "a whole number of milliseconds from 0 to 9223372036854775807";
+            format!("{option} is not {range}").into()
+        })
+    }
+
+    fn deadline(&mut self) -> Result<u64> {
+        number(self.value("AT")?.bytes()).ok_or_else(|| {
+            "AT is not a whole number of unix milliseconds from 0 to 9223372036854775807".into()
+        })
+    }
+
+    fn count(&mut self) -> Result<usize> {
+        let count = number(self.value("COUNT")?.bytes()).filter(|count| *count > 0);
+        let count = count.ok_or("COUNT is not a whole number from 1 to 9223372036854775807")?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+}
+
+impl Opt<'_> {
+    fn unexpected(&self) -> Error {
+        /// No more of what a client sent is sent back to it.
+        const SHOWN: usize = 32;
+        let bytes = self.word.bytes();
+        let shown = &bytes[..bytes.len().min(SHOWN)];
+        format!("syntax error, unexpected '{}'", shown.escape_ascii()).into()
+    }
 }
 
 /// Whether now plus this fits is known when the clock is read.
@@ -144,6 +376,19 @@ fn ttl(arg: Str<'_>) -> Result<u64> {
     number(arg.bytes()).ok_or_else(|| {
         "ttl is not a whole number of milliseconds from 0 to 9223372036854775807".into()
     })
+}
+
+/// Rounds a TTL up to the coarsest power-of-two step by which it is at most `slack` late, so that
+/// elements which may wait a little share queues.
+fn with_slack(ttl: u64, slack: Option<u64>) -> Result<u64> {
+    let Some(slack) = slack else { return Ok(ttl) };
+    // Rounding up to a step adds at most the step less one. Both are below 2^63.
+    let step = 1 << (slack + 1).ilog2();
+    let rounded = ttl.next_multiple_of(step);
+    if rounded > DEADLINE_MAX {
+        return Err("ttl is too large: with its slack it does not fit in 63 bits".into());
+    }
+    Ok(rounded)
 }
 
 /// A decimal number up to 2^63 - 1, written as the server writes numbers: digits alone, no sign, no
@@ -194,5 +439,23 @@ mod tests {
             assert_eq!(number(bad.as_bytes()), None, "{bad:?}");
         }
         assert_eq!(number(b"1\0"), None);
+    }
+
+    #[test]
+    fn slack_rounds_up_never_early_and_never_later_than_it_says() {
+        assert_eq!(with_slack(1000, None), Ok(1000));
+        assert_eq!(with_slack(1000, Some(0)), Ok(1000));
+        assert_eq!(with_slack(1001, Some(1)), Ok(1002));
+        assert_eq!(with_slack(1000, Some(100)), Ok(1024));
+        assert_eq!(with_slack(0, Some(1000)), Ok(0));
+        for ttl in (0..100_000).step_by(37) {
+            for slack in [0, 1, 2, 3, 7, 10, 63, 64, 100, 1000, 60_000] {
+                let rounded = with_slack(ttl, Some(slack)).expect("it is small");
+                assert!((ttl..=ttl + slack).contains(&rounded), "{ttl} with {slack}: {rounded}");
+            }
+        }
+        assert!(with_slack(DEADLINE_MAX, Some(1)).is_err());
+        assert!(with_slack(DEADLINE_MAX, Some(DEADLINE_MAX)).is_err());
+        assert_eq!(with_slack(0, Some(DEADLINE_MAX)), Ok(0));
     }
 }

@@ -1,4 +1,4 @@
-//! Looking without touching: LOOK, XPOLL, TTN.
+//! Looking without touching: LOOK, XPOLL, TTN, PTTL.
 
 use crate::clock;
 use crate::data_type::Reading;
@@ -19,15 +19,15 @@ pub fn look(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `XPOLL key`: the ids of all elements that are due, in order.
+/// `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
 pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
-    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let args::XPoll { key, count } = args::XPoll::parse(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
     let mut reply = context.reply_open_array();
     if let Some(lawn) = dehydrator.lawn() {
-        for (_, element) in lawn.iter_until(now) {
+        for (_, element) in lawn.iter_until(now).take(count) {
             reply.push_bulk(element.id);
         }
     }
@@ -44,5 +44,19 @@ pub fn ttn(context: &Context, args: Args<'_>) -> Result {
         Some(deadline) => context.reply_integer(deadline.saturating_sub(now) as i64),
         None => context.reply_null(),
     }
+    Ok(())
+}
+
+/// `PTTL key id`: milliseconds to the element's deadline, 0 when it is due, -2 if there is none.
+pub fn pttl(context: &Context, args: Args<'_>) -> Result {
+    /// As PTTL says that a key is not there.
+    const NO_SUCH_ID: i64 = -2;
+    let args::OfId { key, id } = args::OfId::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+    let now = clock::now();
+
+    let element = dehydrator.lawn().and_then(|lawn| lawn.look(id));
+    let left = element.map(|element| element.deadline.saturating_sub(now) as i64);
+    context.reply_integer(left.unwrap_or(NO_SUCH_ID));
     Ok(())
 }

@@ -4,6 +4,8 @@
 mod args;
 #[cfg(debug_assertions)]
 pub mod debug;
+mod glob;
+pub mod inspect;
 pub mod look;
 pub mod push;
 pub mod take;

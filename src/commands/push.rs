@@ -1,4 +1,4 @@
-//! Putting elements away: PUSH, GIDPUSH.
+//! Putting elements away: PUSH, GIDPUSH, MPUSH.
 
 use crate::clock;
 use crate::data_type::Writing;
@@ -7,30 +7,37 @@ use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{Context, Error, api, error::Result};
 
-use super::args;
+use super::args::{self, IfThere};
 
-/// `PUSH key ttl element id [AT unix-ms]`: OK.
+/// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`: OK, or nil.
 pub fn push(context: &Context, args: Args<'_>) -> Result {
     let request = args::Push::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let args::Push { key, ttl, element: payload, id, at } = request;
+    let args::Push { key, ttl, element: payload, id, if_there, at } = request;
     let now = clock::now();
 
-    let deadline = dehydrator.lawn_or_new(|lawn| match at {
-        Some(at) => lawn.start_at(id, ttl, payload, at).map(|()| at),
-        None => lawn.start(id, ttl, payload, now),
-    })?;
-    if at.is_some() {
-        replicate::verbatim(context);
-    } else {
-        replicate::pushed(context, key, ttl, Element { id, payload, deadline });
+    let deadline = at.map_or_else(|| deadline_of(ttl, now), Ok)?;
+    let started = dehydrator.lawn_or_new(|lawn| match if_there {
+        IfThere::Replace => lawn.replace_at(id, ttl, payload, deadline),
+        IfThere::Refuse | IfThere::Keep => lawn.start_at(id, ttl, payload, deadline),
+    });
+    if started == Err(StartError::Exists) && if_there == IfThere::Keep {
+        context.reply_null();
+        return Ok(());
+    }
+    started?;
+    let element = Element { id, payload, deadline };
+    match (if_there, at) {
+        (IfThere::Refuse | IfThere::Replace, Some(_)) => replicate::verbatim(context),
+        (IfThere::Refuse | IfThere::Keep, _) => replicate::pushed(context, key, ttl, element),
+        (IfThere::Replace, None) => replicate::replaced(context, key, ttl, element),
     }
     dehydrator.changed(c"dehydrator.push");
     context.reply_ok();
     Ok(())
 }
 
-/// `GIDPUSH key ttl element`: the id, which nobody else has.
+/// `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
 pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
     let args::GidPush { key, ttl, element: payload } = args::GidPush::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -51,6 +58,47 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
+/// `MPUSH key ttl element id [ttl element id ...]`: for each 1, or 0 where the id was there already.
+pub fn mpush(context: &Context, args: Args<'_>) -> Result {
+    let args::MultiPush { key, elements } = args::MultiPush::parse(args)?;
+    let mut dehydrator = Writing::open(context, key)?;
+    let now = clock::now();
+
+    let deadlines: Vec<_> =
+        elements.iter().map(|(ttl, ..)| deadline_of(*ttl, now)).collect::<Result<_>>()?;
+    let start_all = |lawn: &mut Lawn| {
+        let mut started = Vec::with_capacity(elements.len());
+        for ((ttl, payload, id), deadline) in elements.iter().zip(&deadlines) {
+            match lawn.start_at(id, *ttl, payload, *deadline) {
+                Ok(()) => started.push(true),
+                Err(StartError::Exists) => started.push(false),
+                Err(error) => {
+                    // A refused command changes nothing.
+                    let done = elements.iter().zip(&started).filter(|(_, started)| **started);
+                    done.for_each(|((_, _, id), _)| drop(lawn.stop(id)));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(started)
+    };
+    let started = dehydrator.lawn_or_new(start_all)?;
+    let mut any = false;
+    let mut reply = context.reply_open_array();
+    for (((ttl, payload, id), deadline), started) in elements.iter().zip(deadlines).zip(started) {
+        if started {
+            replicate::pushed(context, key, *ttl, Element { id, payload, deadline });
+            any = true;
+        }
+        reply.push_integer(started.into());
+    }
+    drop(reply);
+    if any {
+        dehydrator.changed(c"dehydrator.push");
+    }
+    Ok(())
+}
+
 /// 128 bits of the server's own random generator, as 32 hexadecimal digits.
 fn generated_id() -> [u8; 32] {
     let mut bits = [0_u8; 16];
@@ -62,6 +110,11 @@ fn generated_id() -> [u8; 32] {
         digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
     }
     id
+}
+
+/// When `ttl` from now is.
+pub(super) fn deadline_of(ttl: u64, now: u64) -> Result<u64> {
+    Ok(Lawn::deadline(ttl, now)?)
 }
 
 impl From<StartError> for Error {

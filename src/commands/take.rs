@@ -27,9 +27,9 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `POLL key`: all elements that are due, in order.
+/// `POLL key [COUNT n] [WITHIDS]`: the elements that are due, in order, and gone.
 pub fn poll(context: &Context, args: Args<'_>) -> Result {
-    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let args::Poll { key, count, with_ids } = args::Poll::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
 
@@ -39,9 +39,16 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     };
     let mut removed = Removed::new(context, key);
     let mut reply = context.reply_open_array();
-    while let Some(taken) = lawn.pop_due(now) {
+    for _ in 0..count {
+        let Some(taken) = lawn.pop_due(now) else { break };
         let element = taken.element();
-        reply.push_bulk(element.payload);
+        if with_ids {
+            let mut pair = reply.push_open_array();
+            pair.push_bulk(element.id);
+            pair.push_bulk(element.payload);
+        } else {
+            reply.push_bulk(element.payload);
+        }
         removed.push(element.id);
     }
     drop(reply);

@@ -1,12 +1,14 @@
-//! Changing what was put away: UPDATE.
+//! Changing what was put away: UPDATE its element, TOUCH its timer.
 
+use crate::clock;
 use crate::data_type::Writing;
 use crate::lawn::UpdateError;
 use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{Context, Error, error::Result};
 
-use super::args;
+use super::args::{self, Condition};
+use super::push::deadline_of;
 
 /// `UPDATE key id element`: the old element. The deadline stays.
 pub fn update(context: &Context, args: Args<'_>) -> Result {
@@ -19,6 +21,31 @@ pub fn update(context: &Context, args: Args<'_>) -> Result {
     drop(old);
     replicate::verbatim(context);
     dehydrator.changed(c"dehydrator.update");
+    Ok(())
+}
+
+/// `TOUCH key id ttl [GT | LT] [AT unix-ms]`: 1, or 0 if there is no such id or the condition does not
+/// hold.
+pub fn touch(context: &Context, args: Args<'_>) -> Result {
+    let args::Touch { key, id, ttl, condition, at } = args::Touch::parse(args)?;
+    let mut dehydrator = Writing::open(context, key)?;
+    let now = clock::now();
+
+    let deadline = at.map_or_else(|| deadline_of(ttl, now), Ok)?;
+    let holds = |current: u64| match condition {
+        Condition::Always => true,
+        Condition::Later => deadline > current,
+        Condition::Earlier => deadline < current,
+    };
+    let touched = dehydrator.lawn().is_some_and(|lawn| {
+        lawn.look(id).is_some_and(|element| holds(element.deadline))
+            && lawn.restart_at(id, ttl, deadline)
+    });
+    if touched {
+        replicate::touched(context, key, id, ttl, deadline);
+        dehydrator.changed(c"dehydrator.touch");
+    }
+    context.reply_integer(touched.into());
     Ok(())
 }
 

@@ -155,6 +155,37 @@ impl Index {
         entry.expect("a stored record is in the index").handle = new;
     }
 
+    /// Shows about `count` handles in the order of their hashes, from hash `cursor` on, and returns
+    /// the hash to carry on with, or 0 at the end. Hashes do not change, so what splits, grows and
+    /// merges meanwhile makes no difference.
+    pub(super) fn scan(&self, cursor: u64, count: usize, mut show: impl FnMut(Handle)) -> u64 {
+        const END: u64 = 1 << 32;
+        let mut from = cursor;
+        let mut shown = 0;
+        while from < END && shown < count {
+            let table = &self.tables[self.table_of(IdHash(from as u32))];
+            let width = END >> table.depth;
+            let table_end = u64::from(table.prefix) + width;
+            // As many hashes as should hold what is still wanted.
+            let wanted = (count - shown) as u128 * u128::from(width);
+            let hashes = wanted.div_ceil(table.entries.len().max(1) as u128);
+            let to = u64::try_from(hashes)
+                .map_or(table_end, |hashes| from.saturating_add(hashes).min(table_end));
+            for entry in &table.entries {
+                if (from..to).contains(&u64::from(entry.hash.0)) {
+                    show(entry.handle);
+                    shown += 1;
+                }
+            }
+            from = to;
+            // A second look at one table would cost as much as the first: little is enough.
+            if shown > 0 && to < table_end {
+                break;
+            }
+        }
+        if from < END { from } else { 0 }
+    }
+
     /// Moves the directory and the list of tables. The tables themselves are hashbrown's.
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.directory, mover);
@@ -348,6 +379,46 @@ mod tests {
             assert!(index.remove(IdHash(number), |it| it == handle(number)).is_some());
         }
         index.check(|_, _| true);
+    }
+
+    #[test]
+    fn a_scan_shows_what_stays_exactly_once_while_the_index_grows_and_shrinks() {
+        for count in [1, 10, 1000, usize::MAX] {
+            let mut index = index();
+            let add = |index: &mut Index, number: u32| {
+                let hash = index.hash(&number.to_le_bytes());
+                index.insert(hash, handle(number));
+            };
+            let stay = 3000;
+            (0..stay).for_each(|number| add(&mut index, number));
+            let mut seen = vec![0; stay as usize];
+            let mut cursor = 0;
+            let mut other = stay;
+            loop {
+                cursor = index.scan(cursor, count, |shown| {
+                    let number = Handle::to_bits(Some(shown)) - 1;
+                    if number < stay {
+                        seen[number as usize] += 1;
+                    }
+                });
+                if cursor == 0 {
+                    break;
+                }
+                // It grows to ten times its size and shrinks again, over and over.
+                const MORE: u32 = 27_000;
+                for _ in 0..200 {
+                    if ((other - stay) / MORE).is_multiple_of(2) {
+                        add(&mut index, other);
+                    } else {
+                        let gone = other - MORE;
+                        let hash = index.hash(&gone.to_le_bytes());
+                        index.remove(hash, |it| it == handle(gone)).expect("it was added");
+                    }
+                    other += 1;
+                }
+            }
+            assert!(seen.iter().all(|times| *times == 1), "with a count of {count}");
+        }
     }
 
     #[test]

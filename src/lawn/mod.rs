@@ -72,6 +72,7 @@ mod turn;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ahash::RandomState;
@@ -221,6 +222,16 @@ impl Lawn {
         self.len() == 0
     }
 
+    /// When `ttl` milliseconds after `now` is.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::TooLate`].
+    pub fn deadline(ttl: u64, now: u64) -> Result<u64, StartError> {
+        let deadline = now.checked_add(ttl).filter(|deadline| *deadline <= DEADLINE_MAX);
+        deadline.ok_or(StartError::TooLate)
+    }
+
     /// Starts an element that comes due `ttl` milliseconds after `now`. Returns its deadline.
     ///
     /// # Errors
@@ -233,7 +244,7 @@ impl Lawn {
         payload: &[u8],
         now: u64,
     ) -> Result<u64, StartError> {
-        let deadline = now.checked_add(ttl).ok_or(StartError::TooLate)?;
+        let deadline = Self::deadline(ttl, now)?;
         self.start_at(id, ttl, payload, deadline)?;
         Ok(deadline)
     }
@@ -255,18 +266,45 @@ impl Lawn {
             return Err(StartError::TooLate);
         }
         let hash = self.index.hash(id);
-        let records = &self.records;
-        if self.index.find(hash, |handle| records.get(handle).id() == id).is_some() {
+        if self.find(id).is_some() {
             return Err(StartError::Exists);
         }
-        let turn = Turn { deadline, push: self.pushes % Turn::PUSHES };
-        let handle = self.records.insert(id, payload, turn).ok_or(StartError::Full)?;
-        self.pushes += 1;
-        if !self.queues.push(&mut self.records, handle, ttl) {
-            self.thicket.insert(turn, ttl, handle);
-        }
+        let handle = self.store(id, ttl, payload, deadline)?;
         self.index.insert(hash, handle);
         Ok(())
+    }
+
+    /// As [`Lawn::start_at`], in the place of an element with the same id, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
+    pub fn replace_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<(), StartError> {
+        let hash = self.index.hash(id);
+        let Some(old) = self.find(id) else {
+            return self.start_at(id, ttl, payload, deadline);
+        };
+        let new = self.store(id, ttl, payload, deadline)?;
+        self.index.replace(hash, old, new);
+        drop(self.unfile(old));
+        Ok(())
+    }
+
+    /// Gives an element a new timer: it goes behind all others of that deadline. Returns whether there
+    /// is such an element.
+    pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
+        self.unlink(handle);
+        let turn = self.next_turn(deadline);
+        self.records.set_turn(handle, turn);
+        self.file(handle, ttl);
+        true
     }
 
     /// Takes an element out, due or not.
@@ -318,6 +356,36 @@ impl Lawn {
     #[cfg(test)]
     fn shape(&self) -> (usize, usize) {
         (self.queues.len(), self.thicket.len())
+    }
+
+    /// How many elements are due at `now`. Costs O(due / 13): a queue is looked at once for each block.
+    pub fn count_due(&self, now: u64) -> usize {
+        self.queues.count_due(&self.records, now) + self.thicket.count_due(now)
+    }
+
+    /// How many TTLs there are, those of elements in the thicket counted one by one.
+    pub fn ttls(&self) -> usize {
+        self.queues.len() + self.thicket.len()
+    }
+
+    /// How many elements there are of each TTL, by TTL. Costs O(TTLs), and O(1) for each element in
+    /// the thicket.
+    pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
+        let wild = self.thicket.iter().map(|(_, shoot)| (shoot.ttl, 1));
+        let mut counts = BTreeMap::new();
+        for (ttl, count) in self.queues.counts().chain(wild) {
+            *counts.entry(ttl).or_default() += count;
+        }
+        counts
+    }
+
+    /// Shows about `count` elements, from `cursor` on, and returns the cursor to carry on with; 0 is
+    /// both the beginning and the end. An element that is there from beginning to end is shown exactly
+    /// once, whatever comes and goes meanwhile; one that is not may be shown or not.
+    ///
+    /// Costs O(count), and the length of one table of the index, up to 8,192 entries.
+    pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(Element<'a>)) -> u64 {
+        self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
 
     /// All elements in order of delivery, each with the TTL it was started with.
@@ -407,12 +475,49 @@ impl Lawn {
         }
     }
 
-    /// Takes a record out of the order of deadlines; it is out of the index already.
-    fn unfile(&mut self, handle: Handle) -> Taken<'_> {
+    /// Stores a record and files it. It is in the index only when the caller puts it there.
+    fn store(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<Handle, StartError> {
+        if deadline > DEADLINE_MAX {
+            return Err(StartError::TooLate);
+        }
+        let turn = self.next_turn(deadline);
+        let handle = self.records.insert(id, payload, turn).ok_or(StartError::Full)?;
+        self.file(handle, ttl);
+        Ok(handle)
+    }
+
+    /// The turn of an element that is pushed now.
+    fn next_turn(&mut self, deadline: u64) -> Turn {
+        let push = self.pushes % Turn::PUSHES;
+        self.pushes += 1;
+        Turn { deadline, push }
+    }
+
+    /// Puts a record into the order of deadlines.
+    fn file(&mut self, handle: Handle, ttl: u64) {
+        if !self.queues.push(&mut self.records, handle, ttl) {
+            self.thicket.insert(self.records.turn(handle), ttl, handle);
+        }
+    }
+
+    /// Takes a record out of the order of deadlines.
+    fn unlink(&mut self, handle: Handle) {
         match self.records.block(handle) {
             Some(block) => self.queues.remove(&mut self.records, handle, block),
             None => self.thicket.remove(self.records.turn(handle)),
         }
+        self.records.set_block(handle, None);
+    }
+
+    /// As [`Lawn::unlink`], of a record that is out of the index already.
+    fn unfile(&mut self, handle: Handle) -> Taken<'_> {
+        self.unlink(handle);
         Taken { records: &mut self.records, handle }
     }
 

@@ -40,6 +40,8 @@ struct Queue {
     ends: Option<(Handle, Handle)>,
     /// No element has a later deadline. It may be too late when the last element was stopped.
     latest: u64,
+    /// Elements.
+    len: usize,
 }
 
 /// All queues of a lawn.
@@ -97,6 +99,7 @@ impl Queues {
         let line = *self.block(block);
         let number = line.queue;
         let is_head = was_first && line.prev.is_none();
+        self.queues[usize::from(number)].len -= 1;
         if line.len() == 0 {
             self.drop_block(block);
         } else if line.is_sparse() {
@@ -115,9 +118,36 @@ impl Queues {
     }
 
     /// How many TTLs have a queue.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.by_ttl.len()
+    }
+
+    /// The TTLs that have a queue, each with the number of its elements.
+    pub(super) fn counts(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let filled = self.queues.iter().filter(|queue| queue.ends.is_some());
+        filled.map(|queue| (queue.ttl, queue.len))
+    }
+
+    /// How many elements are due at `now`. Reads one record of each block that has some, and those of
+    /// the last one.
+    pub(super) fn count_due(&self, records: &Records, now: u64) -> usize {
+        let is_due = |handle: Handle| records.turn(handle).deadline <= now;
+        let in_queue = |cursor: Cursor| {
+            let blocks = std::iter::successors(Some(self.block(cursor.block)), |block| {
+                block
+                    .next
+                    .map(|next| self.block(next))
+                    .filter(|next| next.first().is_some_and(is_due))
+            });
+            // All of a block are due if the first of the next one is.
+            let mut count = 0;
+            let mut last = None;
+            for block in blocks {
+                count += last.replace(block).map_or(0, Block::len);
+            }
+            count + last.map_or(0, |last| last.handles().iter().filter(|it| is_due(*it)).count())
+        };
+        self.due(now).map(|(_, cursor)| in_queue(cursor)).sum()
     }
 
     /// The heads that are due by `deadline`, each with a cursor to walk its queue from there.
@@ -215,7 +245,7 @@ impl Queues {
             return false;
         }
         let Some(block) = self.blocks.insert(1) else { return false };
-        let queue = Queue { ttl, ends: Some((block, block)), latest: turn.deadline };
+        let queue = Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1 };
         let number = if let Some(number) = self.free.pop() {
             self.queues[usize::from(number)] = queue;
             number
@@ -254,6 +284,7 @@ impl Queues {
         let queue = &mut self.queues[usize::from(number)];
         queue.ends = Some((head, block));
         queue.latest = turn.deadline;
+        queue.len += 1;
         true
     }
 
@@ -312,6 +343,7 @@ impl Queues {
         if before == 0 && prev.is_none() {
             self.heads.set(queue, turn);
         }
+        self.queues[usize::from(queue)].len += 1;
         true
     }
 
@@ -379,6 +411,7 @@ impl Queues {
                 continue;
             };
             assert_eq!(self.find(queue.ttl), Some(number as QueueNumber), "TTL {}", queue.ttl);
+            let before = count;
             let (mut at, mut prev, mut last) = (Some(head), None, None);
             while let Some(handle) = at {
                 let block = self.block(handle);
@@ -397,6 +430,7 @@ impl Queues {
                 (prev, at) = (Some(handle), block.next);
             }
             assert_eq!(prev, Some(tail), "the last block is not the tail");
+            assert_eq!(count - before, queue.len, "the length of a queue");
             assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
         }
         assert_eq!(blocks, self.blocks.len(), "blocks outside of queues");

@@ -59,6 +59,11 @@ fn turn_of(header: &[u8; LENGTHS]) -> Turn {
     Turn { deadline: u64::from_le_bytes(deadline), push: u64::from_le_bytes(push) }
 }
 
+fn put_turn(bytes: &mut [u8], turn: Turn) {
+    bytes[..PUSH].copy_from_slice(&turn.deadline.to_le_bytes());
+    bytes[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
+}
+
 fn block_of(header: &[u8; LENGTHS]) -> Option<Handle> {
     let mut block = [0; 4];
     block.copy_from_slice(&header[BLOCK..]);
@@ -110,8 +115,7 @@ impl Records {
 
         let handle = self.slab.insert(size.div_ceil(size_of::<Granule>()))?;
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
-        bytes[..PUSH].copy_from_slice(&turn.deadline.to_le_bytes());
-        bytes[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
+        put_turn(bytes, turn);
         bytes[BLOCK..LENGTHS].fill(0);
         let (lengths_at, rest) = bytes[LENGTHS..].split_at_mut(end);
         lengths_at.copy_from_slice(&lengths[..end]);
@@ -145,6 +149,11 @@ impl Records {
     pub(super) fn set_block(&mut self, handle: Handle, block: Option<Handle>) {
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
         bytes[BLOCK..LENGTHS].copy_from_slice(&Handle::to_bits(block).to_le_bytes());
+    }
+
+    /// Gives a record, which is filed nowhere, another turn.
+    pub(super) fn set_turn(&mut self, handle: Handle, turn: Turn) {
+        put_turn(self.slab.get_mut(handle).as_flattened_mut(), turn);
     }
 
     pub(super) fn remove(&mut self, handle: Handle) {

@@ -100,6 +100,15 @@ enum Op {
     Defrag {
         steps: usize,
     },
+    Replace {
+        id: u16,
+        ttl: u64,
+        length: usize,
+    },
+    Restart {
+        id: u16,
+        ttl: u64,
+    },
 }
 
 /// Few ids, so that they meet again.
@@ -144,6 +153,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => prop_oneof![8 => -3_i64..4, 1 => -200_i64..200, 1 => any::<i64>()].prop_map(|by| Op::Clock { by }),
         1 => (1_usize..40).prop_map(|moves| Op::Tidy { moves }),
         1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
+        3 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Replace { id, ttl, length }),
+        3 => (id(), ttl()).prop_map(|(id, ttl)| Op::Restart { id, ttl }),
     ]
 }
 
@@ -212,6 +223,26 @@ fn run(ops: &[Op]) {
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX),
             Op::Tidy { moves } => drop(lawn.tidy(moves)),
             Op::Defrag { steps } => defrag(&mut lawn, steps),
+            Op::Replace { id, ttl, length } => {
+                let content = payload(seed, length);
+                let deadline = now.saturating_add(ttl);
+                if deadline <= DEADLINE_MAX {
+                    oracle.stop(&name(id));
+                }
+                let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
+                // The oracle refuses what is too late, and then it must still be there.
+                let expected = expected.map_err(|_| StartError::TooLate);
+                assert_eq!(lawn.replace_at(&name(id), ttl, &content, deadline), expected);
+            }
+            Op::Restart { id, ttl } => {
+                let deadline = now.saturating_add(ttl);
+                let at = oracle.find(&name(id)).filter(|_| deadline <= DEADLINE_MAX);
+                if let Some(at) = at {
+                    let (id, _, payload, _) = oracle.elements.remove(at);
+                    oracle.elements.push((id, ttl, payload, deadline));
+                }
+                assert_eq!(lawn.restart_at(&name(id), ttl, deadline), at.is_some());
+            }
         }
         lawn.check();
         assert_eq!(lawn.len(), oracle.elements.len());
@@ -220,9 +251,15 @@ fn run(ops: &[Op]) {
         let due = oracle.ordered().into_iter().filter(|element| element.3 <= now);
         let due: Vec<_> = due.map(|(_, id, ..)| id).collect();
         assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
+        assert_eq!(lawn.count_due(now), due.len());
     }
     assert_eq!(content(&lawn), oracle.ordered());
     assert_eq!(content(&lawn.clone()), oracle.ordered());
+    let mut counts = std::collections::BTreeMap::new();
+    for (ttl, ..) in oracle.ordered() {
+        *counts.entry(ttl).or_insert(0) += 1;
+    }
+    assert_eq!(lawn.counts_by_ttl(), counts);
     for (_, id, payload, deadline) in oracle.ordered() {
         assert_eq!(lawn.look(id), Some(Element { id, payload, deadline }));
     }

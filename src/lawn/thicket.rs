@@ -43,9 +43,13 @@ impl Thicket {
             new;
     }
 
-    #[cfg(any(test, fuzzing))]
     pub(super) fn len(&self) -> usize {
         self.shoots.len()
+    }
+
+    /// How many are due at `now`. O(due).
+    pub(super) fn count_due(&self, now: u64) -> usize {
+        self.shoots.keys().take_while(|turn| turn.deadline <= now).count()
     }
 
     pub(super) fn iter(&self) -> std::collections::btree_map::Iter<'_, Turn, Shoot> {

@@ -21,6 +21,8 @@ pub mod access {
     pub const DELETE: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE;
     /// Removes from it what it replies.
     pub const TAKE: u32 = DELETE | raw::REDISMODULE_CMD_KEY_ACCESS;
+    /// Changes what is in it, replying nothing of it.
+    pub const TOUCH: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE;
     /// Replaces in it what it replies.
     pub const UPDATE: u32 = raw::REDISMODULE_CMD_KEY_RW
         | raw::REDISMODULE_CMD_KEY_UPDATE
@@ -38,9 +40,26 @@ pub struct Command {
     pub arity: c_int,
     /// See [`access`].
     pub access: u32,
-    pub summary: &'static CStr,
     pub complexity: &'static CStr,
+    pub summary: &'static CStr,
+    /// The version of the module that had it first.
     pub since: &'static CStr,
+}
+
+impl Command {
+    pub const fn new(
+        name: &'static CStr,
+        handler: Handler,
+        flags: &'static CStr,
+        arity: c_int,
+        access: u32,
+    ) -> Self {
+        Self { name, handler, flags, arity, access, complexity: c"", summary: c"", since: c"0.1.0" }
+    }
+
+    pub const fn described(self, complexity: &'static CStr, summary: &'static CStr) -> Self {
+        Self { complexity, summary, ..self }
+    }
 }
 
 /// What runs a command: it sends one reply and returns `Ok`, or sends none and returns an error.

@@ -74,6 +74,14 @@ impl Context {
         OpenArray { context: self, length: 0 }
     }
 
+    /// A map of as many entries as will have been counted when it is dropped.
+    pub fn reply_open_map(&self) -> OpenMap<'_> {
+        let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);
+        // SAFETY: the context is live, and the server copies what it is shown.
+        unsafe { api!(RedisModule_ReplyWithMap(self.reply_ptr(), postponed)) };
+        OpenMap { context: self, length: 0 }
+    }
+
     pub fn reply_error(&self, error: &Error) {
         let text = match error {
             Error::Arity => {
@@ -156,9 +164,20 @@ impl OpenArray<'_> {
         self.length += 1;
     }
 
+    pub fn push_integer(&mut self, number: i64) {
+        self.context.reply_integer(number);
+        self.length += 1;
+    }
+
     pub fn push_null(&mut self) {
         self.context.reply_null();
         self.length += 1;
+    }
+
+    /// An array within this one. It must be closed before this goes on.
+    pub fn push_open_array(&mut self) -> OpenArray<'_> {
+        self.length += 1;
+        self.context.reply_open_array()
     }
 }
 
@@ -168,6 +187,48 @@ impl Drop for OpenArray<'_> {
         unsafe {
             api!(RedisModule_ReplySetArrayLength(self.context.as_ptr(), self.length as c_long))
         }
+    }
+}
+
+/// A map reply whose length is told at its end. In RESP2 it is an array of names and values.
+pub struct OpenMap<'a> {
+    context: &'a Context,
+    length: usize,
+}
+
+impl OpenMap<'_> {
+    /// Begins an entry; its value must follow.
+    pub fn push(&mut self, name: &[u8]) -> MapValue<'_> {
+        self.context.reply_bulk(name);
+        self.length += 1;
+        MapValue { context: self.context }
+    }
+}
+
+impl Drop for OpenMap<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the context is live, and this map is the innermost that is open.
+        unsafe { api!(RedisModule_ReplySetMapLength(self.context.as_ptr(), self.length as c_long)) }
+    }
+}
+
+/// Where the value of a map's entry goes.
+#[must_use]
+pub struct MapValue<'a> {
+    context: &'a Context,
+}
+
+impl<'a> MapValue<'a> {
+    pub fn integer(self, number: i64) {
+        self.context.reply_integer(number);
+    }
+
+    pub fn null(self) {
+        self.context.reply_null();
+    }
+
+    pub fn open_map(self) -> OpenMap<'a> {
+        self.context.reply_open_map()
     }
 }
 

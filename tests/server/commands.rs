@@ -53,6 +53,73 @@ fn ttn_is_exact_when_the_next_element_goes() {
 }
 
 #[test]
+fn a_scan_shows_every_id_that_stays_once_while_others_come_and_go() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let stay = 20_000;
+    let push = |client: &mut redis::Connection, ids: std::ops::Range<u32>| {
+        let mut pipe = redis::pipe();
+        for id in ids {
+            pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(600_000).arg("e").arg(id);
+        }
+        pipe.exec(client).expect("pushes");
+    };
+    push(&mut client, 0..stay);
+    let mut seen = vec![0; stay as usize];
+    let (mut cursor, mut other, mut calls) = (0_u64, stay, 0);
+    loop {
+        let mut scan = redis::cmd("DEHYDRATOR.SCAN");
+        scan.arg("k").arg(cursor).arg("COUNT").arg(100);
+        let (next, ids): (u64, Vec<u32>) = scan.query(&mut client).expect("a cursor and ids");
+        assert!(ids.len() < 400, "{} ids at once", ids.len());
+        ids.into_iter().filter(|id| *id < stay).for_each(|id| seen[id as usize] += 1);
+        cursor = next;
+        calls += 1;
+        if cursor == 0 {
+            break;
+        }
+        push(&mut client, other..other + 500);
+        if calls % 3 == 0 {
+            let mut rem = redis::cmd("DEHYDRATOR.REM");
+            let ids: Vec<u32> = ((other - 1000).max(stay)..other).collect();
+            rem.arg("k").arg(ids).exec(&mut client).expect("a number");
+        }
+        other += 500;
+    }
+    assert!(seen.iter().all(|times| *times == 1));
+    assert!(calls > 100, "{calls} calls");
+}
+
+#[test]
+fn touch_moves_a_deadline_and_puts_the_element_behind_its_equals() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for id in ["a", "b", "c"] {
+        client.ask(&format!("DEHYDRATOR.PUSH k 600000 {id} {id} AT 50"));
+    }
+    client.ask("DEHYDRATOR.TOUCH k a 5 AT 50");
+    client.ask("DEHYDRATOR.TOUCH k c 5 AT 40");
+    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["c", "b", "a"]));
+    client.ask("DEHYDRATOR.TOUCH k b 600000");
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["c", "a"]));
+    let Value::Int(left) = client.ask("DEHYDRATOR.PTTL k b") else { panic!("a number") };
+    assert!((590_000..=600_000).contains(&left), "{left}");
+}
+
+#[test]
+fn info_is_a_map_in_resp3() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("HELLO 3");
+    client.ask("DEHYDRATOR.MPUSH k 0 a 1 0 b 2 600000 c 3");
+    let Value::Map(info) = client.ask("DEHYDRATOR.INFO k FULL") else { panic!("a map") };
+    let field = |name: &str| &info.iter().find(|(it, _)| *it == text(name)).expect("a field").1;
+    assert_eq!((field("length"), field("due")), (&Value::Int(3), &Value::Int(2)));
+    let counts = vec![(text("0"), Value::Int(2)), (text("600000"), Value::Int(1))];
+    assert_eq!(field("elements-by-ttl"), &Value::Map(counts));
+}
+
+#[test]
 fn generated_ids_are_all_different_and_name_their_elements() {
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -135,6 +202,12 @@ fn what_the_server_is_told_of_each_command() {
         ("update", 4, "write denyoom fast", "RW access update"),
         ("rem", -3, "write fast", "RW delete"),
         ("ttn", 2, "readonly fast", "RO access"),
+        ("mpush", -5, "write denyoom fast", "RW insert"),
+        ("touch", -4, "write fast", "RW update"),
+        ("pttl", 3, "readonly fast", "RO access"),
+        ("len", 2, "readonly fast", "RO access"),
+        ("scan", -3, "readonly", "RO access"),
+        ("info", -2, "readonly", "RO access"),
     ];
     for (name, arity, flags, access) in expected {
         let Value::Array(infos) = client.ask(&format!("COMMAND INFO dehydrator.{name}")) else {

@@ -5,7 +5,7 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 10] = [
+const VERBS: [&str; 16] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
@@ -16,6 +16,12 @@ const VERBS: [&str; 10] = [
     "DEHYDRATOR.UPDATE KEY id element",
     "DEHYDRATOR.TTN KEY",
     "DEHYDRATOR.REM KEY id",
+    "DEHYDRATOR.MPUSH KEY 600000 element id",
+    "DEHYDRATOR.TOUCH KEY id 600000",
+    "DEHYDRATOR.PTTL KEY id",
+    "DEHYDRATOR.LEN KEY",
+    "DEHYDRATOR.SCAN KEY 0",
+    "DEHYDRATOR.INFO KEY",
 ];
 
 #[test]
@@ -45,12 +51,13 @@ fn ttls_that_are_no_ttls() {
         "１",
     ];
     for ttl in bad {
-        for verb in ["DEHYDRATOR.PUSH", "DEHYDRATOR.GIDPUSH"] {
-            let mut command = redis::cmd(verb);
-            command.arg("k").arg(ttl).arg("element");
-            if verb == "DEHYDRATOR.PUSH" {
-                command.arg("id");
-            }
+        for verb in ["PUSH", "GIDPUSH", "MPUSH", "TOUCH"] {
+            let mut command = redis::cmd(&format!("DEHYDRATOR.{verb}"));
+            match verb {
+                "GIDPUSH" => command.arg("k").arg(ttl).arg("element"),
+                "TOUCH" => command.arg("k").arg("id").arg(ttl),
+                _ => command.arg("k").arg(ttl).arg("element").arg("id"),
+            };
             let error = refusal(&command, &mut client).expect("an error");
             assert!(error.starts_with("ERR ttl is "), "{verb} {ttl:?}: {error}");
             // The next reply belongs to the next command.

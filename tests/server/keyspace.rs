@@ -39,6 +39,11 @@ fn a_write_that_changes_nothing_breaks_no_watch_and_is_not_propagated() {
         "DEHYDRATOR.XPOLL k",
         "DEHYDRATOR.LOOK k id",
         "DEHYDRATOR.TTN k",
+        "DEHYDRATOR.PUSH k 5 element id NX",
+        "DEHYDRATOR.MPUSH k 5 element id",
+        "DEHYDRATOR.TOUCH k nobody 5",
+        "DEHYDRATOR.TOUCH k id 5 GT",
+        "DEHYDRATOR.SCAN k 0",
     ];
     let refused = ["DEHYDRATOR.PUSH k 5 element id", "DEHYDRATOR.UPDATE k nobody element"];
     for line in idle.iter().chain(&refused) {
@@ -60,6 +65,9 @@ fn a_write_that_changes_nothing_breaks_no_watch_and_is_not_propagated() {
     for line in [
         "DEHYDRATOR.PUSH k 5 element id2",
         "DEHYDRATOR.UPDATE k id other",
+        "DEHYDRATOR.TOUCH k id 5",
+        "DEHYDRATOR.PUSH k 5 element id REPLACE",
+        "DEHYDRATOR.MPUSH k 5 element id 5 element id3",
         "DEHYDRATOR.PULL k id2",
         "DEHYDRATOR.REM k id",
     ] {

@@ -54,6 +54,11 @@ impl Load {
                     pipe.cmd("EVAL").arg(SCRIPT).arg(1).arg(key).arg(ttl).arg(element).arg(id);
                     continue;
                 }
+                178..183 => format!("{push} REPLACE"),
+                183..186 => format!("{push} NX SLACK 50"),
+                186..191 => format!("DEHYDRATOR.TOUCH {key} {id} {ttl} GT"),
+                191..195 => format!("DEHYDRATOR.MPUSH {key} {ttl} a {id} 600000 b b-{}", self.sent),
+                195..198 => format!("DEHYDRATOR.POLL {key} COUNT 3 WITHIDS"),
                 175 => "RENAME k2 k1".into(),
                 176 => "COPY k1 k2 REPLACE".into(),
                 177 => format!("UNLINK {key}"),
@@ -160,7 +165,9 @@ fn a_replica_reads_refuses_to_take_and_lets_nothing_come_due_by_itself() {
     assert_eq!(reader.ask("DEHYDRATOR.LOOK k b"), text("second"));
     assert_eq!(reader.ask("DEHYDRATOR.XPOLL k"), texts(&["a"]));
     assert_eq!(reader.ask("DEHYDRATOR.TTN k"), Value::Int(0));
-    for write in ["POLL k", "PULL k a", "XACK k a", "REM k a", "PUSH k 0 c c", "UPDATE k a b"] {
+    for write in
+        ["POLL k", "PULL k a", "XACK k a", "REM k a", "PUSH k 0 c c", "UPDATE k a b", "TOUCH k a 5"]
+    {
         let error = reader.refused(&format!("DEHYDRATOR.{write}"));
         assert!(error.starts_with("READONLY"), "{write}: {error}");
     }

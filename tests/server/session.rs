@@ -78,6 +78,11 @@ fn a_session_with_binary_ids_and_elements() {
 }
 
 #[test]
+fn a_session_with_every_option() {
+    play(&read("tests/sessions/options.txt"));
+}
+
+#[test]
 fn a_session_of_mistakes() {
     play(&read("tests/sessions/mistakes.txt"));
 }
@@ -91,6 +96,6 @@ fn every_command_is_in_the_readme() {
     assert!(names.len() >= 10, "{printed}");
     for name in names {
         let verb = name.strip_prefix("dehydrator.").expect("our prefix").to_uppercase();
-        assert!(readme.contains(&format!("| `{verb} ")), "{verb} is not in README's table");
+        assert!(readme.contains(&format!("\n| `{verb} ")), "{verb} is not in README's table");
     }
 }

@@ -1,0 +1,64 @@
+//! What is in a dehydrator, as a whole: LEN, SCAN, INFO.
+
+use crate::clock;
+use crate::data_type::Reading;
+use crate::server::string::Args;
+use crate::server::{Context, error::Result};
+
+use super::{args, glob};
+
+/// `LEN key`: how many elements there are, due or not.
+pub fn len(context: &Context, args: Args<'_>) -> Result {
+    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+
+    let length = dehydrator.lawn().map_or(0, |lawn| lawn.len());
+    context.reply_integer(length as i64);
+    Ok(())
+}
+
+/// `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor, and ids.
+pub fn scan(context: &Context, args: Args<'_>) -> Result {
+    let args::Scan { key, cursor, pattern, count } = args::Scan::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+
+    let mut ids = Vec::new();
+    let next = dehydrator.lawn().map_or(0, |lawn| {
+        lawn.scan(cursor, count, |element| {
+            if pattern.is_none_or(|pattern| glob::matches(pattern, element.id)) {
+                ids.push(element.id);
+            }
+        })
+    });
+    let mut reply = context.reply_open_array();
+    reply.push_bulk(next.to_string().as_bytes());
+    let mut list = reply.push_open_array();
+    ids.into_iter().for_each(|id| list.push_bulk(id));
+    Ok(())
+}
+
+/// `INFO key [FULL]`: a map of what is in it.
+pub fn info(context: &Context, args: Args<'_>) -> Result {
+    let args::Info { key, full } = args::Info::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+    let now = clock::now();
+
+    let mut reply = context.reply_open_map();
+    let lawn = dehydrator.lawn();
+    let number = |number: Option<usize>| number.unwrap_or(0) as i64;
+    reply.push(b"length").integer(number(lawn.map(|lawn| lawn.len())));
+    reply.push(b"due").integer(number(lawn.map(|lawn| lawn.count_due(now))));
+    reply.push(b"ttls").integer(number(lawn.map(|lawn| lawn.ttls())));
+    match lawn.and_then(|lawn| lawn.next_deadline()) {
+        Some(deadline) => reply.push(b"next-deadline").integer(deadline as i64),
+        None => reply.push(b"next-deadline").null(),
+    }
+    reply.push(b"memory").integer(number(lawn.map(|lawn| lawn.memory())));
+    if full {
+        let mut counts = reply.push(b"elements-by-ttl").open_map();
+        for (ttl, count) in lawn.map(|lawn| lawn.counts_by_ttl()).unwrap_or_default() {
+            counts.push(ttl.to_string().as_bytes()).integer(count as i64);
+        }
+    }
+    Ok(())
+}
