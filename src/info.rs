@@ -6,7 +6,7 @@ use redis_module::raw::RedisModuleInfoCtx;
 
 use crate::server::guard::guard;
 use crate::server::{Context, api};
-use crate::{tick, untidy};
+use crate::{tick, untidy, waiters};
 
 /// Has the server ask for the section. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
@@ -17,12 +17,13 @@ pub fn register(context: &Context) -> bool {
 unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, _for_crash_report: c_int) {
     guard((), || {
         let ticks = tick::statistics();
-        let fields: [(&CStr, u64); 5] = [
+        let fields: [(&CStr, u64); 6] = [
             (c"ticks", ticks.ticks),
             (c"tick_last_us", ticks.last_us),
             (c"tick_longest_us", ticks.longest_us),
             (c"tidied", ticks.tidied),
             (c"untidy", untidy::len() as u64),
+            (c"waiters", waiters::len() as u64),
         ];
         // SAFETY: the server hands out an INFO that is being written. Without a name the section is
         // called as the module is.

@@ -7,10 +7,11 @@
 //! ```text
 //!   lib ─▶ commands ─▶ data_type ─▶ encoding ─▶ lawn      the structure, pure
 //!    │        │  │         │  └───▶ untidy                names for the tick
-//!    │        │  └─────────┴──────▶ replicate             effects, spelled once
+//!    │        │  ├─────────┴──────▶ replicate             effects, spelled once
+//!    │        │  └────────────────▶ waiters               clients asleep on a key
 //!    │        └───────────────────▶ clock                 the only reader of the time
-//!    ├─▶ tick ────▶ data_type, untidy, clock              the server's cron
-//!    └─▶ info ────▶ tick, untidy                          INFO
+//!    ├─▶ tick ────▶ data_type, untidy, waiters, clock     the server's cron
+//!    └─▶ info ────▶ tick, untidy, waiters                 INFO
 //!                      all but lawn ─▶ server             a safe face over the module API
 //! ```
 //!
@@ -30,6 +31,7 @@ mod replicate;
 mod server;
 mod tick;
 mod untidy;
+mod waiters;
 
 use std::ffi::c_int;
 
@@ -86,7 +88,7 @@ fn commands() -> Vec<Command> {
         ),
         Command::new(c"dehydrator.pull", handler!(take::pull), c"write fast", 3, access::TAKE)
             .described(c"O(1)", c"Takes an element by its id, due or not."),
-        Command::new(c"dehydrator.poll", handler!(take::poll), c"write", -2, access::TAKE)
+        Command::new(c"dehydrator.poll", handler!(take::poll), c"write blocking", -2, access::TAKE)
             .described(
                 c"O(N), N being the number of elements it takes",
                 c"Takes elements that are due, earliest deadline first.",

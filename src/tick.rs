@@ -1,8 +1,8 @@
 //! The server's cron, by default ten times a second: per-tick bookkeeping.
 //!
-//! Now it gives memory back: dehydrators that a burst left sparse are tidied, within a budget, a
-//! dehydrator at a time. What is left carries on at the next tick. Waking clients and delivering what
-//! came due will live here too.
+//! It looks after keys that clients are asleep on, in case something reached them unnoticed, and gives
+//! memory back: dehydrators that a burst left sparse are tidied, one at a time. Both within one budget;
+//! what is left carries on at the next tick. Delivering what came due will live here too.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -12,7 +12,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use crate::data_type::{self, Tidied};
 use crate::server::guard::guard;
 use crate::server::{Context, OwnedStr, api};
-use crate::{clock, untidy};
+use crate::{clock, untidy, waiters};
 
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
@@ -64,6 +64,8 @@ fn tick(context: &Context) {
     let started = clock::monotonic_us();
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
     let mut statistics = STATISTICS.get();
+
+    waiters::backstop(context, within_budget);
 
     // Each name once: one that is noted again waits for the next tick.
     for _ in 0..untidy::len() {

@@ -10,6 +10,8 @@ use std::rc::Rc;
 
 use hashbrown::HashSet;
 
+use crate::server::key::Name;
+
 /// Names that are kept at most, some megabytes. One that does not fit is noted again when its key is
 /// next opened for writing.
 const NAMES_MAX: usize = 1 << 16;
@@ -17,13 +19,6 @@ const NAMES_MAX: usize = 1 << 16;
 thread_local! {
     // Commands and ticks run on the server's main thread alone.
     static NAMES: RefCell<Names> = RefCell::default();
-}
-
-/// A key's database and name.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Name {
-    pub db: i32,
-    pub key: Box<[u8]>,
 }
 
 /// Each name once, first noted first.

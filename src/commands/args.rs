@@ -85,9 +85,11 @@ pub struct Touch<'a> {
     pub at: Option<u64>,
 }
 
-/// `key [COUNT n] [WITHIDS]`
+/// `key [COUNT n] [BLOCK ms] [WITHIDS]`
 pub struct Poll<'a> {
     pub key: Str<'a>,
+    /// How long to wait for something to come due, in milliseconds; 0: for ever.
+    pub block: Option<i64>,
     /// As many as there are, if it is not said.
     pub count: usize,
     pub with_ids: bool,
@@ -238,16 +240,22 @@ impl<'a> Touch<'a> {
 
 impl<'a> Poll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (mut count, mut with_ids) = (None, false);
+        /// The server adds it to its clock. Three hundred years are for ever.
+        const BLOCK_MAX: u64 = 10_000_000_000_000;
+        let (mut count, mut block, mut with_ids) = (None, None, false);
         let mut options = Options::new(args, 2);
         while let Some(option) = options.next() {
             match &option.name[..] {
                 b"COUNT" if count.is_none() => count = Some(options.count()?),
+                b"BLOCK" if block.is_none() => {
+                    block = Some(options.milliseconds("BLOCK")?.min(BLOCK_MAX) as i64);
+                }
                 b"WITHIDS" if !with_ids => with_ids = true,
                 _ => return Err(option.unexpected()),
             }
         }
-        Ok(Self { key: required(args, 1)?, count: count.unwrap_or(usize::MAX), with_ids })
+        let (key, count) = (required(args, 1)?, count.unwrap_or(usize::MAX));
+        Ok(Self { key, block, count, with_ids })
     }
 }
 

@@ -1,11 +1,12 @@
 //! Taking elements out: PULL, POLL, XACK, REM.
 
 use crate::clock;
-use crate::data_type::Writing;
+use crate::data_type::{Writing, inspect};
 use crate::lawn::Lawn;
 use crate::replicate::Removed;
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{Context, OwnedStr, Str, error::Result};
+use crate::waiters::{self, Peeked};
 
 use super::args;
 
@@ -27,35 +28,73 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `POLL key [COUNT n] [WITHIDS]`: the elements that are due, in order, and gone.
+/// `POLL key [COUNT n] [BLOCK ms] [WITHIDS]`: the elements that are due, in order, and gone. With BLOCK
+/// it waits until there are some.
 pub fn poll(context: &Context, args: Args<'_>) -> Result {
-    let args::Poll { key, count, with_ids } = args::Poll::parse(args)?;
+    let args::Poll { key, count, block, with_ids } = args::Poll::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
 
-    let Some(lawn) = dehydrator.lawn() else {
-        drop(context.reply_open_array());
-        return Ok(());
+    if let Some(timeout) = block.filter(|_| context.may_block()) {
+        let next = dehydrator.lawn().and_then(|lawn| lawn.next_deadline());
+        // Those who came before are served before.
+        if next.is_none_or(|next| next > now) || waiters::is_watched(context, key) {
+            drop(dehydrator);
+            let name: Box<[u8]> = key.bytes().into();
+            let serve = move |context: &Context| {
+                let name = OwnedStr::new(&name);
+                let dehydrator = Writing::open(context, name.as_str());
+                if let Ok(dehydrator) = dehydrator {
+                    take_due(context, dehydrator, name.as_str(), clock::now(), count, with_ids);
+                }
+            };
+            waiters::sleep(context, key, timeout, count, next, peek, Box::new(serve));
+            return Ok(());
+        }
+    }
+    take_due(context, dehydrator, key, now, count, with_ids);
+    Ok(())
+}
+
+/// What there is for clients asleep.
+fn peek(context: &Context, key: Str<'_>, limit: usize) -> Peeked {
+    let now = clock::now();
+    let look = |lawn: &Lawn| Peeked {
+        due: lawn.iter_until(now).take(limit).count(),
+        next: lawn.next_deadline(),
     };
+    inspect(context, key, look).unwrap_or_default()
+}
+
+/// Takes what is due, tells replicas, and replies it.
+fn take_due(
+    context: &Context,
+    mut dehydrator: Writing<'_>,
+    key: Str<'_>,
+    now: u64,
+    count: usize,
+    with_ids: bool,
+) {
     let mut removed = Removed::new(context, key);
     let mut reply = context.reply_open_array();
-    for _ in 0..count {
-        let Some(taken) = lawn.pop_due(now) else { break };
-        let element = taken.element();
-        if with_ids {
-            let mut pair = reply.push_open_array();
-            pair.push_bulk(element.id);
-            pair.push_bulk(element.payload);
-        } else {
-            reply.push_bulk(element.payload);
+    if let Some(lawn) = dehydrator.lawn() {
+        for _ in 0..count {
+            let Some(taken) = lawn.pop_due(now) else { break };
+            let element = taken.element();
+            if with_ids {
+                let mut pair = reply.push_open_array();
+                pair.push_bulk(element.id);
+                pair.push_bulk(element.payload);
+            } else {
+                reply.push_bulk(element.payload);
+            }
+            removed.push(element.id);
         }
-        removed.push(element.id);
     }
     drop(reply);
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.poll");
     }
-    Ok(())
 }
 
 /// `XACK key id [id ...]`: for each id the element if it was due, which goes, or nil.

@@ -20,7 +20,7 @@ use redis_module::raw::RedisModuleType;
 use crate::lawn::Lawn;
 use crate::server::error::Result;
 use crate::server::{Context, Key, Str};
-use crate::{replicate, untidy};
+use crate::{replicate, untidy, waiters};
 
 pub use callbacks::register;
 
@@ -139,13 +139,16 @@ impl<'a> Writing<'a> {
     }
 
     /// Lets go of the value, so that what listens to events may do with it what it wants. Returns
-    /// whether it is empty. If it holds memory that it could give back, the tick will see to it.
+    /// whether it is empty. If it holds memory that it could give back, the tick will see to it; if
+    /// clients are asleep on it, they are told of the next deadline.
     fn settle(&mut self) -> bool {
         let Some(lawn) = self.existing() else { return false };
         let (is_empty, is_sparse) = (lawn.is_empty(), lawn.is_sparse());
+        let next = lawn.next_deadline();
         if is_sparse && !is_empty {
             untidy::note(self.context.selected_db(), self.name.bytes());
         }
+        waiters::note(self.context, self.name, next);
         self.lawn = None;
         is_empty
     }
@@ -168,6 +171,14 @@ impl Drop for Writing<'_> {
     fn drop(&mut self) {
         self.settle();
     }
+}
+
+/// Looks at a dehydrator without a trace. `None` if there is none.
+pub fn inspect<T>(context: &Context, name: Str<'_>, look: impl FnOnce(&Lawn) -> T) -> Option<T> {
+    let key = Key::open_to_inspect(context, name)?;
+    let lawn = lawn_in(&key).ok()??;
+    // SAFETY: as in `Reading::lawn`; the key is open until the end.
+    Some(look(unsafe { lawn.as_ref() }))
 }
 
 /// What became of a dehydrator that was to be tidied.

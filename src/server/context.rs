@@ -50,6 +50,12 @@ impl Context {
         unsafe { api!(RedisModule_ReplyWithNull(self.reply_ptr())) };
     }
 
+    /// Nil in the place of an array, as BLPOP replies when it has waited in vain.
+    pub fn reply_null_array(&self) {
+        // SAFETY: the context is live, and the server copies what it is shown.
+        unsafe { api!(RedisModule_ReplyWithNullArray(self.reply_ptr())) };
+    }
+
     pub fn reply_integer(&self, number: i64) {
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithLongLong(self.reply_ptr(), number)) };
@@ -120,6 +126,15 @@ impl Context {
                 && flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
                 && api!(RedisModule_AvoidReplicaTraffic()) == 0
         }
+    }
+
+    /// Whether the client of this command may be put to sleep: not within MULTI or a script.
+    pub fn may_block(&self) -> bool {
+        let never = raw::REDISMODULE_CTX_FLAGS_MULTI
+            | raw::REDISMODULE_CTX_FLAGS_LUA
+            | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & never == 0 }
     }
 
     /// Tells WATCHing clients and client-side caches that a key has changed.

@@ -7,6 +7,13 @@ use redis_module::raw::{self, RedisModuleKey, RedisModuleType};
 
 use super::{Context, Error, Str, error::Result};
 
+/// A key's database and name, for later.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Name {
+    pub db: i32,
+    pub key: Box<[u8]>,
+}
+
 /// A key that is open in the selected database, until it is dropped.
 pub struct Key {
     raw: NonNull<RedisModuleKey>,

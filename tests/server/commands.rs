@@ -195,7 +195,7 @@ fn what_the_server_is_told_of_each_command() {
         ("push", -5, "write denyoom fast", "RW insert"),
         ("gidpush", -4, "write denyoom fast", "RW insert"),
         ("pull", 3, "write fast", "RW access delete"),
-        ("poll", -2, "write", "RW access delete"),
+        ("poll", -2, "write blocking", "RW access delete"),
         ("xpoll", -2, "readonly", "RO access"),
         ("xack", -3, "write fast", "RW access delete"),
         ("look", 3, "readonly fast", "RO access"),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const FLOORS: [&[&str]; 8] = [
     &["lawn", "server"],
     &["clock", "untidy"],
-    &["replicate"],
+    &["replicate", "waiters"],
     &["data_type"],
     &["tick"],
     &["info"],

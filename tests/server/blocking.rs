@@ -1,0 +1,382 @@
+//! Clients asleep in the server, and all that can happen meanwhile.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, RedisResult, Value};
+
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+
+/// A client that has gone to sleep on its own thread.
+struct Sleeper {
+    id: i64,
+    thread: JoinHandle<(RedisResult<Value>, Instant)>,
+}
+
+impl Sleeper {
+    /// Sends a command that blocks, and waits until the server has put its client to sleep.
+    fn start(server: &Server, line: &str) -> Self {
+        Self::start_with(server, server.connect(), line)
+    }
+
+    fn start_with(server: &Server, mut client: Connection, line: &str) -> Self {
+        let Value::Int(id) = client.ask("CLIENT ID") else { panic!("an id") };
+        let before = waiters(server);
+        let line = line.to_owned();
+        let thread = std::thread::spawn(move || (cmd(&line).query(&mut client), Instant::now()));
+        until("the client is asleep", || (waiters(server) == before + 1).then_some(()));
+        Self { id, thread }
+    }
+
+    fn reply(self) -> Value {
+        self.thread.join().expect("no panic").0.expect("a reply")
+    }
+
+    /// The reply, and how long after `start` it came.
+    fn reply_after(self, start: Instant) -> (Value, Duration) {
+        let (reply, at) = self.thread.join().expect("no panic");
+        (reply.expect("a reply"), at - start)
+    }
+
+    fn error(self) -> String {
+        let (reply, _) = self.thread.join().expect("no panic");
+        reply.expect_err("an error").to_string()
+    }
+}
+
+fn waiters(server: &Server) -> u64 {
+    server.info("dehydrator", "dehydrator_waiters")
+}
+
+fn elements(elements: &[&str]) -> Value {
+    texts(elements)
+}
+
+#[test]
+fn a_client_is_woken_when_something_comes_due_and_not_before() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for wait in [0, 1, 20, 150] {
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+        let start = Instant::now();
+        client.ask(&format!("DEHYDRATOR.PUSH k {wait} element id"));
+        let (reply, after) = sleeper.reply_after(start);
+        assert_eq!(reply, elements(&["element"]));
+        assert!(after >= Duration::from_millis(wait), "{after:?} is early for {wait} ms");
+        // It should be a millisecond; the machine that runs the tests may be busy.
+        assert!(after < Duration::from_millis(wait + 500), "{after:?} is late for {wait} ms");
+        assert!(!client.exists("k"));
+    }
+}
+
+#[test]
+fn what_is_due_already_is_given_at_once() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.MPUSH k 0 a 1 0 b 2 0 c 3");
+    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 0 COUNT 2"), elements(&["a", "b"]));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k COUNT 2 BLOCK 100000"), elements(&["c"]));
+}
+
+#[test]
+fn an_earlier_element_and_a_touch_wake_earlier() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 late 1");
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
+    client.ask("DEHYDRATOR.PUSH k 30 early 2");
+    assert_eq!(sleeper.reply(), Value::Array(vec![elements(&["2", "early"])]));
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.TOUCH k 1 30");
+    assert_eq!(sleeper.reply(), elements(&["late"]));
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH k 600000 other 3");
+    client.ask("DEHYDRATOR.PUSH k 30 replaced 3 REPLACE");
+    assert_eq!(sleeper.reply(), elements(&["replaced"]));
+}
+
+#[test]
+fn first_come_first_served() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let line = "DEHYDRATOR.POLL k BLOCK 0 COUNT 1";
+    let sleepers: Vec<_> = (0..5).map(|_| Sleeper::start(&server, line)).collect();
+    let mut push = redis::cmd("DEHYDRATOR.MPUSH");
+    push.arg("k");
+    for number in 0..5 {
+        push.arg(20).arg(number).arg(number);
+    }
+    push.exec(&mut client).expect("pushes");
+    for (number, sleeper) in sleepers.into_iter().enumerate() {
+        assert_eq!(sleeper.reply(), elements(&[&number.to_string()]));
+    }
+    // One that takes all leaves nothing for the next, who sleeps on.
+    let first = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    let second = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.MPUSH k 0 a 1 0 b 2");
+    assert_eq!(first.reply(), elements(&["a", "b"]));
+    assert_eq!(waiters(&server), 1);
+    client.ask("DEHYDRATOR.PUSH k 0 c 3");
+    assert_eq!(second.reply(), elements(&["c"]));
+}
+
+#[test]
+fn a_client_that_times_out_is_told_nil_and_swallows_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    let start = Instant::now();
+    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 50"), Value::Nil);
+    assert!(start.elapsed() >= Duration::from_millis(50));
+    assert_eq!(client.ask("DEHYDRATOR.POLL nowhere BLOCK 1"), Value::Nil);
+    assert_eq!(waiters(&server), 0);
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
+    client.ask("HELLO 3");
+    assert_eq!(client.ask("DEHYDRATOR.POLL nowhere BLOCK 1"), Value::Nil);
+}
+
+#[test]
+fn a_client_that_hangs_up_is_killed_or_unblocked_swallows_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let killed = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    let unblocked = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    let refused = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    let mut hung_up = server.connect();
+    hung_up
+        .send_packed_command(&cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command())
+        .expect("it is sent");
+    until("four are asleep", || (waiters(&server) == 4).then_some(()));
+    let last = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask(&format!("CLIENT KILL ID {}", killed.id));
+    client.ask(&format!("CLIENT UNBLOCK {}", unblocked.id));
+    client.ask(&format!("CLIENT UNBLOCK {} ERROR", refused.id));
+    drop(hung_up);
+    until("one is left", || (waiters(&server) == 1).then_some(()));
+    killed.error();
+    assert_eq!(unblocked.reply(), Value::Nil);
+    assert!(refused.error().contains("UNBLOCKED"));
+    client.ask("DEHYDRATOR.PUSH k 10 element id");
+    assert_eq!(last.reply(), elements(&["element"]));
+}
+
+#[test]
+fn a_client_that_is_killed_when_it_has_been_woken_leaves_all_to_the_next() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for round in 0..200 {
+        let first = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+        let second = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+        // In one go, so that the timer and the kill come in one turn of the server's loop.
+        let mut pipe = redis::pipe();
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(round % 2).arg(round).arg(round);
+        pipe.cmd("CLIENT").arg("KILL").arg("ID").arg(first.id);
+        pipe.ignore_errors();
+        let _: Vec<Value> = pipe.query(&mut client).expect("replies");
+        let (reply, _) = first.thread.join().expect("no panic");
+        if let Ok(reply) = reply {
+            // It was faster than the kill: then the second one waits for the next.
+            assert_eq!(reply, elements(&[&round.to_string()]));
+            client.ask(&format!("DEHYDRATOR.PUSH k 0 {round} {round}"));
+        }
+        assert_eq!(second.reply(), elements(&[&round.to_string()]));
+        assert!(!client.exists("k"));
+    }
+}
+
+#[test]
+fn transactions_and_scripts_do_not_sleep() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("MULTI");
+    client.ask("DEHYDRATOR.POLL k BLOCK 0");
+    assert_eq!(client.ask("EXEC"), Value::Array(vec![elements(&[])]));
+    let mut eval = redis::cmd("EVAL");
+    eval.arg("return redis.call('DEHYDRATOR.POLL', KEYS[1], 'BLOCK', 0)").arg(1).arg("k");
+    assert_eq!(eval.query(&mut client), Ok(elements(&[])));
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn a_server_that_becomes_a_replica_sends_its_sleepers_away() {
+    let primary = Server::start_with_port(&[]);
+    let server = Server::start_with_port(&[]);
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    server.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    assert!(sleeper.error().contains("UNBLOCKED"));
+    assert_eq!(waiters(&server), 0);
+    let error = server.connect().refused("DEHYDRATOR.POLL k BLOCK 0");
+    assert!(error.starts_with("READONLY"), "{error}");
+    primary.connect().ask("DEHYDRATOR.PUSH k 0 element id");
+    server.connect().ask("REPLICAOF NO ONE");
+    primary.connect().ask("PING");
+}
+
+#[test]
+fn while_writes_are_paused_nobody_is_woken() {
+    let server = Server::start(&["--hz", "100"]);
+    let mut client = server.connect();
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH k 50 element id");
+    client.ask("CLIENT PAUSE 100000 WRITE");
+    until("it is due", || (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(()));
+    let ticks = server.info("dehydrator", "dehydrator_ticks");
+    until("some time has passed", || {
+        (server.info("dehydrator", "dehydrator_ticks") > ticks + 20).then_some(())
+    });
+    assert_eq!(waiters(&server), 1);
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
+    client.ask("CLIENT UNPAUSE");
+    assert_eq!(sleeper.reply(), elements(&["element"]));
+}
+
+#[test]
+fn a_failover_with_clients_asleep_kills_nobody_and_loses_nothing() {
+    let primary = Server::start_with_port(&[]);
+    let replica = Server::start_with_port(&[]);
+    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let mut client = primary.connect();
+    until("the link is up", || {
+        (client.info("replication", "connected_slaves") == 1
+            && matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))))
+        .then_some(())
+    });
+    let sleepers: Vec<_> =
+        (0..20).map(|_| Sleeper::start(&primary, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1")).collect();
+    let mut pipe = redis::pipe();
+    for number in 0..2000 {
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(number / 4).arg(number).arg(number);
+    }
+    pipe.exec(&mut client).expect("pushes");
+    client.ask("FAILOVER");
+    until("the roles have changed", || {
+        let Value::Array(role) = replica.connect().ask("ROLE") else { panic!("an array") };
+        (role[0] == text("master")).then_some(())
+    });
+    let replies = sleepers.into_iter().map(|sleeper| sleeper.thread.join().expect("no panic").0);
+    let taken: usize = replies.filter(|reply| reply.is_ok()).count();
+    let mut promoted = replica.connect();
+    assert_eq!(promoted.ask("DEHYDRATOR.LEN k"), Value::Int(2000 - taken as i64));
+}
+
+#[test]
+fn whatever_brings_the_key_about_wakes_who_waits_for_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let fill = |client: &mut Connection, key: &str| {
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element id"));
+    };
+    let asleep = || Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+
+    let sleeper = asleep();
+    fill(&mut client, "other");
+    client.ask("RENAME other k");
+    assert_eq!(sleeper.reply(), elements(&["element"]));
+
+    let sleeper = asleep();
+    fill(&mut client, "other");
+    client.ask("COPY other k");
+    assert_eq!(sleeper.reply(), elements(&["element"]));
+
+    let sleeper = asleep();
+    let Value::BulkString(dump) = client.ask("DUMP other") else { panic!("a dump") };
+    redis::cmd("RESTORE").arg("k").arg(0).arg(dump).exec(&mut client).expect("OK");
+    assert_eq!(sleeper.reply(), elements(&["element"]));
+
+    let sleeper = asleep();
+    client.ask("SELECT 1");
+    fill(&mut client, "k");
+    client.ask("MOVE k 0");
+    assert_eq!(sleeper.reply(), elements(&["element"]));
+
+    let sleeper = asleep();
+    fill(&mut client, "k");
+    client.ask("SWAPDB 0 1");
+    assert_eq!(sleeper.reply(), elements(&["element"]));
+    client.ask("SELECT 0");
+
+    // What takes the key away leaves them asleep.
+    let sleeper = asleep();
+    for line in [
+        "DEL k",
+        "FLUSHALL SYNC",
+        "FLUSHALL ASYNC",
+        "FLUSHDB",
+        "DEBUG RELOAD",
+        "SET k text",
+        "DEBUG RELOAD",
+        "UNLINK k",
+        "DEHYDRATOR.PUSH k 600000 later later",
+        "DEBUG RELOAD",
+        "RENAME k elsewhere",
+        "COPY elsewhere k",
+        "DEHYDRATOR.REM k later",
+    ] {
+        client.ask(line);
+        let ticks = server.info("dehydrator", "dehydrator_ticks");
+        until("the tick has come by", || {
+            (server.info("dehydrator", "dehydrator_ticks") > ticks + 1).then_some(())
+        });
+        assert_eq!(waiters(&server), 1, "after {line}");
+    }
+    client.ask("DEHYDRATOR.PUSH k 300 soon soon");
+    client.ask("DEBUG RELOAD");
+    assert_eq!(sleeper.reply(), elements(&["soon"]));
+}
+
+#[test]
+fn what_sleepers_take_is_replicated_as_removed() {
+    let server = Server::start(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    for round in 0..50 {
+        let line = format!("DEHYDRATOR.POLL k{round} BLOCK 0 COUNT 2");
+        let sleepers: Vec<_> = (0..4).map(|_| Sleeper::start(&server, &line)).collect();
+        let mut pipe = redis::pipe();
+        for number in 0..10 {
+            let id = format!("{round}-{number}");
+            let key = format!("k{round}");
+            pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(number % 3).arg(&id).arg(&id);
+        }
+        pipe.exec(&mut client).expect("pushes");
+        sleepers.into_iter().for_each(|sleeper| drop(sleeper.reply()));
+    }
+    let before = client.ask("DEBUG DIGEST");
+    client.ask("DEBUG LOADAOF");
+    assert_eq!(client.ask("DEBUG DIGEST"), before);
+}
+
+/// The server's own processor time, in microseconds.
+fn cpu_us(client: &mut Connection) -> f64 {
+    let Value::BulkString(info) = client.ask("INFO cpu") else { panic!("text") };
+    let info = String::from_utf8(info).expect("text");
+    let seconds = |field: &str| -> f64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.expect("a field").trim().parse().expect("a number")
+    };
+    (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6
+}
+
+#[test]
+fn two_thousand_asleep_on_one_key_cost_no_more_than_one() {
+    let server = Server::start(&["--maxclients", "3000"]);
+    let mut client = server.connect();
+    let asleep = 2000;
+    let poll = cmd("DEHYDRATOR.POLL k BLOCK 0 COUNT 1").get_packed_command();
+    let mut sleepers: Vec<_> = (0..asleep).map(|_| server.connect()).collect();
+    for sleeper in &mut sleepers {
+        sleeper.send_packed_command(&poll).expect("it is sent");
+    }
+    until("all are asleep", || (waiters(&server) == asleep).then_some(()));
+    let count = 500;
+    let before = cpu_us(&mut client);
+    for number in 0..count {
+        let mut push = redis::cmd("DEHYDRATOR.PUSH");
+        push.arg("k").arg(0).arg(number).arg(number).exec(&mut client).expect("OK");
+        // Whoever came first is woken, and nobody else.
+        let reply = sleepers[number].recv_response().expect("a reply");
+        assert_eq!(reply, elements(&[&number.to_string()]));
+    }
+    let each = (cpu_us(&mut client) - before) / count as f64;
+    assert!(each < 200.0, "{each} us of the server's time for each element");
+    assert_eq!(waiters(&server), asleep - count as u64);
+}
