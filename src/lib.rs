@@ -91,8 +91,10 @@ fn commands() -> Vec<Command> {
         Command::new(c"dehydrator.poll", handler!(take::poll), c"write blocking", -2, access::TAKE)
             .described(
                 c"O(N), N being the number of elements it takes",
-                c"Takes elements that are due, earliest deadline first.",
+                c"Takes, or leases, elements that are due, earliest deadline first.",
             ),
+        Command::new(c"dehydrator.lease", handler!(take::lease), c"write fast", -6, access::TOUCH)
+            .described(c"O(N), N being the number of ids", c"Leases elements by their ids, as POLL does those that are due: the form in which leases replicate."),
         Command::new(c"dehydrator.xpoll", handler!(look::xpoll), c"readonly", -2, access::READ)
             .described(
                 c"O(N), N being the number of ids it lists",
@@ -101,7 +103,7 @@ fn commands() -> Vec<Command> {
         Command::new(c"dehydrator.xack", handler!(take::xack), c"write fast", -3, access::TAKE)
             .described(
                 c"O(N), N being the number of ids",
-                c"Takes those of the given elements that are due.",
+                c"Takes those of the given elements that are due or leased.",
             ),
         Command::new(c"dehydrator.look", handler!(look::look), c"readonly fast", 3, access::READ)
             .described(c"O(1)", c"Returns an element by its id, due or not, and leaves it."),

@@ -8,7 +8,9 @@
 //! |---|---|
 //! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
 //! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]` |
+//! | the file is rewritten, and it was leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl element id AT deadline REPLACE` |
+//! | elements were leased | `DEHYDRATOR.LEASE key ttl AT deadline id [id ...]` |
 //! | an element was updated | the command itself |
 //! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl AT deadline` |
 //! | an empty dehydrator of ReDe's went | `DEL key` |
@@ -25,11 +27,11 @@ const IDS_MAX: usize = 1024;
 
 /// Spells a push to `RM_Replicate` or `RM_EmitAOF`, which take the same words.
 macro_rules! spell_push {
-    ($function:ident, $to:expr, $key:expr, $ttl:expr, $element:expr $(, $format:literal $option:literal)?) => {{
-        let Element { id, payload, deadline } = $element;
+    ($function:ident, $to:expr, $key:expr, $ttl:expr, $element:expr $(, $format:literal $option:literal $(, $value:expr)?)?) => {{
+        let Element { id, payload, deadline, .. } = $element;
         // SAFETY: the receiver is live. The format says what follows: a string of the server's, a
         // number, two buffers with their lengths, a C string and a number, and perhaps one more C
-        // string; all are copied. Times are at most 2^63 - 1.
+        // string, with a number; all are copied. Times are at most 2^63 - 1.
         unsafe {
             api!($function(
                 $to,
@@ -43,7 +45,7 @@ macro_rules! spell_push {
                 id.len(),
                 c"AT".as_ptr(),
                 deadline as c_longlong,
-                $($option.as_ptr(),)?
+                $($option.as_ptr(), $($value,)?)?
             ))
         };
     }};
@@ -81,7 +83,14 @@ pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u
 
 /// As [`pushed`], into an append-only file that is being rewritten.
 pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>) {
-    spell_push!(RedisModule_EmitAOF, io.as_ptr(), key.as_ptr(), ttl, element);
+    let (to, key) = (io.as_ptr(), key.as_ptr());
+    match element.deliveries {
+        0 => spell_push!(RedisModule_EmitAOF, to, key, ttl, element),
+        deliveries => {
+            let deliveries = c_longlong::from(deliveries);
+            spell_push!(RedisModule_EmitAOF, to, key, ttl, element, "cl" c"DELIVERIES", deliveries);
+        }
+    }
 }
 
 /// The command did just what it says, in absolute terms.
@@ -98,20 +107,28 @@ pub fn deleted(context: &Context, key: Str<'_>) {
     };
 }
 
-/// The ids of elements that were taken, told in as few words as may be.
-pub struct Removed<'a> {
+/// Effects on several elements, told in as few words as may be: a verb with the ids behind it.
+pub struct Batch<'a> {
     context: &'a Context,
     key: Str<'a>,
+    /// What stands before the ids: the TTL and the deadline of a lease.
+    lease: Option<(u64, u64)>,
     ids: Vec<OwnedStr>,
     any: bool,
 }
 
-impl<'a> Removed<'a> {
-    pub fn new(context: &'a Context, key: Str<'a>) -> Self {
-        Self { context, key, ids: Vec::new(), any: false }
+impl<'a> Batch<'a> {
+    /// Elements that are removed.
+    pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
+        Self { context, key, lease: None, ids: Vec::new(), any: false }
     }
 
-    /// One more has been taken.
+    /// Elements that are leased, in the order in which they were.
+    pub fn leased(context: &'a Context, key: Str<'a>, ttl: u64, deadline: u64) -> Self {
+        Self { lease: Some((ttl, deadline)), ..Self::removed(context, key) }
+    }
+
+    /// One more.
     pub fn push(&mut self, id: &[u8]) {
         self.ids.push(OwnedStr::new(id));
         self.any = true;
@@ -120,7 +137,7 @@ impl<'a> Removed<'a> {
         }
     }
 
-    /// Tells what is left to tell. Returns whether anything was taken at all.
+    /// Tells what is left to tell. Returns whether there was anything at all.
     pub fn finish(mut self) -> bool {
         self.flush();
         self.any
@@ -130,17 +147,33 @@ impl<'a> Removed<'a> {
         if self.ids.is_empty() {
             return;
         }
-        // SAFETY: the context is live. The format takes one string of the server's and an array of
-        // them with its length; an `OwnedStr` is such a string and nothing else.
+        let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
+        let (ids, count) = (self.ids.as_ptr(), self.ids.len());
+        // SAFETY: the context is live. The formats say what follows: a string of the server's, for a
+        // lease a number, a C string and a number, and an array of strings of the server's with its
+        // length; an `OwnedStr` is such a string and nothing else.
         unsafe {
-            api!(RedisModule_Replicate(
-                self.context.as_ptr(),
-                c"DEHYDRATOR.REM".as_ptr(),
-                c"sv".as_ptr(),
-                self.key.as_ptr(),
-                self.ids.as_ptr(),
-                self.ids.len(),
-            ))
+            match self.lease {
+                None => api!(RedisModule_Replicate(
+                    context,
+                    c"DEHYDRATOR.REM".as_ptr(),
+                    c"sv".as_ptr(),
+                    key,
+                    ids,
+                    count,
+                )),
+                Some((ttl, deadline)) => api!(RedisModule_Replicate(
+                    context,
+                    c"DEHYDRATOR.LEASE".as_ptr(),
+                    c"slclv".as_ptr(),
+                    key,
+                    ttl as c_longlong,
+                    c"AT".as_ptr(),
+                    deadline as c_longlong,
+                    ids,
+                    count,
+                )),
+            }
         };
         self.ids.clear();
     }

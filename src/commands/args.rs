@@ -33,7 +33,7 @@ pub enum IfThere {
     Replace,
 }
 
-/// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`
+/// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]`
 pub struct Push<'a> {
     pub key: Str<'a>,
     /// With the slack worked in.
@@ -43,6 +43,8 @@ pub struct Push<'a> {
     pub if_there: IfThere,
     /// The deadline, when it is not to be `ttl` from now.
     pub at: Option<u64>,
+    /// How often it was given out under a lease: the append-only file says so, with AT.
+    pub deliveries: u16,
 }
 
 /// `key ttl element [SLACK ms]`
@@ -85,14 +87,30 @@ pub struct Touch<'a> {
     pub at: Option<u64>,
 }
 
-/// `key [COUNT n] [BLOCK ms] [WITHIDS]`
+/// How a POLL gives out what is due.
+#[derive(Clone, Copy)]
+pub struct Take {
+    /// As many as there are, if it is not said.
+    pub count: usize,
+    pub with_ids: bool,
+    /// How long it stays hidden, in milliseconds, instead of going.
+    pub lease: Option<u64>,
+}
+
+/// `key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]`
 pub struct Poll<'a> {
     pub key: Str<'a>,
     /// How long to wait for something to come due, in milliseconds; 0: for ever.
     pub block: Option<i64>,
-    /// As many as there are, if it is not said.
-    pub count: usize,
-    pub with_ids: bool,
+    pub take: Take,
+}
+
+/// `key ttl AT unix-ms id [id ...]`
+pub struct Lease<'a> {
+    pub key: Str<'a>,
+    pub ttl: u64,
+    pub deadline: u64,
+    args: Args<'a>,
 }
 
 /// `key [COUNT n]`
@@ -149,6 +167,7 @@ impl<'a> Push<'a> {
             ttl: ttl(required(args, 2)?)?,
             if_there: IfThere::Refuse,
             at: None,
+            deliveries: 0,
         };
         let mut slack = None;
         let mut options = Options::new(args, 5);
@@ -160,6 +179,9 @@ impl<'a> Push<'a> {
                 }
                 b"SLACK" if slack.is_none() => slack = Some(options.milliseconds("SLACK")?),
                 b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
+                b"DELIVERIES" if request.at.is_some() && request.deliveries == 0 => {
+                    request.deliveries = options.deliveries()?;
+                }
                 _ => return Err(option.unexpected()),
             }
         }
@@ -242,7 +264,7 @@ impl<'a> Poll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         /// The server adds it to its clock. Three hundred years are for ever.
         const BLOCK_MAX: u64 = 10_000_000_000_000;
-        let (mut count, mut block, mut with_ids) = (None, None, false);
+        let (mut count, mut block, mut lease, mut with_ids) = (None, None, None, false);
         let mut options = Options::new(args, 2);
         while let Some(option) = options.next() {
             match &option.name[..] {
@@ -250,12 +272,40 @@ impl<'a> Poll<'a> {
                 b"BLOCK" if block.is_none() => {
                     block = Some(options.milliseconds("BLOCK")?.min(BLOCK_MAX) as i64);
                 }
+                b"LEASE" if lease.is_none() => {
+                    // One of no time would be due again at once, and never end.
+                    let time = options.milliseconds("LEASE")?;
+                    lease = Some(if time > 0 {
+                        time
+                    } else {
+                        return Err("LEASE must not be 0".into());
+                    });
+                }
                 b"WITHIDS" if !with_ids => with_ids = true,
                 _ => return Err(option.unexpected()),
             }
         }
-        let (key, count) = (required(args, 1)?, count.unwrap_or(usize::MAX));
-        Ok(Self { key, block, count, with_ids })
+        let take = Take { count: count.unwrap_or(usize::MAX), with_ids, lease };
+        Ok(Self { key: required(args, 1)?, block, take })
+    }
+}
+
+impl<'a> Lease<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 5)?;
+        let (key, ttl) = (required(args, 1)?, ttl(required(args, 2)?)?);
+        let mut options = Options::new(args, 3);
+        match options.next() {
+            Some(option) if option.name == b"AT" => {
+                Ok(Self { key, ttl, deadline: options.deadline()?, args })
+            }
+            Some(option) => Err(option.unexpected()),
+            None => Err(Error::Arity),
+        }
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.args.from(5).map(Str::bytes)
     }
 }
 
@@ -360,6 +410,12 @@ impl<'a> Options<'a> {
         number(self.value("AT")?.bytes()).ok_or_else(|| {
             "AT is not a whole number of unix milliseconds from 0 to 9223372036854775807".into()
         })
+    }
+
+    fn deliveries(&mut self) -> Result<u16> {
+        let deliveries = number(self.value("DELIVERIES")?.bytes()).filter(|number| *number > 0);
+        let deliveries = deliveries.and_then(|number| u16::try_from(number).ok());
+        deliveries.ok_or_else(|| "DELIVERIES is not a whole number from 1 to 65535".into())
     }
 
     fn count(&mut self) -> Result<usize> {

@@ -48,6 +48,7 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
     let number = |number: Option<usize>| number.unwrap_or(0) as i64;
     reply.push(b"length").integer(number(lawn.map(|lawn| lawn.len())));
     reply.push(b"due").integer(number(lawn.map(|lawn| lawn.count_due(now))));
+    reply.push(b"leased").integer(number(lawn.map(|lawn| lawn.delivered())));
     reply.push(b"ttls").integer(number(lawn.map(|lawn| lawn.ttls())));
     match lawn.and_then(|lawn| lawn.next_deadline()) {
         Some(deadline) => reply.push(b"next-deadline").integer(deadline as i64),

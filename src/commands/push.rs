@@ -13,20 +13,26 @@ use super::args::{self, IfThere};
 pub fn push(context: &Context, args: Args<'_>) -> Result {
     let request = args::Push::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let args::Push { key, ttl, element: payload, id, if_there, at } = request;
+    let args::Push { key, ttl, element: payload, id, if_there, at, deliveries } = request;
     let now = clock::now();
 
     let deadline = at.map_or_else(|| deadline_of(ttl, now), Ok)?;
-    let started = dehydrator.lawn_or_new(|lawn| match if_there {
-        IfThere::Replace => lawn.replace_at(id, ttl, payload, deadline),
-        IfThere::Refuse | IfThere::Keep => lawn.start_at(id, ttl, payload, deadline),
+    let started = dehydrator.lawn_or_new(|lawn| {
+        match if_there {
+            IfThere::Replace => lawn.replace_at(id, ttl, payload, deadline)?,
+            IfThere::Refuse | IfThere::Keep => lawn.start_at(id, ttl, payload, deadline)?,
+        }
+        if deliveries > 0 {
+            lawn.set_deliveries(id, deliveries);
+        }
+        Ok(())
     });
     if started == Err(StartError::Exists) && if_there == IfThere::Keep {
         context.reply_null();
         return Ok(());
     }
     started?;
-    let element = Element { id, payload, deadline };
+    let element = Element { id, payload, deadline, deliveries: 0 };
     match (if_there, at) {
         (IfThere::Refuse | IfThere::Replace, Some(_)) => replicate::verbatim(context),
         (IfThere::Refuse | IfThere::Keep, _) => replicate::pushed(context, key, ttl, element),
@@ -52,7 +58,7 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
         lawn.start(&id, ttl, payload, now)
     };
     let deadline = dehydrator.lawn_or_new(start)?;
-    replicate::pushed(context, key, ttl, Element { id: &id, payload, deadline });
+    replicate::pushed(context, key, ttl, Element { id: &id, payload, deadline, deliveries: 0 });
     dehydrator.changed(c"dehydrator.push");
     context.reply_bulk(&id);
     Ok(())
@@ -87,7 +93,7 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     let mut reply = context.reply_open_array();
     for (((ttl, payload, id), deadline), started) in elements.iter().zip(deadlines).zip(started) {
         if started {
-            replicate::pushed(context, key, *ttl, Element { id, payload, deadline });
+            replicate::pushed(context, key, *ttl, Element { id, payload, deadline, deliveries: 0 });
             any = true;
         }
         reply.push_integer(started.into());

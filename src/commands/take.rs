@@ -1,14 +1,15 @@
-//! Taking elements out: PULL, POLL, XACK, REM.
+//! Taking elements out: PULL, POLL, XACK, REM, LEASE.
 
 use crate::clock;
 use crate::data_type::{Writing, inspect};
-use crate::lawn::Lawn;
-use crate::replicate::Removed;
+use crate::lawn::{DEADLINE_MAX, Lawn};
+use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{Context, OwnedStr, Str, error::Result};
 use crate::waiters::{self, Peeked};
 
 use super::args;
+use super::push::deadline_of;
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
@@ -21,19 +22,21 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     };
     context.reply_bulk(taken.element().payload);
     drop(taken);
-    let mut removed = Removed::new(context, key);
+    let mut removed = Batch::removed(context, key);
     removed.push(id);
     removed.finish();
     dehydrator.shrunk(c"dehydrator.pull");
     Ok(())
 }
 
-/// `POLL key [COUNT n] [BLOCK ms] [WITHIDS]`: the elements that are due, in order, and gone. With BLOCK
-/// it waits until there are some.
+/// `POLL key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]`: the elements that are due, in order, and gone;
+/// with LEASE, hidden. With BLOCK it waits until there are some.
 pub fn poll(context: &Context, args: Args<'_>) -> Result {
-    let args::Poll { key, count, block, with_ids } = args::Poll::parse(args)?;
+    let args::Poll { key, block, take } = args::Poll::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
+    // Refused before anything is given out.
+    take.lease.map_or(Ok(0), |ttl| deadline_of(ttl, now))?;
 
     if let Some(timeout) = block.filter(|_| context.may_block()) {
         let next = dehydrator.lawn().and_then(|lawn| lawn.next_deadline());
@@ -45,14 +48,14 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
                 let name = OwnedStr::new(&name);
                 let dehydrator = Writing::open(context, name.as_str());
                 if let Ok(dehydrator) = dehydrator {
-                    take_due(context, dehydrator, name.as_str(), clock::now(), count, with_ids);
+                    take_due(context, dehydrator, name.as_str(), clock::now(), take);
                 }
             };
-            waiters::sleep(context, key, timeout, count, next, peek, Box::new(serve));
+            waiters::sleep(context, key, timeout, take.count, next, peek, Box::new(serve));
             return Ok(());
         }
     }
-    take_due(context, dehydrator, key, now, count, with_ids);
+    take_due(context, dehydrator, key, now, take);
     Ok(())
 }
 
@@ -66,8 +69,21 @@ fn peek(context: &Context, key: Str<'_>, limit: usize) -> Peeked {
     inspect(context, key, look).unwrap_or_default()
 }
 
-/// Takes what is due, tells replicas, and replies it.
+/// Takes or leases what is due, tells replicas, and replies it.
 fn take_due(
+    context: &Context,
+    dehydrator: Writing<'_>,
+    key: Str<'_>,
+    now: u64,
+    args::Take { count, with_ids, lease }: args::Take,
+) {
+    match lease {
+        None => remove_due(context, dehydrator, key, now, count, with_ids),
+        Some(ttl) => lease_due(context, dehydrator, key, now, count, ttl),
+    }
+}
+
+fn remove_due(
     context: &Context,
     mut dehydrator: Writing<'_>,
     key: Str<'_>,
@@ -75,7 +91,7 @@ fn take_due(
     count: usize,
     with_ids: bool,
 ) {
-    let mut removed = Removed::new(context, key);
+    let mut removed = Batch::removed(context, key);
     let mut reply = context.reply_open_array();
     if let Some(lawn) = dehydrator.lawn() {
         for _ in 0..count {
@@ -97,18 +113,67 @@ fn take_due(
     }
 }
 
-/// `XACK key id [id ...]`: for each id the element if it was due, which goes, or nil.
+fn lease_due(
+    context: &Context,
+    mut dehydrator: Writing<'_>,
+    key: Str<'_>,
+    now: u64,
+    count: usize,
+    ttl: u64,
+) {
+    let mut leased = Batch::leased(context, key, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
+    let mut reply = context.reply_open_array();
+    if let Some(lawn) = dehydrator.lawn() {
+        for _ in 0..count {
+            let Some(element) = lawn.lease_due(now, ttl) else { break };
+            let mut row = reply.push_open_array();
+            row.push_bulk(element.id);
+            row.push_bulk(element.payload);
+            row.push_integer(element.deliveries.into());
+            drop(row);
+            leased.push(element.id);
+        }
+    }
+    drop(reply);
+    if leased.finish() {
+        dehydrator.changed(c"dehydrator.poll");
+    }
+}
+
+/// `LEASE key ttl AT unix-ms id [id ...]`: how many there were, which are leased now, due or not. The
+/// form in which leases replicate.
+pub fn lease(context: &Context, args: Args<'_>) -> Result {
+    let request = args::Lease::parse(args)?;
+    let mut dehydrator = Writing::open(context, request.key)?;
+
+    let mut count = 0;
+    if let Some(lawn) = dehydrator.lawn() {
+        for id in request.ids() {
+            count += i64::from(lawn.lease_at(id, request.ttl, request.deadline));
+        }
+    }
+    if count > 0 {
+        replicate::verbatim(context);
+        dehydrator.changed(c"dehydrator.poll");
+    }
+    context.reply_integer(count);
+    Ok(())
+}
+
+/// `XACK key id [id ...]`: for each id the element if it was due or leased, which goes, or nil.
 pub fn xack(context: &Context, args: Args<'_>) -> Result {
     let request = args::OfIds::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let now = clock::now();
 
     let mut reply = context.reply_open_array();
-    let mut removed = Removed::new(context, request.key);
+    let mut removed = Batch::removed(context, request.key);
     let mut lawn = dehydrator.lawn();
     for id in request.ids() {
-        let is_due = |lawn: &&mut Lawn| lawn.look(id).is_some_and(|found| found.deadline <= now);
-        match lawn.as_deref_mut().filter(is_due).and_then(|lawn| lawn.stop(id)) {
+        let is_out = |lawn: &&mut Lawn| {
+            lawn.look(id).is_some_and(|found| found.deadline <= now || found.deliveries > 0)
+        };
+        match lawn.as_deref_mut().filter(is_out).and_then(|lawn| lawn.stop(id)) {
             Some(taken) => {
                 reply.push_bulk(taken.element().payload);
                 removed.push(id);
@@ -128,7 +193,7 @@ pub fn rem(context: &Context, args: Args<'_>) -> Result {
     let request = args::OfIds::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
 
-    let mut removed = Removed::new(context, request.key);
+    let mut removed = Batch::removed(context, request.key);
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
         for id in request.ids() {

@@ -158,6 +158,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
             digest.bytes(element.payload);
             digest.unsigned(ttl);
             digest.unsigned(element.deadline);
+            digest.unsigned(element.deliveries.into());
         }
         digest.end_sequence();
     });

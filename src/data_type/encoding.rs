@@ -4,11 +4,12 @@
 //! that a million elements are a few thousand fields:
 //!
 //! ```text
-//!   unsigned   features: 0; a bit that a reader does not know makes it refuse
+//!   unsigned   features: bits, 1: leases; one that a reader does not know makes it refuse
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128
 //!                ttl, ms                                                        LEB128
+//!                with feature 1: how often it was given out under a lease        LEB128
 //!                length of the id, length of the payload                        LEB128
 //!                id, payload
 //! ```
@@ -66,19 +67,27 @@ pub const VERSION: i32 = 1;
 /// ReDe's encoding.
 const VERSION_REDE: i32 = 0;
 
+/// A feature: elements know how often they were given out under a lease.
+const LEASES: u64 = 1;
+
 /// A string is written when it has grown to this size. The server compresses each by itself, and
 /// holds one in memory while it loads.
 const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator, in the newest version.
 pub fn save(lawn: &Lawn, sink: &mut impl Sink) {
-    sink.unsigned(0);
+    // What needs no new feature stays readable for what does not know it.
+    let features = if lawn.delivered() > 0 { LEASES } else { 0 };
+    sink.unsigned(features);
     sink.unsigned(lawn.len() as u64);
     let mut chunk = Vec::new();
     let mut last = 0;
     for (ttl, element) in lawn.iter() {
         put_number(&mut chunk, element.deadline - last);
         put_number(&mut chunk, ttl);
+        if features & LEASES != 0 {
+            put_number(&mut chunk, element.deliveries.into());
+        }
         put_number(&mut chunk, element.id.len() as u64);
         put_number(&mut chunk, element.payload.len() as u64);
         chunk.extend_from_slice(element.id);
@@ -108,7 +117,8 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Lawn, 
 }
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> {
-    if source.unsigned()? != 0 {
+    let features = source.unsigned()?;
+    if features & !LEASES != 0 {
         return Err(Corrupt("uses a feature of a later version of the module"));
     }
     let mut left = source.unsigned()?;
@@ -127,11 +137,17 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrup
             if ttl > DEADLINE_MAX {
                 return Err(Corrupt("a ttl is out of range"));
             }
+            let deliveries = if features & LEASES != 0 { take_number(&mut rest)? } else { 0 };
+            let deliveries = u16::try_from(deliveries)
+                .map_err(|_| Corrupt("a number of deliveries is out of range"))?;
             let id_length = take_number(&mut rest)?;
             let payload_length = take_number(&mut rest)?;
             let id = take_bytes(&mut rest, id_length)?;
             let payload = take_bytes(&mut rest, payload_length)?;
             start(&mut lawn, id, ttl, payload, deadline)?;
+            if deliveries > 0 {
+                lawn.set_deliveries(id, deliveries);
+            }
         }
     }
     Ok(lawn)
@@ -205,6 +221,7 @@ mod tests {
 
     use super::super::fields::{Field, Fields};
     use super::*;
+    use crate::lawn::Element;
 
     fn empty() -> Lawn {
         Lawn::new(ahash::RandomState::with_seeds(1, 2, 3, 4))
@@ -216,9 +233,13 @@ mod tests {
         fields
     }
 
-    fn content(lawn: &Lawn) -> Vec<(u64, Vec<u8>, Vec<u8>, u64)> {
-        let all = lawn.iter();
-        all.map(|(ttl, it)| (ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline)).collect()
+    type Content = (u64, Vec<u8>, Vec<u8>, u64, u16);
+
+    fn content(lawn: &Lawn) -> Vec<Content> {
+        let row = |(ttl, it): (u64, Element<'_>)| {
+            (ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline, it.deliveries)
+        };
+        lawn.iter().map(row).collect()
     }
 
     fn load_of(fields: impl IntoIterator<Item = Field>) -> Result<Lawn, Corrupt> {
@@ -234,6 +255,11 @@ mod tests {
         }
         lawn.start_at(b"", DEADLINE_MAX, &[0; 100_000], DEADLINE_MAX).expect("room");
         lawn.start_at(b"\0\r\n\xff", 0, b"", 0).expect("room");
+        for number in 0..50_u64 {
+            for _ in 0..=number {
+                assert!(lawn.lease_at(&number.to_be_bytes(), 77, 5000));
+            }
+        }
         lawn
     }
 
@@ -285,7 +311,7 @@ mod tests {
         let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
         let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
         assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
-        let fields = [Field::Unsigned(1), Field::Unsigned(0)];
+        let fields = [Field::Unsigned(2), Field::Unsigned(0)];
         assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
         assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
     }
@@ -315,7 +341,7 @@ mod tests {
             load(empty(), &mut Fields(fields), VERSION_REDE)
         };
         let found = content(&load(fields.len()).expect("ReDe's words"));
-        let element = |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at);
+        let element = |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at, 0);
         assert_eq!(
             found,
             [

@@ -144,11 +144,18 @@ pub struct Element<'a> {
     pub payload: &'a [u8],
     /// When it comes due, in milliseconds since the epoch.
     pub deadline: u64,
+    /// How often it was given out under a lease. It stops counting at 65,535.
+    pub deliveries: u16,
 }
 
 impl<'a> From<Record<'a>> for Element<'a> {
     fn from(record: Record<'a>) -> Self {
-        Self { id: record.id(), payload: record.payload(), deadline: record.turn().deadline }
+        Self {
+            id: record.id(),
+            payload: record.payload(),
+            deadline: record.turn().deadline,
+            deliveries: record.deliveries(),
+        }
     }
 }
 
@@ -197,6 +204,8 @@ pub struct Lawn {
     queues: Queues,
     thicket: Thicket,
     pushes: u64,
+    /// Elements that were given out under a lease and are still here.
+    delivered: usize,
 }
 
 impl Lawn {
@@ -209,6 +218,7 @@ impl Lawn {
             queues: Queues::new(),
             thicket: Thicket::default(),
             pushes: 0,
+            delivered: 0,
         }
     }
 
@@ -300,10 +310,7 @@ impl Lawn {
     /// is such an element.
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
-        self.unlink(handle);
-        let turn = self.next_turn(deadline);
-        self.records.set_turn(handle, turn);
-        self.file(handle, ttl);
+        self.restart(handle, ttl, deadline);
         true
     }
 
@@ -329,9 +336,10 @@ impl Lawn {
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
         let old = self.find(id).ok_or(UpdateError::Missing)?;
         let record = self.records.get(old);
-        let (turn, block) = (record.turn(), record.block());
+        let (turn, block, deliveries) = (record.turn(), record.block(), record.deliveries());
         let new = self.records.insert(id, payload, turn).ok_or(UpdateError::Full)?;
         self.records.set_block(new, block);
+        self.records.set_deliveries(new, deliveries);
         self.repoint(self.index.hash(id), old, new);
         Ok(Taken { records: &mut self.records, handle: old })
     }
@@ -345,6 +353,39 @@ impl Lawn {
         let hash = self.index.hash(self.records.get(handle).id());
         self.index.remove(hash, |it| it == handle).expect("a filed record is in the index");
         Some(self.unfile(handle))
+    }
+
+    /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
+    /// after `ttl` milliseconds, and counts the delivery. A lease is a TTL: the element moves into that
+    /// queue. `ttl` must not be 0, or the element would be due again at once and never end.
+    pub fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
+        debug_assert_ne!(ttl, 0, "a lease of no time");
+        let (turn, handle) = self.first()?;
+        if turn.deadline > now {
+            return None;
+        }
+        self.lease(handle, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
+        Some(self.records.get(handle).into())
+    }
+
+    /// Leases an element by its id, due or not, until `deadline`. Returns whether there is one.
+    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
+        self.lease(handle, ttl, deadline);
+        true
+    }
+
+    /// Says how often an element was given out, as dumps and the append-only file do. Returns whether
+    /// there is one.
+    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
+        let Some(handle) = self.find(id) else { return false };
+        self.count_deliveries(handle, deliveries);
+        true
+    }
+
+    /// How many elements were given out under a lease and not settled, whether it has run out or not.
+    pub fn delivered(&self) -> usize {
+        self.delivered
     }
 
     /// When the next element comes due, or did. Exact at all times.
@@ -492,6 +533,26 @@ impl Lawn {
         Ok(handle)
     }
 
+    /// Gives a record a new timer.
+    fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) {
+        self.unlink(handle);
+        let turn = self.next_turn(deadline);
+        self.records.set_turn(handle, turn);
+        self.file(handle, ttl);
+    }
+
+    fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64) {
+        self.restart(handle, ttl, deadline);
+        let deliveries = self.records.get(handle).deliveries();
+        self.count_deliveries(handle, deliveries.saturating_add(1));
+    }
+
+    fn count_deliveries(&mut self, handle: Handle, deliveries: u16) {
+        self.delivered -= usize::from(self.records.get(handle).deliveries() > 0);
+        self.delivered += usize::from(deliveries > 0);
+        self.records.set_deliveries(handle, deliveries);
+    }
+
     /// The turn of an element that is pushed now.
     fn next_turn(&mut self, deadline: u64) -> Turn {
         let push = self.pushes % Turn::PUSHES;
@@ -518,6 +579,7 @@ impl Lawn {
     /// As [`Lawn::unlink`], of a record that is out of the index already.
     fn unfile(&mut self, handle: Handle) -> Taken<'_> {
         self.unlink(handle);
+        self.delivered -= usize::from(self.records.get(handle).deliveries() > 0);
         Taken { records: &mut self.records, handle }
     }
 
@@ -554,6 +616,8 @@ impl Lawn {
         }
         assert_eq!(queued + self.thicket.len(), self.len(), "index and order disagree");
         assert_eq!(self.records.slab().len(), self.len(), "records and index disagree");
+        let delivered = self.iter().filter(|(_, element)| element.deliveries > 0).count();
+        assert_eq!(self.delivered, delivered, "elements under a lease");
     }
 }
 

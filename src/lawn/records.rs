@@ -1,14 +1,14 @@
 //! The elements themselves: one slot each, header, id and payload together.
 //!
 //! ```text
-//!   0        8          14     18
-//!   ├────────┼──────────┼──────┼────────┬─────────────┬────┬─────────┬─────────┐
-//!   │deadline│ push no. │ block│ id len │ payload len │ id │ payload │ padding │
-//!   └────────┴──────────┴──────┴────────┴─────────────┴────┴─────────┴─────────┘
-//!    u64      u48        u32    varint   varint                       to 8 bytes
+//!   0        8          14     18           20
+//!   ├────────┼──────────┼──────┼────────────┼────────┬─────────────┬────┬─────────┬─────────┐
+//!   │deadline│ push no. │ block│ deliveries │ id len │ payload len │ id │ payload │ padding │
+//!   └────────┴──────────┴──────┴────────────┴────────┴─────────────┴────┴─────────┴─────────┘
+//!    u64      u48        u32    u16          varint   varint                       to 8 bytes
 //! ```
 //!
-//! Lengths are LEB128: one byte up to 127. An id of 16 bytes and a payload of 64 make 100 bytes, in a
+//! Lengths are LEB128: one byte up to 127. An id of 16 bytes and a payload of 64 make 102 bytes, in a
 //! slot of 104. Nothing points at a record but the index, by its id, and one place in the order of
 //! deadlines: the block of a queue that `block` names, or the thicket if that is empty.
 
@@ -20,7 +20,8 @@ type Granule = [u8; 8];
 
 const PUSH: usize = 8;
 const BLOCK: usize = 14;
-const LENGTHS: usize = 18;
+const DELIVERIES: usize = 18;
+const LENGTHS: usize = 20;
 /// Two LEB128 numbers of 64 bits.
 const LENGTHS_MAX: usize = 20;
 
@@ -40,6 +41,11 @@ impl<'a> Record<'a> {
     /// The block that holds it, or `None` for the thicket.
     pub(super) fn block(&self) -> Option<Handle> {
         block_of(self.header)
+    }
+
+    /// How often it was given out under a lease.
+    pub(super) fn deliveries(&self) -> u16 {
+        u16::from_le_bytes([self.header[DELIVERIES], self.header[DELIVERIES + 1]])
     }
 
     pub(super) fn id(&self) -> &'a [u8] {
@@ -66,7 +72,7 @@ fn put_turn(bytes: &mut [u8], turn: Turn) {
 
 fn block_of(header: &[u8; LENGTHS]) -> Option<Handle> {
     let mut block = [0; 4];
-    block.copy_from_slice(&header[BLOCK..]);
+    block.copy_from_slice(&header[BLOCK..DELIVERIES]);
     Handle::from_bits(u32::from_le_bytes(block))
 }
 
@@ -105,7 +111,7 @@ impl Records {
         Self { slab: Slab::new() }
     }
 
-    /// Stores an element, in no block yet. `None` if there is no room (see [`Slab::insert`]).
+    /// Stores an element, in no block and not delivered yet. `None` if there is no room (see [`Slab::insert`]).
     pub(super) fn insert(&mut self, id: &[u8], payload: &[u8], turn: Turn) -> Option<Handle> {
         let mut lengths = [0; LENGTHS_MAX];
         let mut end = 0;
@@ -148,7 +154,13 @@ impl Records {
     /// Says which block holds the record now.
     pub(super) fn set_block(&mut self, handle: Handle, block: Option<Handle>) {
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
-        bytes[BLOCK..LENGTHS].copy_from_slice(&Handle::to_bits(block).to_le_bytes());
+        bytes[BLOCK..DELIVERIES].copy_from_slice(&Handle::to_bits(block).to_le_bytes());
+    }
+
+    /// Says how often a record was given out under a lease.
+    pub(super) fn set_deliveries(&mut self, handle: Handle, deliveries: u16) {
+        let bytes = self.slab.get_mut(handle).as_flattened_mut();
+        bytes[DELIVERIES..LENGTHS].copy_from_slice(&deliveries.to_le_bytes());
     }
 
     /// Gives a record, which is filed nowhere, another turn.

@@ -9,6 +9,7 @@ use super::*;
 struct Oracle {
     /// In order of pushing.
     elements: Vec<(Vec<u8>, u64, Vec<u8>, u64)>,
+    deliveries: std::collections::HashMap<Vec<u8>, u16>,
 }
 
 impl Oracle {
@@ -32,6 +33,7 @@ impl Oracle {
     }
 
     fn stop(&mut self, id: &[u8]) -> Option<Vec<u8>> {
+        self.deliveries.remove(id);
         self.find(id).map(|at| self.elements.remove(at).2)
     }
 
@@ -43,7 +45,21 @@ impl Oracle {
     fn pop_due(&mut self, now: u64) -> Option<(Vec<u8>, Vec<u8>)> {
         let at = self.first().filter(|at| self.elements[*at].3 <= now)?;
         let (id, _, payload, _) = self.elements.remove(at);
+        self.deliveries.remove(&id);
         Some((id, payload))
+    }
+
+    fn lease(&mut self, at: usize, ttl: u64, deadline: u64) -> (Vec<u8>, u16) {
+        let (id, _, payload, _) = self.elements.remove(at);
+        let deliveries = self.deliveries.remove(&id).unwrap_or(0) + 1;
+        self.deliveries.insert(id.clone(), deliveries);
+        self.elements.push((id.clone(), ttl, payload, deadline.min(DEADLINE_MAX)));
+        (id, deliveries)
+    }
+
+    fn lease_due(&mut self, now: u64, ttl: u64) -> Option<(Vec<u8>, u16)> {
+        let at = self.first().filter(|at| self.elements[*at].3 <= now)?;
+        (now < DEADLINE_MAX).then(|| self.lease(at, ttl, now + ttl))
     }
 
     fn ordered(&self) -> Vec<(u64, &[u8], &[u8], u64)> {
@@ -109,6 +125,14 @@ enum Op {
         id: u16,
         ttl: u64,
     },
+    LeaseDue {
+        most: usize,
+        ttl: u64,
+    },
+    Lease {
+        id: u16,
+        ttl: u64,
+    },
 }
 
 /// Few ids, so that they meet again.
@@ -155,6 +179,8 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
         3 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Replace { id, ttl, length }),
         3 => (id(), ttl()).prop_map(|(id, ttl)| Op::Restart { id, ttl }),
+        3 => (0_usize..20, 1_u64..50).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),
+        1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
     ]
 }
 
@@ -220,7 +246,7 @@ fn run(ops: &[Op]) {
                     }
                 }
             }
-            Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX),
+            Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
             Op::Tidy { moves } => drop(lawn.tidy(moves)),
             Op::Defrag { steps } => defrag(&mut lawn, steps),
             Op::Replace { id, ttl, length } => {
@@ -233,6 +259,20 @@ fn run(ops: &[Op]) {
                 // The oracle refuses what is too late, and then it must still be there.
                 let expected = expected.map_err(|_| StartError::TooLate);
                 assert_eq!(lawn.replace_at(&name(id), ttl, &content, deadline), expected);
+            }
+            Op::LeaseDue { most, ttl } => {
+                for _ in 0..most {
+                    let found = lawn.lease_due(now, ttl).map(|it| (it.id.to_vec(), it.deliveries));
+                    assert_eq!(found, oracle.lease_due(now, ttl));
+                }
+            }
+            Op::Lease { id, ttl } => {
+                let at = oracle.find(&name(id));
+                if let Some(at) = at {
+                    oracle.lease(at, ttl, now + ttl);
+                }
+                let deadline = (now + ttl).min(DEADLINE_MAX);
+                assert_eq!(lawn.lease_at(&name(id), ttl, deadline), at.is_some());
             }
             Op::Restart { id, ttl } => {
                 let deadline = now.saturating_add(ttl);
@@ -261,7 +301,8 @@ fn run(ops: &[Op]) {
     }
     assert_eq!(lawn.counts_by_ttl(), counts);
     for (_, id, payload, deadline) in oracle.ordered() {
-        assert_eq!(lawn.look(id), Some(Element { id, payload, deadline }));
+        let deliveries = oracle.deliveries.get(id).copied().unwrap_or(0);
+        assert_eq!(lawn.look(id), Some(Element { id, payload, deadline, deliveries }));
     }
 }
 

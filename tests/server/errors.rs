@@ -5,7 +5,7 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
@@ -19,6 +19,7 @@ const VERBS: [&str; 16] = [
     "DEHYDRATOR.MPUSH KEY 600000 element id",
     "DEHYDRATOR.TOUCH KEY id 600000",
     "DEHYDRATOR.PTTL KEY id",
+    "DEHYDRATOR.LEASE KEY 5 AT 5 id",
     "DEHYDRATOR.LEN KEY",
     "DEHYDRATOR.SCAN KEY 0",
     "DEHYDRATOR.INFO KEY",
@@ -104,7 +105,7 @@ fn every_verb_on_a_key_of_another_type() {
 fn every_verb_with_too_few_and_too_many_arguments() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    let takes_any_number = ["DEHYDRATOR.XACK", "DEHYDRATOR.REM"];
+    let takes_any_number = ["DEHYDRATOR.XACK", "DEHYDRATOR.REM", "DEHYDRATOR.LEASE"];
     for verb in VERBS {
         let words: Vec<_> = verb.split(' ').collect();
         let fewest = if words[0] == "DEHYDRATOR.XACK" { words.len() - 1 } else { words.len() };

@@ -22,6 +22,11 @@ fn fill(client: &mut Connection) {
     push(5, b"", b"", 5);
     push(5, b"a\0b\r\n", b"\0", 4);
     push(i64::MAX as u64, b"never", b"never", i64::MAX as u64);
+    for (id, times) in [("id-1", 1), ("id-2", 3), ("rare-7", 2)] {
+        for _ in 0..times {
+            pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(70_000).arg("AT").arg(far).arg(id);
+        }
+    }
     pipe.exec(client).expect("pushes");
 }
 

@@ -88,6 +88,11 @@ fn a_session_with_every_option() {
 }
 
 #[test]
+fn a_session_with_leases() {
+    play(&read("tests/sessions/leases.txt"));
+}
+
+#[test]
 fn a_session_of_mistakes() {
     play(&read("tests/sessions/mistakes.txt"));
 }

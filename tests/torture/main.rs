@@ -7,4 +7,5 @@ mod harness;
 mod crash;
 mod disk;
 mod leak;
+mod lease;
 mod restore;
