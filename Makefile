@@ -39,8 +39,9 @@ fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 	@scripts/setup.sh c++
 	scripts/fuzz.sh $(SECONDS)
 
-bench: build ## PUSH, PULL and POLL beside SET, GETDEL and LPOP, and memory, as ratios
+bench: build ## The module beside the server's own types, as ratios, and how late it wakes
 	cargo bench --locked --bench module
+	cargo bench --locked --bench lateness
 
 lint: setup ## Formatting, and lints with warnings as errors
 	cargo fmt --check
