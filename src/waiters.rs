@@ -20,15 +20,20 @@
 //! command, so nobody comes between. A client that hung up just then swallows nothing: what it was woken
 //! for is still there, and the next one is woken.
 //!
-//! What reaches a key by other ways than our commands (RENAME, COPY, MOVE, SWAPDB, RESTORE, a reload) is
-//! found by the [`backstop`], which the server's cron calls: until then, some 100 ms, the timer is late.
+//! How long a client waits is seen to here as well, by the same timer: the server's own timeout of a
+//! blocked client must not meet a waking, or its reply is lost (Redis 7.0) or the server dies (7.2).
+//!
+//! What reaches a key by other ways than our commands (RENAME, COPY, MOVE, SWAPDB, RESTORE, a reload), a
+//! wall clock that jumped, and a key whose slot another node serves now, are found by the [`backstop`],
+//! which the server's cron calls: until then, some 100 ms, the timer is late.
 //!
 //! This module knows no command and no dehydrator: how to look at a key, and how to serve a client, are
 //! handed to it as values.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
+use std::ops::Bound;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
@@ -40,7 +45,7 @@ use redis_module::raw::{
 use crate::clock;
 use crate::server::guard::guard;
 use crate::server::key::Name;
-use crate::server::{Context, OwnedStr, Str, api};
+use crate::server::{Context, Error, OwnedStr, Str, api};
 
 /// Clients that one firing wakes at most; the rest are woken when other clients have had their turn.
 const WOKEN_MAX: usize = 64;
@@ -48,6 +53,8 @@ const WOKEN_MAX: usize = 64;
 const MANY: usize = 16;
 /// A timer is armed no further ahead, in milliseconds: the server adds it to its clock, in microseconds.
 const AHEAD_MAX: u64 = 3_600_000;
+/// A timer that fires no later than this after it should, in microseconds, need not be moved.
+const TOLERANCE_US: u64 = 500;
 /// While nothing may be replicated (CLIENT PAUSE, FAILOVER), this long until the next look, in
 /// milliseconds.
 const RETRY: u64 = 20;
@@ -66,17 +73,24 @@ pub type Peek = fn(&Context, Str<'_>, usize) -> Peeked;
 /// Takes what is due and replies it.
 pub type Serve = Box<dyn Fn(&Context)>;
 
+/// The order in which clients came.
+type Ticket = u64;
+
 /// A client asleep.
 struct Waiter {
     client: NonNull<RedisModuleBlockedClient>,
     /// As many elements as it will take.
     takes: usize,
+    /// When it has waited long enough, in milliseconds since the epoch.
+    until: Option<u64>,
     serve: Serve,
 }
 
 /// A key that clients wait for.
 struct Watch {
-    waiters: VecDeque<Waiter>,
+    waiters: BTreeMap<Ticket, Waiter>,
+    /// Who has waited long enough first.
+    timeouts: BTreeSet<(u64, Ticket)>,
     peek: Peek,
     timer: Option<Timer>,
 }
@@ -86,7 +100,7 @@ impl Watch {
     /// many nobody is woken: what it leaves is seen when it has taken.
     fn wanted(&self) -> usize {
         let mut wanted = 0;
-        for waiter in self.waiters.iter().take(WOKEN_MAX) {
+        for waiter in self.waiters.values().take(WOKEN_MAX) {
             if waiter.takes > MANY {
                 return wanted + 1;
             }
@@ -94,28 +108,60 @@ impl Watch {
         }
         wanted
     }
+
+    /// Those who have waited long enough, and as many others as there are elements for.
+    fn rise(&mut self, now: u64, mut due: usize) -> Vec<(Waiter, Outcome)> {
+        let mut risen = Vec::new();
+        while risen.len() < WOKEN_MAX && self.timeouts.first().is_some_and(|(at, _)| *at <= now) {
+            let (_, ticket) = self.timeouts.pop_first().expect("there is a first");
+            let waiter = self.waiters.remove(&ticket).expect("who times out is asleep");
+            risen.push((waiter, Outcome::Nothing));
+        }
+        while due > 0 && risen.len() < WOKEN_MAX {
+            let Some((ticket, waiter)) = self.waiters.pop_first() else { break };
+            self.timeouts.remove(&(waiter.until.unwrap_or(0), ticket));
+            due -= waiter.takes.min(due);
+            risen.push((waiter, Outcome::Due));
+        }
+        risen
+    }
 }
 
-/// A timer that will fire at `at`, in milliseconds since the epoch, or a little later.
+/// A timer that will fire after a time on the server's monotonic clock.
 struct Timer {
     id: RedisModuleTimerID,
-    at: u64,
+    /// In microseconds, on that clock.
+    fires_us: u64,
+}
+
+/// Why a client is woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    /// Something is due.
+    Due,
+    /// It has waited long enough.
+    Nothing,
+    /// Another node of the cluster serves the key's slot.
+    Elsewhere,
 }
 
 /// A client that is being woken.
 struct Woken {
     name: Rc<Name>,
     serve: Serve,
-    served: Cell<bool>,
+    outcome: Outcome,
+    replied: Cell<bool>,
 }
 
 #[derive(Default)]
 struct Watches {
-    by_name: HashMap<Rc<Name>, Watch, ahash::RandomState>,
-    /// Which key each client waits for.
-    by_client: HashMap<NonNull<RedisModuleBlockedClient>, Rc<Name>, ahash::RandomState>,
-    /// Where the backstop goes on.
-    turn: usize,
+    /// In the order of names, so that the backstop can go on behind the last one it saw.
+    by_name: BTreeMap<Rc<Name>, Watch>,
+    /// Which key each client waits for, and where in the line it stands.
+    by_client: HashMap<NonNull<RedisModuleBlockedClient>, (Rc<Name>, Ticket), ahash::RandomState>,
+    tickets: Ticket,
+    /// The last name that the backstop saw.
+    seen: Option<Rc<Name>>,
 }
 
 thread_local! {
@@ -140,33 +186,40 @@ pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
 pub fn sleep(
     context: &Context,
     key: Str<'_>,
-    timeout: i64,
+    timeout: u64,
     takes: usize,
     next: Option<u64>,
     peek: Peek,
     serve: Serve,
 ) {
+    /// For the server it has none. The callback is what CLIENT UNBLOCK asks for.
+    const NO_TIMEOUT: i64 = 0;
     // SAFETY: the context is that of a command that may block.
     let client = unsafe {
         let client = api!(RedisModule_BlockClient(
             context.as_ptr(),
             Some(on_reply),
-            Some(on_timeout),
+            Some(on_unblock),
             Some(on_free),
-            timeout
+            NO_TIMEOUT
         ));
         api!(RedisModule_SetDisconnectCallback(client, Some(on_disconnect)));
         NonNull::new(client).expect("the server blocks the client")
     };
+    let until = (timeout > 0).then(|| clock::now().saturating_add(timeout));
     let name = Rc::new(name_of(context, key));
     WATCHES.with_borrow_mut(|watches| {
+        let ticket = watches.tickets;
+        watches.tickets += 1;
         let watch = watches.by_name.entry(Rc::clone(&name)).or_insert_with(|| Watch {
-            waiters: VecDeque::new(),
+            waiters: BTreeMap::new(),
+            timeouts: BTreeSet::new(),
             peek,
             timer: None,
         });
-        watch.waiters.push_back(Waiter { client, takes, serve });
-        watches.by_client.insert(client, Rc::clone(&name));
+        watch.waiters.insert(ticket, Waiter { client, takes, until, serve });
+        watch.timeouts.extend(until.map(|until| (until, ticket)));
+        watches.by_client.insert(client, (Rc::clone(&name), ticket));
     });
     arm(context, &name, next);
 }
@@ -178,23 +231,18 @@ pub fn note(context: &Context, key: Str<'_>, next: Option<u64>) {
     }
 }
 
-/// Looks at watched keys, some at each call, while `go_on` says so.
+/// Looks at watched keys, one after the other, while `go_on` says so; the next call carries on.
 pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
-    let names: Vec<_> = WATCHES.with_borrow_mut(|watches| {
-        let count = watches.by_name.len();
-        let first = if count == 0 { 0 } else { watches.turn % count };
-        let names = watches.by_name.keys().cycle().skip(first).take(count).cloned();
-        names.collect()
-    });
-    for name in names {
-        let peek = WATCHES.with_borrow_mut(|watches| {
-            watches.turn += 1;
-            watches.by_name.get(&name).map(|watch| watch.peek)
-        });
-        let Some(peek) = peek else { continue };
+    let count = WATCHES.with_borrow(|watches| watches.by_name.len());
+    for _ in 0..count {
+        let Some((name, peek)) = WATCHES.with_borrow_mut(Watches::next) else { return };
         if context.select_db(name.db) {
-            let next = peek(context, OwnedStr::new(&name.key).as_str(), 0).next;
-            arm(context, &name, next);
+            let key = OwnedStr::new(&name.key);
+            if context.serves(key.as_str()) {
+                arm(context, &name, peek(context, key.as_str(), 0).next);
+            } else {
+                send_away(context, &name);
+            }
         }
         if !go_on() {
             return;
@@ -206,25 +254,32 @@ fn name_of(context: &Context, key: Str<'_>) -> Name {
     Name { db: context.selected_db(), key: key.bytes().into() }
 }
 
-/// Sees to it that the timer of a watched key fires at `next`, or before.
+/// Sees to it that the timer of a watched key fires at `next`, or when the next client has waited long
+/// enough, and not much later.
 fn arm(context: &Context, name: &Name, next: Option<u64>) {
-    let Some(next) = next else { return };
     let now = clock::now();
-    let at = next.clamp(now, now + AHEAD_MAX);
+    let now_us = clock::monotonic_us();
     WATCHES.with_borrow_mut(|watches| {
-        let Some((name, watch)) = watches.by_name.get_key_value_mut(name) else { return };
-        if watch.timer.as_ref().is_some_and(|timer| timer.at <= at) {
+        let Some((name, _)) = watches.by_name.get_key_value(name) else { return };
+        let name = Rc::clone(name);
+        let Some(watch) = watches.by_name.get_mut(&name) else { return };
+        let timeout = watch.timeouts.first().map(|(until, _)| *until);
+        let Some(at) = next.into_iter().chain(timeout).min() else { return };
+        let period = at.saturating_sub(now).min(AHEAD_MAX);
+        let fires_us = now_us + period * 1000;
+        // By the monotonic clock, as the server counts: the other one may have jumped since.
+        if watch.timer.as_ref().is_some_and(|timer| timer.fires_us <= fires_us + TOLERANCE_US) {
             return;
         }
         if let Some(timer) = watch.timer.take() {
             disarm(context, timer);
         }
-        let data = Rc::into_raw(Rc::clone(name)).cast_mut().cast::<c_void>();
+        let data = Rc::into_raw(name).cast_mut().cast::<c_void>();
         // SAFETY: the context is live. The data is given back when the timer fires or is stopped.
         let id = unsafe {
-            api!(RedisModule_CreateTimer(context.as_ptr(), (at - now) as i64, Some(on_timer), data))
+            api!(RedisModule_CreateTimer(context.as_ptr(), period as i64, Some(on_timer), data))
         };
-        watch.timer = Some(Timer { id, at });
+        watch.timer = Some(Timer { id, fires_us });
     });
 }
 
@@ -243,27 +298,41 @@ fn disarm(context: &Context, timer: Timer) {
 /// Takes a client out. Returns whether it was asleep; if not, it is being woken already.
 fn forget(context: &Context, client: NonNull<RedisModuleBlockedClient>) -> bool {
     WATCHES.with_borrow_mut(|watches| {
-        let Some(name) = watches.by_client.remove(&client) else { return false };
-        let Some(watch) = watches.by_name.get_mut(&name) else { return false };
-        watch.waiters.retain(|waiter| waiter.client != client);
-        if watch.waiters.is_empty() {
-            watches.remove(context, &name);
+        let Some((name, ticket)) = watches.by_client.remove(&client) else { return false };
+        if let Some(watch) = watches.by_name.get_mut(&name) {
+            let waiter = watch.waiters.remove(&ticket);
+            let until = waiter.and_then(|waiter| waiter.until);
+            watch.timeouts.remove(&(until.unwrap_or(0), ticket));
         }
+        watches.remove_if_empty(context, &name);
         true
     })
 }
 
 impl Watches {
-    /// Stops watching a key.
-    fn remove(&mut self, context: &Context, name: &Name) {
-        let timer = self.by_name.remove(name).and_then(|watch| watch.timer);
-        if let Some(timer) = timer {
-            disarm(context, timer);
+    /// The key behind the last one that was seen, or the first.
+    fn next(&mut self) -> Option<(Rc<Name>, Peek)> {
+        let behind = self.seen.as_ref().and_then(|seen| {
+            self.by_name.range((Bound::Excluded(Rc::clone(seen)), Bound::Unbounded)).next()
+        });
+        let (name, watch) = behind.or_else(|| self.by_name.first_key_value())?;
+        let (name, peek) = (Rc::clone(name), watch.peek);
+        self.seen = Some(Rc::clone(&name));
+        Some((name, peek))
+    }
+
+    /// Stops watching a key that nobody waits for.
+    fn remove_if_empty(&mut self, context: &Context, name: &Rc<Name>) {
+        if self.by_name.get(name).is_some_and(|watch| watch.waiters.is_empty()) {
+            let timer = self.by_name.remove(name).and_then(|watch| watch.timer);
+            if let Some(timer) = timer {
+                disarm(context, timer);
+            }
         }
     }
 }
 
-/// Wakes as many clients as there are elements for.
+/// Wakes those who have waited long enough, and as many others as there are elements for.
 fn wake(context: &Context, name: &Rc<Name>) {
     let limits = WATCHES.with_borrow_mut(|watches| {
         let watch = watches.by_name.get_mut(name)?;
@@ -271,36 +340,54 @@ fn wake(context: &Context, name: &Rc<Name>) {
         Some((watch.peek, watch.wanted()))
     });
     let Some((peek, limit)) = limits else { return };
-    if !context.may_replicate() {
-        return arm(context, name, Some(clock::now() + RETRY));
-    }
-    if !context.select_db(name.db) {
-        return;
-    }
-    let Peeked { mut due, next } = peek(context, OwnedStr::new(&name.key).as_str(), limit);
-
-    let woken: Vec<_> = WATCHES.with_borrow_mut(|watches| {
-        let Some(watch) = watches.by_name.get_mut(name) else { return Vec::new() };
-        let mut woken = Vec::new();
-        while due > 0 && woken.len() < WOKEN_MAX {
-            let Some(waiter) = watch.waiters.pop_front() else { break };
-            due -= waiter.takes.min(due);
+    let now = clock::now();
+    // Nil may be replied at any time; to take what is due, something must be replicated.
+    let peeked = if !context.may_write() {
+        Peeked { due: 0, next: Some(now + RETRY) }
+    } else if context.select_db(name.db) {
+        peek(context, OwnedStr::new(&name.key).as_str(), limit)
+    } else {
+        Peeked::default()
+    };
+    let risen = WATCHES.with_borrow_mut(|watches| {
+        let watch = watches.by_name.get_mut(name);
+        let risen = watch.map(|watch| watch.rise(now, peeked.due)).unwrap_or_default();
+        for (waiter, _) in &risen {
             watches.by_client.remove(&waiter.client);
-            woken.push(waiter);
         }
-        if watch.waiters.is_empty() {
-            watches.remove(context, name);
-        }
-        woken
+        watches.remove_if_empty(context, name);
+        risen
     });
-    for Waiter { client, serve, .. } in woken {
-        let woken = Woken { name: Rc::clone(name), serve, served: Cell::new(false) };
-        let data = Box::into_raw(Box::new(woken)).cast::<c_void>();
-        // SAFETY: the client is blocked, and unblocked once: it has just left the table.
-        unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), data)) };
+    for (waiter, outcome) in risen {
+        unblock(name, waiter, outcome);
     }
     // Those who sleep on are looked at again when the woken ones have taken what they were woken for.
-    arm(context, name, next);
+    arm(context, name, peeked.next);
+}
+
+/// Wakes all who wait for a key that is another node's now.
+fn send_away(context: &Context, name: &Rc<Name>) {
+    let waiters = WATCHES.with_borrow_mut(|watches| {
+        let watch = watches.by_name.get_mut(name);
+        let waiters = watch.map(|watch| std::mem::take(&mut watch.waiters)).unwrap_or_default();
+        for waiter in waiters.values() {
+            watches.by_client.remove(&waiter.client);
+        }
+        watches.remove_if_empty(context, name);
+        waiters
+    });
+    for waiter in waiters.into_values() {
+        unblock(name, waiter, Outcome::Elsewhere);
+    }
+}
+
+/// Has the server call [`on_reply`] for a client that has just left the table.
+fn unblock(name: &Rc<Name>, waiter: Waiter, outcome: Outcome) {
+    let Waiter { client, serve, .. } = waiter;
+    let woken = Woken { name: Rc::clone(name), serve, outcome, replied: Cell::new(false) };
+    let data = Box::into_raw(Box::new(woken)).cast::<c_void>();
+    // SAFETY: the client is blocked, and unblocked once: it has just left the table.
+    unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), data)) };
 }
 
 // The server calls what follows. It hands each callback what the signature says, live for the call:
@@ -326,13 +413,13 @@ unsafe extern "C" fn on_reply(
             let data = api!(RedisModule_GetBlockedClientPrivateData(context));
             (Context::from_raw(context), &*data.cast::<Woken>())
         };
-        woken.served.set(true);
-        guard((), || {
+        woken.replied.set(true);
+        match woken.outcome {
             // A failover may have begun since it was woken: to replicate now would kill the server.
-            if context.may_replicate() {
-                (woken.serve)(&context);
-            }
-        });
+            Outcome::Due if context.may_write() => guard((), || (woken.serve)(&context)),
+            Outcome::Elsewhere => context.reply_error(&Error::Elsewhere),
+            Outcome::Due | Outcome::Nothing => {}
+        }
         if !context.has_replied() {
             context.reply_null_array();
         }
@@ -340,7 +427,8 @@ unsafe extern "C" fn on_reply(
     raw::REDISMODULE_OK as c_int
 }
 
-unsafe extern "C" fn on_timeout(
+/// CLIENT UNBLOCK.
+unsafe extern "C" fn on_unblock(
     context: *mut RedisModuleCtx,
     _argv: *mut *mut RedisModuleString,
     _argc: c_int,
@@ -383,7 +471,7 @@ unsafe extern "C" fn on_free(context: *mut RedisModuleCtx, data: *mut c_void) {
         // SAFETY: the server's promise; the data is the box that `wake` handed over, given back.
         let (context, woken) =
             unsafe { (Context::from_raw(context), Box::from_raw(data.as_ptr())) };
-        if !woken.served.get() {
+        if !woken.replied.get() {
             // It hung up when it had been woken: what it was woken for is the next one's.
             arm(&context, &woken.name, Some(0));
         }

@@ -101,7 +101,7 @@ pub struct Take {
 pub struct Poll<'a> {
     pub key: Str<'a>,
     /// How long to wait for something to come due, in milliseconds; 0: for ever.
-    pub block: Option<i64>,
+    pub block: Option<u64>,
     pub take: Take,
 }
 
@@ -262,15 +262,13 @@ impl<'a> Touch<'a> {
 
 impl<'a> Poll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        /// The server adds it to its clock. Three hundred years are for ever.
-        const BLOCK_MAX: u64 = 10_000_000_000_000;
         let (mut count, mut block, mut lease, mut with_ids) = (None, None, None, false);
         let mut options = Options::new(args, 2);
         while let Some(option) = options.next() {
             match &option.name[..] {
                 b"COUNT" if count.is_none() => count = Some(options.count()?),
                 b"BLOCK" if block.is_none() => {
-                    block = Some(options.milliseconds("BLOCK")?.min(BLOCK_MAX) as i64);
+                    block = Some(options.milliseconds("BLOCK")?);
                 }
                 b"LEASE" if lease.is_none() => {
                     // One of no time would be due again at once, and never end.

@@ -46,8 +46,10 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
             let name: Box<[u8]> = key.bytes().into();
             let serve = move |context: &Context| {
                 let name = OwnedStr::new(&name);
+                // If somebody else has taken it after all, there is nothing to reply.
+                let is_due = peek(context, name.as_str(), 1).due > 0;
                 let dehydrator = Writing::open(context, name.as_str());
-                if let Ok(dehydrator) = dehydrator {
+                if let Some(dehydrator) = dehydrator.ok().filter(|_| is_due) {
                     take_due(context, dehydrator, name.as_str(), clock::now(), take);
                 }
             };

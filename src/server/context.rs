@@ -97,6 +97,7 @@ impl Context {
                 return;
             }
             Error::WrongType => Error::WRONG_TYPE.to_owned(),
+            Error::Elsewhere => Error::ELSEWHERE.to_owned(),
             Error::Refused(reason) => format!("ERR {reason}"),
         };
         let text = CString::new(text).unwrap_or_else(|_| c"ERR refused".to_owned());
@@ -122,9 +123,37 @@ impl Context {
         // SAFETY: the context is live. `AvoidReplicaTraffic` takes no argument.
         unsafe {
             let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
-            flags & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
-                && flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
+            flags & raw::REDISMODULE_CTX_FLAGS_MASTER != 0 && self.may_write()
+        }
+    }
+
+    /// Whether what changes now may be replicated: to do that while the server loads, or while clients
+    /// are paused, would kill it. (On a replica that may be written to, nothing is replicated.)
+    pub fn may_write(&self) -> bool {
+        // SAFETY: the context is live. `AvoidReplicaTraffic` takes no argument.
+        unsafe {
+            let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
+            flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
                 && api!(RedisModule_AvoidReplicaTraffic()) == 0
+        }
+    }
+
+    /// Whether this node serves the slot of a key. Without a cluster it serves all.
+    pub fn serves(&self, key: Str<'_>) -> bool {
+        // SAFETY: the context is live, the format takes one string of the server's. The call of a command
+        // on a key that is another node's has no reply.
+        unsafe {
+            let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
+            if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
+                return true;
+            }
+            let (command, format) = (c"EXISTS".as_ptr(), c"s".as_ptr());
+            let reply = api!(RedisModule_Call(self.as_ptr(), command, format, key.as_ptr()));
+            if reply.is_null() {
+                return false;
+            }
+            api!(RedisModule_FreeCallReply(reply));
+            true
         }
     }
 

@@ -9,6 +9,8 @@ pub enum Error {
     Arity,
     /// The key holds something else.
     WrongType,
+    /// The key's slot is served by another node of the cluster now.
+    Elsewhere,
     /// Anything else, without the leading `ERR`.
     Refused(Cow<'static, str>),
 }
@@ -17,6 +19,9 @@ pub enum Error {
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
 impl Error {
+    /// As a client is told that was asleep when its server became a replica: ask again, and be sent to
+    /// the right node.
+    pub const ELSEWHERE: &str = "UNBLOCKED the key's slot is served by another node now";
     /// The words of every built-in type.
     pub const WRONG_TYPE: &str =
         "WRONGTYPE Operation against a key holding the wrong kind of value";

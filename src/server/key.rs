@@ -8,7 +8,7 @@ use redis_module::raw::{self, RedisModuleKey, RedisModuleType};
 use super::{Context, Error, Str, error::Result};
 
 /// A key's database and name, for later.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     pub db: i32,
     pub key: Box<[u8]>,

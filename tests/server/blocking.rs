@@ -380,3 +380,97 @@ fn two_thousand_asleep_on_one_key_cost_no_more_than_one() {
     assert!(each < 200.0, "{each} us of the server's time for each element");
     assert_eq!(waiters(&server), asleep - count as u64);
 }
+
+#[test]
+fn a_timeout_that_meets_a_deadline_is_replied_once_and_the_connection_stays_in_step() {
+    let server = Server::start(&[]);
+    let (mut client, mut sleeper) = (server.connect(), server.connect());
+    for (block, ttl) in [(20, 30), (50, 60), (30, 30), (29, 30), (30, 29), (100, 105)] {
+        for _ in 0..5 {
+            client.ask("DEL k");
+            client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element id"));
+            match sleeper.ask(&format!("DEHYDRATOR.POLL k BLOCK {block}")) {
+                Value::Nil => assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1)),
+                reply => assert_eq!(reply, elements(&["element"])),
+            }
+            assert_eq!(sleeper.ask("ECHO in-step"), text("in-step"));
+        }
+    }
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn thousands_that_time_out_together_do_not_stall_the_server() {
+    let server = Server::start(&["--maxclients", "5000"]);
+    let mut client = server.connect();
+    let asleep = 4000;
+    let poll = cmd("DEHYDRATOR.POLL k BLOCK 1000").get_packed_command();
+    let mut sleepers: Vec<_> = (0..asleep).map(|_| server.connect()).collect();
+    for sleeper in &mut sleepers {
+        sleeper.send_packed_command(&poll).expect("it is sent");
+    }
+    let before = cpu_us(&mut client);
+    for sleeper in &mut sleepers {
+        assert_eq!(sleeper.recv_response().expect("a reply"), Value::Nil);
+    }
+    // Some microseconds for each; with a walk over all others for each, it was a hundred.
+    let each = (cpu_us(&mut client) - before) / f64::from(asleep);
+    assert!(each < 100.0, "{each} us of the server's time for each client");
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn many_watched_keys_do_not_keep_the_tick_from_tidying() {
+    let server = Server::start(&["--maxclients", "5000", "--hz", "100"]);
+    let mut client = server.connect();
+    let mut sleepers: Vec<_> = (0..3000).map(|_| server.connect()).collect();
+    for (number, sleeper) in sleepers.iter_mut().enumerate() {
+        let poll = cmd(&format!("DEHYDRATOR.POLL watched-{number} BLOCK 0")).get_packed_command();
+        sleeper.send_packed_command(&poll).expect("it is sent");
+    }
+    until("all are asleep", || (waiters(&server) == 3000).then_some(()));
+    let mut pipe = redis::pipe();
+    for id in 0..50_000 {
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(600_000).arg("element").arg(id);
+    }
+    for id in (0..50_000).filter(|id| id % 20 != 0) {
+        pipe.cmd("DEHYDRATOR.REM").arg("k").arg(id);
+    }
+    pipe.exec(&mut client).expect("replies");
+    until("the tick has tidied up", || {
+        (client.info("dehydrator", "dehydrator_untidy") == 0).then_some(())
+    });
+    // And all watched keys are looked at, in turn.
+    client.ask("DEHYDRATOR.PUSH other 0 element id");
+    client.ask("RENAME other watched-2999");
+    let reply = sleepers[2999].recv_response().expect("a reply");
+    assert_eq!(reply, elements(&["element"]));
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_wakes_who_is_due_by_it() {
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    client.ask("DEHYDRATOR.DEBUG k CLOCK 700000");
+    assert_eq!(sleeper.reply(), elements(&["element"]));
+    // And back: nothing comes early.
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 300");
+    client.ask("DEHYDRATOR.PUSH k 100000 element id");
+    client.ask("DEHYDRATOR.DEBUG k CLOCK 699900");
+    assert_eq!(sleeper.reply(), Value::Nil);
+}
+
+#[test]
+fn a_sleeper_on_a_writable_replica_is_woken() {
+    let primary = Server::start_with_port(&[]);
+    let replica = Server::start_with_port(&["--replica-read-only", "no"]);
+    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    until("the link is up", || {
+        (primary.info("replication", "connected_slaves") == 1).then_some(())
+    });
+    let sleeper = Sleeper::start(&replica, "DEHYDRATOR.POLL mine BLOCK 0");
+    replica.connect().ask("DEHYDRATOR.PUSH mine 20 element id");
+    assert_eq!(sleeper.reply(), elements(&["element"]));
+}

@@ -214,3 +214,28 @@ fn a_client_that_asks_the_wrong_node_is_sent_to_the_right_one() {
     }
     assert_eq!(moved, 2, "one of three nodes has the slot");
 }
+
+#[test]
+fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
+    let cluster = Cluster::start();
+    let slot = 0;
+    // The key's hash tag is in slot 0.
+    let poll = "DEHYDRATOR.POLL {fHh}:k BLOCK 0";
+    assert_eq!(cluster.nodes[0].connect().ask("CLUSTER KEYSLOT {fHh}:k"), Value::Int(slot));
+    let mut sleeper = cluster.nodes[0].connect();
+    sleeper
+        .send_packed_command(&crate::harness::cmd(poll).get_packed_command())
+        .expect("it is sent");
+    until("it is asleep", || {
+        (cluster.nodes[0].info("dehydrator", "dehydrator_waiters") == 1).then_some(())
+    });
+    let to = cluster.id_of(1);
+    for node in &cluster.nodes[..3] {
+        node.connect().ask(&format!("CLUSTER SETSLOT {slot} NODE {to}"));
+    }
+    let error = sleeper.recv_response().expect("a reply");
+    let Value::ServerError(error) = error else { panic!("{error:?}") };
+    assert!(error.code().contains("UNBLOCKED"), "{error:?}");
+    let error = cluster.nodes[0].connect().refused(poll);
+    assert!(error.starts_with("MOVED"), "{error}");
+}

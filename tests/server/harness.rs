@@ -109,7 +109,11 @@ impl Server {
     /// A connection of its own.
     pub fn connect(&self) -> Connection {
         let url = format!("redis+unix://{}", self.socket().display());
-        redis::Client::open(url).expect("a url").get_connection().expect("a connection")
+        let client = redis::Client::open(url).expect("a url");
+        let connection = client.get_connection().expect("a connection");
+        // A reply that does not come is a failure, not a test that never ends.
+        connection.set_read_timeout(Some(3 * PATIENCE)).expect("a timeout");
+        connection
     }
 
     /// Runs one line in redis-cli, as if typed, and returns what it prints.
