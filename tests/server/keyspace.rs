@@ -119,7 +119,8 @@ fn a_dump_restores_to_the_same() {
     // Cut short or mutated, with the checksum off so that it reaches us: refused, or a dehydrator;
     // never a dead server.
     client.ask("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
-    for length in (0..dump.len()).step_by(dump.len() / 200) {
+    // The last ten bytes are version and checksum: without them the data is whole.
+    for length in (0..dump.len() - 10).step_by(dump.len() / 200) {
         assert!(restore("cut", &dump[..length], &mut client).is_err(), "{length} bytes");
     }
     let mut random = 42_u64;
