@@ -18,9 +18,16 @@ fn push_all(client: &mut Connection, key: &str) {
     }
 }
 
+/// Pulls one half and removes the other.
 fn remove_all(client: &mut Connection, key: &str) {
     for chunk in (0..COUNT).collect::<Vec<_>>().chunks(10_000) {
-        redis::cmd("DEHYDRATOR.REM").arg(key).arg(chunk).exec(client).expect("a number");
+        let (pulled, removed) = chunk.split_at(chunk.len() / 2);
+        let mut pipe = redis::pipe();
+        for number in pulled {
+            pipe.cmd("DEHYDRATOR.PULL").arg(key).arg(number);
+        }
+        pipe.cmd("DEHYDRATOR.REM").arg(key).arg(removed);
+        pipe.exec(client).expect("replies");
     }
 }
 
