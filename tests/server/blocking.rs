@@ -68,7 +68,7 @@ fn a_client_is_woken_when_something_comes_due_and_not_before() {
         // The server's clock has whole milliseconds: the push may come at the end of one.
         assert!(after + TICK >= Duration::from_millis(wait), "{after:?} is early for {wait} ms");
         // It should be a millisecond; the machine that runs the tests may be busy.
-        assert!(after < Duration::from_millis(wait + 500), "{after:?} is late for {wait} ms");
+        assert!(after < Duration::from_millis(wait + 5000), "{after:?} is late for {wait} ms");
         assert!(!client.exists("k"));
     }
 }

@@ -12,7 +12,7 @@ use redis::{Cmd, Connection, Value};
 use tempfile::TempDir;
 
 /// How long anything may take that is waited for. Only a failing test waits that long.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
@@ -112,7 +112,7 @@ impl Server {
         let client = redis::Client::open(url).expect("a url");
         let connection = client.get_connection().expect("a connection");
         // A reply that does not come is a failure, not a test that never ends.
-        connection.set_read_timeout(Some(3 * PATIENCE)).expect("a timeout");
+        connection.set_read_timeout(Some(2 * PATIENCE)).expect("a timeout");
         connection
     }
 
