@@ -226,7 +226,7 @@ pub fn sleep(
 
 /// Says when the next element of a key comes due, after something was put into it.
 pub fn note(context: &Context, key: Str<'_>, next: Option<u64>) {
-    if is_watched(context, key) {
+    if WATCHES.with_borrow(|watches| !watches.by_name.is_empty()) {
         arm(context, &name_of(context, key), next);
     }
 }
@@ -257,16 +257,14 @@ fn name_of(context: &Context, key: Str<'_>) -> Name {
 /// Sees to it that the timer of a watched key fires at `next`, or when the next client has waited long
 /// enough, and not much later.
 fn arm(context: &Context, name: &Name, next: Option<u64>) {
-    let now = clock::now();
-    let now_us = clock::monotonic_us();
     WATCHES.with_borrow_mut(|watches| {
         let Some((name, _)) = watches.by_name.get_key_value(name) else { return };
         let name = Rc::clone(name);
         let Some(watch) = watches.by_name.get_mut(&name) else { return };
         let timeout = watch.timeouts.first().map(|(until, _)| *until);
         let Some(at) = next.into_iter().chain(timeout).min() else { return };
-        let period = at.saturating_sub(now).min(AHEAD_MAX);
-        let fires_us = now_us + period * 1000;
+        let period = at.saturating_sub(clock::now()).min(AHEAD_MAX);
+        let fires_us = clock::monotonic_us() + period * 1000;
         // By the monotonic clock, as the server counts: the other one may have jumped since.
         if watch.timer.as_ref().is_some_and(|timer| timer.fires_us <= fires_us + TOLERANCE_US) {
             return;

@@ -9,7 +9,7 @@ use crate::server::{Context, Error, api, error::Result};
 
 use super::args::{self, IfThere};
 
-/// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`: OK, or nil.
+/// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]`: OK, or nil.
 pub fn push(context: &Context, args: Args<'_>) -> Result {
     let request = args::Push::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -32,11 +32,12 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
         return Ok(());
     }
     started?;
-    let element = Element { id, payload, deadline, deliveries: 0 };
-    match (if_there, at) {
-        (IfThere::Refuse | IfThere::Replace, Some(_)) => replicate::verbatim(context),
-        (IfThere::Refuse | IfThere::Keep, _) => replicate::pushed(context, key, ttl, element),
-        (IfThere::Replace, None) => replicate::replaced(context, key, ttl, element),
+    let element = Element { id, payload, deadline, deliveries };
+    match (at, if_there) {
+        // It is in absolute terms already, and does on a replica what it did here.
+        (Some(_), _) => replicate::verbatim(context),
+        (None, IfThere::Replace) => replicate::replaced(context, key, ttl, element),
+        (None, IfThere::Refuse | IfThere::Keep) => replicate::pushed(context, key, ttl, element),
     }
     dehydrator.changed(c"dehydrator.push");
     context.reply_ok();

@@ -39,8 +39,8 @@ pub fn register(context: &Context) -> bool {
         unlink: None,
         copy: None,
         defrag: Some(defrag),
-        mem_usage2: Some(mem_usage2),
-        free_effort2: Some(free_effort2),
+        mem_usage2: None,
+        free_effort2: None,
         unlink2: None,
         copy2: Some(copy2),
         aux_save2: None,
@@ -139,15 +139,6 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guard(0, || unsafe { lawn(value) }.memory())
 }
 
-unsafe extern "C" fn mem_usage2(
-    _context: *mut RedisModuleKeyOptCtx,
-    value: *const c_void,
-    _samples: usize,
-) -> usize {
-    // SAFETY: the server's promise above.
-    unsafe { mem_usage(value) }
-}
-
 /// The order of delivery, ids, payloads, TTLs and deadlines: all that a client could ever see.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
@@ -171,14 +162,6 @@ unsafe extern "C" fn free(value: *mut c_void) {
 }
 
 unsafe extern "C" fn free_effort(_key: *mut RedisModuleString, value: *const c_void) -> usize {
-    // SAFETY: the server's promise above.
-    guard(1, || unsafe { lawn(value) }.allocations())
-}
-
-unsafe extern "C" fn free_effort2(
-    _context: *mut RedisModuleKeyOptCtx,
-    value: *const c_void,
-) -> usize {
     // SAFETY: the server's promise above.
     guard(1, || unsafe { lawn(value) }.allocations())
 }

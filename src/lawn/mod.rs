@@ -276,7 +276,7 @@ impl Lawn {
             return Err(StartError::TooLate);
         }
         let hash = self.index.hash(id);
-        if self.find(id).is_some() {
+        if self.find_hashed(hash, id).is_some() {
             return Err(StartError::Exists);
         }
         let handle = self.store(id, ttl, payload, deadline)?;
@@ -297,7 +297,7 @@ impl Lawn {
         deadline: u64,
     ) -> Result<(), StartError> {
         let hash = self.index.hash(id);
-        let Some(old) = self.find(id) else {
+        let Some(old) = self.find_hashed(hash, id) else {
             return self.start_at(id, ttl, payload, deadline);
         };
         let new = self.store(id, ttl, payload, deadline)?;
@@ -334,13 +334,14 @@ impl Lawn {
     ///
     /// [`UpdateError`]; then nothing has changed.
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
-        let old = self.find(id).ok_or(UpdateError::Missing)?;
+        let hash = self.index.hash(id);
+        let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
         let record = self.records.get(old);
         let (turn, block, deliveries) = (record.turn(), record.block(), record.deliveries());
         let new = self.records.insert(id, payload, turn).ok_or(UpdateError::Full)?;
         self.records.set_block(new, block);
         self.records.set_deliveries(new, deliveries);
-        self.repoint(self.index.hash(id), old, new);
+        self.repoint(hash, old, new);
         Ok(Taken { records: &mut self.records, handle: old })
     }
 
@@ -505,8 +506,11 @@ impl Lawn {
     }
 
     fn find(&self, id: &[u8]) -> Option<Handle> {
-        let records = &self.records;
-        self.index.find(self.index.hash(id), |handle| records.get(handle).id() == id)
+        self.find_hashed(self.index.hash(id), id)
+    }
+
+    fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
+        self.index.find(hash, |handle| self.records.get(handle).id() == id)
     }
 
     fn first(&self) -> Option<(Turn, Handle)> {

@@ -211,9 +211,6 @@ fn a_server_that_becomes_a_replica_sends_its_sleepers_away() {
     assert_eq!(waiters(&server), 0);
     let error = server.connect().refused("DEHYDRATOR.POLL k BLOCK 0");
     assert!(error.starts_with("READONLY"), "{error}");
-    primary.connect().ask("DEHYDRATOR.PUSH k 0 element id");
-    server.connect().ask("REPLICAOF NO ONE");
-    primary.connect().ask("PING");
 }
 
 #[test]
