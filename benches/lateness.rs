@@ -7,6 +7,8 @@
 //! - *POLL BLOCK*: 1,000 dehydrators, a client asleep on each.
 //! - *expired events*: a million volatile keys, one subscriber to the server's `expired` events.
 //! - *sorted set*: a million members, one client that asks every 100 ms.
+//!
+//! And what other clients notice while a million elements that came due at once are moved to a stream.
 
 #[path = "../tests/server/harness.rs"]
 #[allow(dead_code)]
@@ -142,6 +144,35 @@ fn polled_sorted_set() -> Vec<f64> {
     lateness
 }
 
+/// A million elements come due at once and are moved to a stream, while another client asks for nothing but
+/// an answer. How long that takes, and how long each answer, in milliseconds.
+fn backlog() -> (Duration, Vec<f64>) {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let at = now_ms() as u64 + 20_000;
+    send_all(&mut client, WAITING, |pipe, number| {
+        let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(number % 8).arg(&[b'x'; 64]);
+        push.arg(format!("{number:016}")).arg("AT").arg(at);
+    });
+    assert!(now_ms() < at as f64, "this machine is too slow for this");
+    cmd("DEHYDRATOR.ONDUE k STREAM s").exec(&mut client).expect("OK");
+    while now_ms() < at as f64 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (started, mut answers) = (Instant::now(), Vec::new());
+    loop {
+        for _ in 0..100 {
+            let asked = Instant::now();
+            cmd("PING").exec(&mut client).expect("an answer");
+            answers.push(asked.elapsed().as_secs_f64() * 1e3);
+        }
+        let left: usize = cmd("DEHYDRATOR.LEN k").query(&mut client).expect("a number");
+        if left == 0 {
+            return (started.elapsed(), answers);
+        }
+    }
+}
+
 fn report(what: &str, mut lateness: Vec<f64>) {
     lateness.sort_by(f64::total_cmp);
     let at = |share: f64| match lateness[(lateness.len() as f64 * share) as usize] {
@@ -169,4 +200,8 @@ fn main() {
     report("POLL BLOCK, 1,000 clients", blocking_poll());
     report("sorted set, asked every 100 ms", polled_sorted_set());
     report("expired events", expired_events());
+    let (took, answers) = backlog();
+    println!("\n{WAITING} come due at once and are moved to a stream: {:.1} s", took.as_secs_f64());
+    println!("Meanwhile another client's PING takes, in milliseconds:");
+    report("PING during the backlog", answers);
 }

@@ -6,7 +6,8 @@ use redis_module::raw::RedisModuleInfoCtx;
 
 use crate::server::guard::guard;
 use crate::server::{Context, api};
-use crate::{tick, untidy, waiters};
+use crate::statistics::{DELIVERIES, RETRIES};
+use crate::{agenda, tick, untidy, waiters};
 
 /// Has the server ask for the section. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
@@ -17,13 +18,16 @@ pub fn register(context: &Context) -> bool {
 unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, _for_crash_report: c_int) {
     guard((), || {
         let ticks = tick::statistics();
-        let fields: [(&CStr, u64); 6] = [
+        let fields: [(&CStr, u64); 9] = [
             (c"ticks", ticks.ticks),
             (c"tick_last_us", ticks.last_us),
             (c"tick_longest_us", ticks.longest_us),
             (c"tidied", ticks.tidied),
             (c"untidy", untidy::len() as u64),
             (c"waiters", waiters::len() as u64),
+            (c"on_agenda", agenda::len() as u64),
+            (c"deliveries", DELIVERIES.get()),
+            (c"retries", RETRIES.get()),
         ];
         // SAFETY: the server hands out an INFO that is being written. Without a name the section is
         // called as the module is.

@@ -6,12 +6,17 @@
 //!
 //! ```text
 //!   lib ─▶ commands ─▶ data_type ─▶ encoding ─▶ lawn      the structure, pure
-//!    │        │  │         │  └───▶ untidy                names for the tick
+//!    │        │  │         │  │          └────▶ policy    what becomes of what comes due
+//!    │        │  │         │  ├──────▶ untidy             names for the tick
+//!    │        │  │         │  └──────▶ agenda             names with a deadline, and a timer
 //!    │        │  ├─────────┴──────▶ replicate             effects, spelled once
 //!    │        │  └────────────────▶ waiters               clients asleep on a key
 //!    │        └───────────────────▶ clock                 the only reader of the time
-//!    ├─▶ tick ────▶ data_type, untidy, waiters, clock     the server's cron
-//!    └─▶ info ────▶ tick, untidy, waiters                 INFO
+//!    ├─▶ tick ─▶ courier ─▶ agenda, data_type, replicate  delivering what came due
+//!    │      └──▶ search, untidy, waiters, data_type       the server's cron
+//!    ├─▶ keyspace ─▶ agenda                               FLUSHALL, SWAPDB, a load
+//!    ├─▶ config                                           settings
+//!    └─▶ info ────▶ tick, statistics, agenda, ...         INFO
 //!                      all but lawn ─▶ server             a safe face over the module API
 //! ```
 //!
@@ -22,13 +27,21 @@
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod agenda;
+mod alarm;
 mod clock;
 mod commands;
+mod config;
+mod courier;
 mod data_type;
 mod info;
+mod keyspace;
 mod lawn;
+mod policy;
 mod replicate;
+mod search;
 mod server;
+mod statistics;
 mod tick;
 mod untidy;
 mod waiters;
@@ -39,8 +52,9 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 #[cfg(debug_assertions)]
 use commands::debug;
-use commands::{inspect, look, push, take, update};
+use commands::{inspect, look, ondue, push, take, update};
 use server::command::{self, Command, access, handler};
+use server::string::Args;
 use server::{Context, api, context, guard};
 
 /// The server's allocator, so that its memory limits and statistics see us. Unit tests run without a
@@ -147,6 +161,18 @@ fn commands() -> Vec<Command> {
             c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
             c"Returns a map of what a dehydrator holds.",
         ),
+        Command::new(
+            c"dehydrator.ondue",
+            handler!(ondue::ondue),
+            c"write deny-oom getkeys-api getchannels-api",
+            -3,
+            access::TOUCH,
+        )
+        .with_dest(c"STREAM", 2, access::INSERT)
+        .described(
+            c"O(1)",
+            c"Says what becomes of elements when they come due: they wait, go, or are moved to a stream or a channel.",
+        ),
         #[cfg(debug_assertions)]
         Command::new(c"dehydrator.debug", handler!(debug::debug), c"readonly", -3, access::READ)
             .described(c"O(1)", c"Hooks for tests, in debug builds alone."),
@@ -162,7 +188,7 @@ fn commands() -> Vec<Command> {
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(
     raw_context: *mut RedisModuleCtx,
-    _argv: *mut *mut RedisModuleString,
+    argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
     // Nothing may allocate before this: it is what finds the server's allocator.
@@ -180,15 +206,17 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     }
     guard::install_panic_hook();
     let loaded = guard::guard(false, || {
-        // SAFETY: the context is live while the module loads.
-        load(&unsafe { Context::from_raw(raw_context) }, argc)
+        // SAFETY: context and arguments are live while the module loads.
+        let (context, args) =
+            unsafe { (Context::from_raw(raw_context), Args::from_raw(argv, argc as usize)) };
+        load(&context, args)
     });
     if loaded { raw::REDISMODULE_OK as c_int } else { raw::REDISMODULE_ERR as c_int }
 }
 
-fn load(context: &Context, argc: c_int) -> bool {
-    if argc > 0 {
-        context::log_warning("dehydrator: the module takes no arguments");
+fn load(context: &Context, args: Args<'_>) -> bool {
+    if let Err(reason) = config::register(context, args) {
+        context::log_warning(&format!("dehydrator: {reason}"));
         return false;
     }
     // SAFETY: the context is live.
@@ -213,8 +241,9 @@ fn load(context: &Context, argc: c_int) -> bool {
             return refused(&command.name.to_string_lossy());
         }
     }
-    if !tick::register(context) {
-        return refused("the cron hook");
+    agenda::register(courier::attend);
+    if !tick::register(context) || !keyspace::register(context) {
+        return refused("the hooks");
     }
     info::register(context) || refused("the INFO section")
 }

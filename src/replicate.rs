@@ -13,11 +13,14 @@
 //! | elements were leased | `DEHYDRATOR.LEASE key ttl AT deadline id [id ...]` |
 //! | an element was updated | the command itself |
 //! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl AT deadline` |
+//! | what becomes of what comes due | `DEHYDRATOR.ONDUE key policy` |
+//! | what came due was moved to a stream | `XADD dest ... id element`, and REM, in one transaction |
 //! | an empty dehydrator of ReDe's went | `DEL key` |
 
 use std::ffi::c_longlong;
 
 use crate::lawn::Element;
+use crate::policy::Policy;
 use crate::server::io::Io;
 use crate::server::{Context, OwnedStr, Str, api};
 
@@ -91,6 +94,23 @@ pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>) {
             spell_push!(RedisModule_EmitAOF, to, key, ttl, element, "cl" c"DELIVERIES", deliveries);
         }
     }
+}
+
+/// What becomes of what comes due, into an append-only file that is being rewritten.
+pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy) {
+    let words: Vec<_> = policy.words().iter().map(|word| OwnedStr::new(word)).collect();
+    // SAFETY: the io is live. The format says what follows: a string of the server's, and an array of
+    // such strings with its length; an `OwnedStr` is such a string and nothing else.
+    unsafe {
+        api!(RedisModule_EmitAOF(
+            io.as_ptr(),
+            c"DEHYDRATOR.ONDUE".as_ptr(),
+            c"sv".as_ptr(),
+            key.as_ptr(),
+            words.as_ptr(),
+            words.len(),
+        ))
+    };
 }
 
 /// The command did just what it says, in absolute terms.

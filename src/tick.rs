@@ -1,8 +1,9 @@
 //! The server's cron, by default ten times a second: per-tick bookkeeping.
 //!
-//! It looks after keys that clients are asleep on, in case something reached them unnoticed, and gives
-//! memory back: dehydrators that a burst left sparse are tidied, one at a time. Both within one budget;
-//! what is left carries on at the next tick. Delivering what came due will live here too.
+//! It looks after keys that clients are asleep on, in case something reached them unnoticed, finds
+//! dehydrators that were renamed, and gives memory back: dehydrators that a burst left sparse are tidied,
+//! one at a time. All within one budget; what is left carries on at the next tick. Delivering has a timer
+//! and a budget of its own; the tick sees to it that nothing was missed.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -11,8 +12,8 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::data_type::{self, Tidied};
 use crate::server::guard::guard;
-use crate::server::{Context, OwnedStr, api};
-use crate::{clock, untidy, waiters};
+use crate::server::{Context, OwnedStr, event};
+use crate::{clock, courier, search, untidy, waiters};
 
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
@@ -40,11 +41,7 @@ pub fn statistics() -> Statistics {
 
 /// Has the server call the tick. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
-    let cron = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
-    // SAFETY: the context is live.
-    let status =
-        unsafe { api!(RedisModule_SubscribeToServerEvent(context.as_ptr(), cron, Some(on_cron))) };
-    status == raw::REDISMODULE_OK as i32
+    event::subscribe(context, raw::REDISMODULE_EVENT_CRON_LOOP, on_cron)
 }
 
 unsafe extern "C" fn on_cron(
@@ -65,9 +62,10 @@ fn tick(context: &Context) {
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
     let mut statistics = STATISTICS.get();
 
-    // Half of it at the most, so that neither can keep the other waiting.
-    let within_half = || clock::monotonic_us().saturating_sub(started) < BUDGET_US / 2;
-    waiters::backstop(context, within_half);
+    // A part of it at the most, so that none can keep the others waiting.
+    let within = |part: u64| move || clock::monotonic_us().saturating_sub(started) < part;
+    waiters::backstop(context, within(BUDGET_US / 2));
+    search::step(context, within(BUDGET_US * 3 / 4));
 
     // Each name once: one that is noted again waits for the next tick.
     for _ in 0..untidy::len() {
@@ -83,6 +81,8 @@ fn tick(context: &Context) {
             Tidied::More | Tidied::Later => untidy::note(name.db, &name.key),
         }
     }
+
+    courier::attend(context);
 
     statistics.ticks += 1;
     statistics.last_us = clock::monotonic_us().saturating_sub(started);

@@ -38,10 +38,9 @@ use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use redis_module::raw::{
-    self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString, RedisModuleTimerID,
-};
+use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
+use crate::alarm::Alarm;
 use crate::clock;
 use crate::server::guard::guard;
 use crate::server::key::Name;
@@ -51,10 +50,6 @@ use crate::server::{Context, Error, OwnedStr, Str, api};
 const WOKEN_MAX: usize = 64;
 /// A client that takes more elements than this is thought to take all there are.
 const MANY: usize = 16;
-/// A timer is armed no further ahead, in milliseconds: the server adds it to its clock, in microseconds.
-const AHEAD_MAX: u64 = 3_600_000;
-/// A timer that fires no later than this after it should, in microseconds, need not be moved.
-const TOLERANCE_US: u64 = 500;
 /// While nothing may be replicated (CLIENT PAUSE, FAILOVER), this long until the next look, in
 /// milliseconds.
 const RETRY: u64 = 20;
@@ -92,7 +87,7 @@ struct Watch {
     /// Who has waited long enough first.
     timeouts: BTreeSet<(u64, Ticket)>,
     peek: Peek,
-    timer: Option<Timer>,
+    timer: Option<Alarm>,
 }
 
 impl Watch {
@@ -125,13 +120,6 @@ impl Watch {
         }
         risen
     }
-}
-
-/// A timer that will fire after a time on the server's monotonic clock.
-struct Timer {
-    id: RedisModuleTimerID,
-    /// In microseconds, on that clock.
-    fires_us: u64,
 }
 
 /// Why a client is woken.
@@ -263,33 +251,21 @@ fn arm(context: &Context, name: &Name, next: Option<u64>) {
         let Some(watch) = watches.by_name.get_mut(&name) else { return };
         let timeout = watch.timeouts.first().map(|(until, _)| *until);
         let Some(at) = next.into_iter().chain(timeout).min() else { return };
-        let period = at.saturating_sub(clock::now()).min(AHEAD_MAX);
-        let fires_us = clock::monotonic_us() + period * 1000;
-        // By the monotonic clock, as the server counts: the other one may have jumped since.
-        if watch.timer.as_ref().is_some_and(|timer| timer.fires_us <= fires_us + TOLERANCE_US) {
+        if watch.timer.as_ref().is_some_and(|timer| timer.is_in_time_for(at)) {
             return;
         }
         if let Some(timer) = watch.timer.take() {
             disarm(context, timer);
         }
         let data = Rc::into_raw(name).cast_mut().cast::<c_void>();
-        // SAFETY: the context is live. The data is given back when the timer fires or is stopped.
-        let id = unsafe {
-            api!(RedisModule_CreateTimer(context.as_ptr(), period as i64, Some(on_timer), data))
-        };
-        watch.timer = Some(Timer { id, fires_us });
+        watch.timer = Some(Alarm::set(context, at, on_timer, data));
     });
 }
 
-fn disarm(context: &Context, timer: Timer) {
-    let mut data = ptr::null_mut();
-    // SAFETY: the context is live. A timer that was still there gives its data back, which `arm` made
-    // of an `Rc`.
-    unsafe {
-        let status = api!(RedisModule_StopTimer(context.as_ptr(), timer.id, &mut data));
-        if status == raw::REDISMODULE_OK as c_int {
-            drop(Rc::from_raw(data.cast::<Name>()));
-        }
+fn disarm(context: &Context, timer: Alarm) {
+    if let Some(data) = timer.stop(context) {
+        // SAFETY: `arm` made the data of an `Rc`, and nobody else gets it back.
+        drop(unsafe { Rc::from_raw(data.cast::<Name>()) });
     }
 }
 

@@ -13,6 +13,8 @@ mod encoding;
 mod fields;
 #[path = "../../src/lawn/mod.rs"]
 mod lawn;
+#[path = "../../src/policy.rs"]
+mod policy;
 
 use ahash::RandomState;
 use encoding::{Corrupt, Source};
@@ -54,14 +56,17 @@ fn empty() -> Lawn {
 
 fuzz_target!(|data: &[u8]| {
     let Some((version, rest)) = data.split_first() else { return };
-    let Ok(mut lawn) = encoding::load(empty(), &mut Cut(rest), i32::from(version % 2)) else {
+    let Ok((mut lawn, policy)) =
+        encoding::load(empty(), &mut Cut(rest), i32::from(version % 2))
+    else {
         return;
     };
     lawn.check();
     let mut saved = Fields::default();
-    encoding::save(&lawn, &mut saved);
-    let again = encoding::load(empty(), &mut saved, encoding::VERSION).expect("our own words");
-    assert!(lawn.iter().eq(again.iter()));
+    encoding::save(&lawn, &policy, &mut saved);
+    let (again, same) =
+        encoding::load(empty(), &mut saved, encoding::VERSION).expect("our own words");
+    assert!(lawn.iter().eq(again.iter()) && policy == same);
 
     // Taken one by one it gives out what it listed.
     let now = u64::from(*version) << 56;

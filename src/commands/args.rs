@@ -2,6 +2,7 @@
 //! opened.
 
 use crate::lawn::DEADLINE_MAX;
+use crate::policy::{MaxLen, Policy};
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
@@ -131,6 +132,12 @@ pub struct Scan<'a> {
 pub struct Info<'a> {
     pub key: Str<'a>,
     pub full: bool,
+}
+
+/// `key HOLD | DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`
+pub struct OnDue<'a> {
+    pub key: Str<'a>,
+    pub policy: Policy,
 }
 
 impl<'a> OfKey<'a> {
@@ -353,6 +360,38 @@ impl<'a> Info<'a> {
     }
 }
 
+impl<'a> OnDue<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let key = required(args, 1)?;
+        let mut options = Options::new(args, 2);
+        let word = options.next().ok_or(Error::Arity)?;
+        let policy = match &word.name[..] {
+            b"HOLD" => Policy::Hold,
+            b"DROP" => Policy::Drop,
+            b"STREAM" => {
+                let dest = options.value("STREAM")?.bytes();
+                if dest == key.bytes() {
+                    return Err("the stream must be another key".into());
+                }
+                let mut maxlen = None;
+                while let Some(option) = options.next() {
+                    match &option.name[..] {
+                        b"MAXLEN" if maxlen.is_none() => maxlen = Some(options.maxlen()?),
+                        _ => return Err(option.unexpected()),
+                    }
+                }
+                Policy::Stream { dest: dest.into(), maxlen }
+            }
+            b"PUBLISH" => Policy::Publish { channel: options.value("PUBLISH")?.bytes().into() },
+            _ => return Err(word.unexpected()),
+        };
+        match options.next() {
+            Some(option) => Err(option.unexpected()),
+            None => Ok(Self { key, policy }),
+        }
+    }
+}
+
 fn required<'a>(args: Args<'a>, at: usize) -> Result<Str<'a>> {
     args.get(at).ok_or(Error::Arity)
 }
@@ -414,6 +453,18 @@ impl<'a> Options<'a> {
         let deliveries = number(self.value("DELIVERIES")?.bytes()).filter(|number| *number > 0);
         let deliveries = deliveries.and_then(|number| u16::try_from(number).ok());
         deliveries.ok_or_else(|| "DELIVERIES is not a whole number from 1 to 65535".into())
+    }
+
+    fn maxlen(&mut self) -> Result<MaxLen> {
+        let mut value = self.value("MAXLEN")?.bytes();
+        let approximate = value == b"~";
+        if approximate || value == b"=" {
+            value = self.value("MAXLEN")?.bytes();
+        }
+        // A stream of no length would lose everything.
+        let length = number(value).filter(|length| *length > 0);
+        let length = length.ok_or("MAXLEN is not a whole number from 1 to 9223372036854775807")?;
+        Ok(MaxLen { length, approximate })
     }
 
     fn count(&mut self) -> Result<usize> {

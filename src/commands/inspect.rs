@@ -1,7 +1,8 @@
 //! What is in a dehydrator, as a whole: LEN, SCAN, INFO.
 
 use crate::clock;
-use crate::data_type::Reading;
+use crate::data_type::{Dehydrator, Reading};
+use crate::policy::Policy;
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
 
@@ -54,7 +55,10 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
         Some(deadline) => reply.push(b"next-deadline").integer(deadline as i64),
         None => reply.push(b"next-deadline").null(),
     }
-    reply.push(b"memory").integer(number(lawn.map(|lawn| lawn.memory())));
+    reply.push(b"memory").integer(number(dehydrator.dehydrator().map(Dehydrator::memory)));
+    let hold = Policy::Hold;
+    let policy = dehydrator.dehydrator().map_or(&hold, |dehydrator| &dehydrator.policy);
+    reply.push(b"policy").bulk(&policy.line());
     if full {
         let mut counts = reply.push(b"elements-by-ttl").open_map();
         for (ttl, count) in lawn.map(|lawn| lawn.counts_by_ttl()).unwrap_or_default() {

@@ -7,6 +7,7 @@ pub mod debug;
 mod glob;
 pub mod inspect;
 pub mod look;
+pub mod ondue;
 pub mod push;
 pub mod take;
 pub mod update;

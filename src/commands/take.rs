@@ -1,7 +1,7 @@
 //! Taking elements out: PULL, POLL, XACK, REM, LEASE.
 
 use crate::clock;
-use crate::data_type::{Writing, inspect};
+use crate::data_type::{Dehydrator, Writing, inspect};
 use crate::lawn::{DEADLINE_MAX, Lawn};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
@@ -64,7 +64,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
 /// What there is for clients asleep.
 fn peek(context: &Context, key: Str<'_>, limit: usize) -> Peeked {
     let now = clock::now();
-    let look = |lawn: &Lawn| Peeked {
+    let look = |Dehydrator { lawn, .. }: &Dehydrator| Peeked {
         due: lawn.iter_until(now).take(limit).count(),
         next: lawn.next_deadline(),
     };

@@ -10,13 +10,16 @@ use redis_module::raw::{
     RedisModuleString, RedisModuleTypeMethods,
 };
 
+use super::dehydrator::Dehydrator;
 use super::encoding::{self, Corrupt, Sink, Source};
-use super::{TYPE, new_lawn};
-use crate::lawn::{Lawn, Mover};
-use crate::replicate;
+use super::{TYPE, is_on_the_agenda, new_lawn};
+use crate::lawn::Mover;
+use crate::policy::Policy;
 use crate::server::guard::guard;
 use crate::server::io::{Digest, Io, LoadedBytes};
+use crate::server::key::{Name, Route};
 use crate::server::{Context, Str, api};
+use crate::{agenda, replicate};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
@@ -41,7 +44,7 @@ pub fn register(context: &Context) -> bool {
         defrag: Some(defrag),
         mem_usage2: None,
         free_effort2: None,
-        unlink2: None,
+        unlink2: Some(unlink2),
         copy2: Some(copy2),
         aux_save2: None,
     };
@@ -61,9 +64,9 @@ pub fn register(context: &Context) -> bool {
 /// # Safety
 ///
 /// `value` must be a dehydrator's, which the server keeps as it is for `'a`.
-unsafe fn lawn<'a>(value: *const c_void) -> &'a Lawn {
-    // SAFETY: every value of our type is a leaked `Box<Lawn>`.
-    unsafe { &*value.cast::<Lawn>() }
+unsafe fn dehydrator<'a>(value: *const c_void) -> &'a Dehydrator {
+    // SAFETY: every value of our type is a leaked `Box<Dehydrator>`.
+    unsafe { &*value.cast::<Dehydrator>() }
 }
 
 impl Source for Io {
@@ -88,8 +91,13 @@ impl Sink for Io {
     }
 }
 
-fn leak(lawn: Lawn) -> *mut c_void {
-    Box::into_raw(Box::new(lawn)).cast()
+/// Gives a new value to the server, which will put it under this name.
+fn leak(dehydrator: Dehydrator, name: Option<Name>) -> *mut c_void {
+    if is_on_the_agenda(&dehydrator.policy) {
+        name.into_iter().for_each(agenda::add);
+        dehydrator.whereabouts().found();
+    }
+    Box::into_raw(Box::new(dehydrator)).cast()
 }
 
 // The server calls what follows. It hands each callback what the signature says, live for the call,
@@ -100,7 +108,7 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
         // SAFETY: the server's promise above.
         let mut io = unsafe { Io::from_raw(io) };
         match encoding::load(new_lawn(), &mut io, version) {
-            Ok(lawn) => leak(lawn),
+            Ok((lawn, policy)) => leak(Dehydrator::new(lawn, policy), io.name()),
             Err(error) => {
                 io.log_warning(&format!("dehydrator: a corrupt payload was refused: {}", error.0));
                 ptr::null_mut()
@@ -112,8 +120,8 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
 unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
-        let (mut io, lawn) = unsafe { (Io::from_raw(io), lawn(value)) };
-        encoding::save(lawn, &mut io);
+        let (mut io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
+        encoding::save(&value.lawn, &value.policy, &mut io);
     });
 }
 
@@ -124,27 +132,31 @@ unsafe extern "C" fn aof_rewrite(
 ) {
     guard((), || {
         // SAFETY: the server's promise above.
-        let (io, lawn) = unsafe { (Io::from_raw(io), lawn(value)) };
+        let (io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
         let Some(key) = NonNull::new(key) else { return };
         // SAFETY: the server's promise above.
         let key = unsafe { Str::from_raw(key) };
-        for (ttl, element) in lawn.iter() {
+        for (ttl, element) in value.lawn.iter() {
             replicate::rewrite(&io, key, ttl, element);
+        }
+        if value.policy != Policy::Hold {
+            replicate::rewrite_policy(&io, key, &value.policy);
         }
     });
 }
 
 unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     // SAFETY: the server's promise above.
-    guard(0, || unsafe { lawn(value) }.memory())
+    guard(0, || unsafe { dehydrator(value) }.memory())
 }
 
-/// The order of delivery, ids, payloads, TTLs and deadlines: all that a client could ever see.
+/// The policy, the order of delivery, ids, payloads, TTLs and deadlines: all that a client could ever see.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
-        let (mut digest, lawn) = unsafe { (Digest::from_raw(digest), lawn(value)) };
-        for (ttl, element) in lawn.iter() {
+        let (mut digest, value) = unsafe { (Digest::from_raw(digest), dehydrator(value)) };
+        value.policy.words().iter().for_each(|word| digest.bytes(word));
+        for (ttl, element) in value.lawn.iter() {
             digest.bytes(element.id);
             digest.bytes(element.payload);
             digest.unsigned(ttl);
@@ -155,23 +167,36 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
     });
 }
 
-/// May run on a background thread: a lawn shares nothing.
+/// May run on a background thread: a dehydrator shares nothing but a counter.
 unsafe extern "C" fn free(value: *mut c_void) {
     // SAFETY: the server's promise above, and that it forgets the value.
-    guard((), || drop(unsafe { Box::from_raw(value.cast::<Lawn>()) }));
+    guard((), || drop(unsafe { Box::from_raw(value.cast::<Dehydrator>()) }));
 }
 
 unsafe extern "C" fn free_effort(_key: *mut RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server's promise above.
-    guard(1, || unsafe { lawn(value) }.allocations())
+    guard(1, || unsafe { dehydrator(value) }.lawn.allocations())
 }
 
-unsafe extern "C" fn copy2(
-    _context: *mut RedisModuleKeyOptCtx,
-    value: *const c_void,
-) -> *mut c_void {
-    // SAFETY: the server's promise above.
-    guard(ptr::null_mut(), || leak(unsafe { lawn(value) }.clone()))
+unsafe extern "C" fn copy2(route: *mut RedisModuleKeyOptCtx, value: *const c_void) -> *mut c_void {
+    guard(ptr::null_mut(), || {
+        // SAFETY: the server's promise above.
+        let (route, value) = unsafe { (Route::from_raw(route), dehydrator(value)) };
+        leak(value.clone(), route.and_then(|route| route.to()))
+    })
+}
+
+/// The value leaves its name: it is deleted, overwritten, renamed or moved.
+unsafe extern "C" fn unlink2(route: *mut RedisModuleKeyOptCtx, value: *const c_void) {
+    guard((), || {
+        // SAFETY: the server's promise above.
+        let (route, value) = unsafe { (Route::from_raw(route), dehydrator(value)) };
+        if value.whereabouts().leaves()
+            && let Some(name) = route.and_then(|route| route.from())
+        {
+            agenda::remove(&name);
+        }
+    });
 }
 
 /// Moves a dehydrator's allocations where active defragmentation wants them. Returns 1 to be called
@@ -189,7 +214,7 @@ unsafe extern "C" fn defrag(
             if let Some(moved) = mover.alloc(*value) {
                 *value = moved.as_ptr();
             }
-            let lawn = &mut *(*value).cast::<Lawn>();
+            let lawn = &mut (*(*value).cast::<Dehydrator>()).lawn;
             // Small ones have no cursor, and are done in one go.
             let mut cursor = 0;
             api!(RedisModule_DefragCursorGet(context, &mut cursor));
@@ -240,10 +265,10 @@ impl Mover for Defrag {
     }
 }
 
-// A lawn is freed on a background thread, so it may refer to nothing that belongs to another.
+// A value is freed on a background thread, so it may refer to nothing that belongs to another.
 const _: () = {
     const fn is_send<T: Send>() {}
-    is_send::<Lawn>();
+    is_send::<Dehydrator>();
 };
 
 // Compiled against one header, run by servers of many versions.

@@ -4,7 +4,11 @@
 //! that a million elements are a few thousand fields:
 //!
 //! ```text
-//!   unsigned   features: bits, 1: leases; one that a reader does not know makes it refuse
+//!   unsigned   features: bits, 1: leases, 2: a policy; one that a reader does not know makes it refuse
+//!   with feature 2:
+//!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, and for
+//!       STREAM     string: the stream; unsigned: MAXLEN, 0 if none; unsigned: 1 if that is `~`, or 0
+//!       PUBLISH    string: the channel
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128
@@ -35,6 +39,7 @@
 use std::ops::Deref;
 
 use crate::lawn::{DEADLINE_MAX, Lawn, StartError};
+use crate::policy::{MaxLen, Policy};
 
 /// A payload that cannot be what a server wrote, or ends too early.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -69,16 +74,24 @@ const VERSION_REDE: i32 = 0;
 
 /// A feature: elements know how often they were given out under a lease.
 const LEASES: u64 = 1;
+/// A feature: what becomes of what comes due is not HOLD.
+const POLICY: u64 = 2;
+
+const DROP: u64 = 1;
+const STREAM: u64 = 2;
+const PUBLISH: u64 = 3;
 
 /// A string is written when it has grown to this size. The server compresses each by itself, and
 /// holds one in memory while it loads.
 const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator, in the newest version.
-pub fn save(lawn: &Lawn, sink: &mut impl Sink) {
+pub fn save(lawn: &Lawn, policy: &Policy, sink: &mut impl Sink) {
     // What needs no new feature stays readable for what does not know it.
-    let features = if lawn.delivered() > 0 { LEASES } else { 0 };
+    let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
+    let features = leases | if *policy == Policy::Hold { 0 } else { POLICY };
     sink.unsigned(features);
+    save_policy(policy, sink);
     sink.unsigned(lawn.len() as u64);
     let mut chunk = Vec::new();
     let mut last = 0;
@@ -103,24 +116,43 @@ pub fn save(lawn: &Lawn, sink: &mut impl Sink) {
     }
 }
 
+/// Nothing for HOLD.
+fn save_policy(policy: &Policy, sink: &mut impl Sink) {
+    match policy {
+        Policy::Hold => {}
+        Policy::Drop => sink.unsigned(DROP),
+        Policy::Stream { dest, maxlen } => {
+            sink.unsigned(STREAM);
+            sink.bytes(dest);
+            sink.unsigned(maxlen.map_or(0, |maxlen| maxlen.length));
+            sink.unsigned(maxlen.is_some_and(|maxlen| maxlen.approximate).into());
+        }
+        Policy::Publish { channel } => {
+            sink.unsigned(PUBLISH);
+            sink.bytes(channel);
+        }
+    }
+}
+
 /// Reads a dehydrator of any version into an empty lawn.
 ///
 /// # Errors
 ///
 /// [`Corrupt`] if that is not what `source` holds.
-pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Lawn, Corrupt> {
+pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn, Policy), Corrupt> {
     match version {
         VERSION => load_current(lawn, source),
-        VERSION_REDE => load_rede(lawn, source),
+        VERSION_REDE => Ok((load_rede(lawn, source)?, Policy::Hold)),
         _ => Err(Corrupt("written by a later version of the module")),
     }
 }
 
-fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> {
+fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Policy), Corrupt> {
     let features = source.unsigned()?;
-    if features & !LEASES != 0 {
+    if features & !(LEASES | POLICY) != 0 {
         return Err(Corrupt("uses a feature of a later version of the module"));
     }
+    let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
     let mut left = source.unsigned()?;
     let mut deadline: u64 = 0;
     while left > 0 {
@@ -150,7 +182,26 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrup
             }
         }
     }
-    Ok(lawn)
+    Ok((lawn, policy))
+}
+
+fn load_policy(source: &mut impl Source) -> Result<Policy, Corrupt> {
+    Ok(match source.unsigned()? {
+        DROP => Policy::Drop,
+        STREAM => {
+            let dest = source.bytes()?[..].into();
+            let (length, approximate) = (source.unsigned()?, source.unsigned()?);
+            // As XADD has it, which takes a signed number.
+            let maxlen = match (length, approximate) {
+                (0, 0) => None,
+                (1..=DEADLINE_MAX, 0 | 1) => Some(MaxLen { length, approximate: approximate == 1 }),
+                _ => return Err(Corrupt("a stream's length is out of range")),
+            };
+            Policy::Stream { dest, maxlen }
+        }
+        PUBLISH => Policy::Publish { channel: source.bytes()?[..].into() },
+        _ => return Err(Corrupt("a policy of a later version of the module")),
+    })
 }
 
 fn load_rede(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> {
@@ -229,7 +280,7 @@ mod tests {
 
     fn saved(lawn: &Lawn) -> Fields {
         let mut fields = Fields::default();
-        save(lawn, &mut fields);
+        save(lawn, &Policy::Hold, &mut fields);
         fields
     }
 
@@ -243,7 +294,8 @@ mod tests {
     }
 
     fn load_of(fields: impl IntoIterator<Item = Field>) -> Result<Lawn, Corrupt> {
-        load(empty(), &mut Fields(fields.into_iter().collect()), VERSION)
+        let mut fields = Fields(fields.into_iter().collect());
+        load(empty(), &mut fields, VERSION).map(|(lawn, _)| lawn)
     }
 
     fn some_lawn() -> Lawn {
@@ -266,11 +318,11 @@ mod tests {
     #[test]
     fn what_is_saved_is_loaded_in_the_same_order() {
         let lawn = some_lawn();
-        let loaded = load(empty(), &mut saved(&lawn), VERSION).expect("our own words");
+        let loaded = load_of(saved(&lawn).0).expect("our own words");
         loaded.check();
         assert_eq!(content(&loaded), content(&lawn));
         // Ties keep their order once more.
-        let again = load(empty(), &mut saved(&loaded), VERSION).expect("our own words");
+        let again = load_of(saved(&loaded).0).expect("our own words");
         assert_eq!(content(&again), content(&lawn));
     }
 
@@ -311,9 +363,46 @@ mod tests {
         let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
         let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
         assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
-        let fields = [Field::Unsigned(2), Field::Unsigned(0)];
+        let fields = [Field::Unsigned(4), Field::Unsigned(0)];
         assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
         assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
+    }
+
+    #[test]
+    fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
+        let maxlen = |length, approximate| Some(MaxLen { length, approximate });
+        let stream = |maxlen| Policy::Stream { dest: b"d\0st"[..].into(), maxlen };
+        for policy in [
+            Policy::Hold,
+            Policy::Drop,
+            stream(None),
+            stream(maxlen(1, false)),
+            stream(maxlen(DEADLINE_MAX, true)),
+            Policy::Publish { channel: b""[..].into() },
+        ] {
+            let mut lawn = empty();
+            lawn.start_at(b"i", 5, b"p", 5).expect("room");
+            let mut fields = Fields::default();
+            save(&lawn, &policy, &mut fields);
+            for kept in 0..fields.0.len() {
+                let fields = fields.0.iter().take(kept).cloned();
+                assert!(load_of(fields).is_err(), "{kept} fields of {policy:?}");
+            }
+            let (loaded, found) = load(empty(), &mut fields, VERSION).expect("our own words");
+            assert_eq!((content(&loaded), found), (content(&lawn), policy));
+        }
+        let lie = |numbers: &[u64]| {
+            let dest = Field::Bytes(b"dest".into());
+            let numbers: Vec<_> = numbers.iter().map(|number| Field::Unsigned(*number)).collect();
+            load_of([&numbers[..2], &[dest], &numbers[2..]].concat()).err()
+        };
+        let length = Some(Corrupt("a stream's length is out of range"));
+        assert_eq!(lie(&[2, 2, 0, 1, 0]), length);
+        assert_eq!(lie(&[2, 2, 5, 2, 0]), length);
+        assert_eq!(lie(&[2, 2, DEADLINE_MAX + 1, 0, 0]), length);
+        assert_eq!(lie(&[2, 2, 5, 1, 0]), None);
+        assert!(lie(&[2, 0, 0]).is_some_and(|error| error.0.contains("later version")));
+        assert!(lie(&[2, 4, 0]).is_some_and(|error| error.0.contains("later version")));
     }
 
     #[test]
@@ -338,7 +427,7 @@ mod tests {
         ];
         let load = |kept| {
             let fields = fields.iter().take(kept).cloned().collect();
-            load(empty(), &mut Fields(fields), VERSION_REDE)
+            load(empty(), &mut Fields(fields), VERSION_REDE).map(|(lawn, _)| lawn)
         };
         let found = content(&load(fields.len()).expect("ReDe's words"));
         let element = |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at, 0);
@@ -369,7 +458,7 @@ mod tests {
                 let numbers = numbers.iter().map(|number| Field::Unsigned(*number));
                 let chunks = chunks.iter().map(|chunk| Field::Bytes(chunk.clone()));
                 let mut fields = Fields(numbers.chain(chunks).collect());
-                if let Ok(lawn) = load(empty(), &mut fields, version) {
+                if let Ok((lawn, _)) = load(empty(), &mut fields, version) {
                     lawn.check();
                 }
             }

@@ -1,10 +1,11 @@
 //! The native type: what the server is told of it, and how a command gets at a dehydrator.
 //!
-//! A key's value is a boxed [`Lawn`]. It belongs to the keyspace: the server asks for it to be loaded,
+//! A key's value is a boxed [`Dehydrator`]. It belongs to the keyspace: the server asks for it to be loaded,
 //! saved, copied, measured and freed through the callbacks here; commands reach it through an open
 //! key, as [`Reading`] or [`Writing`].
 
 mod callbacks;
+mod dehydrator;
 mod encoding;
 #[cfg(test)]
 mod fields;
@@ -18,11 +19,14 @@ use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
 use crate::lawn::Lawn;
+use crate::policy::Policy;
+use crate::server::context::publishes_module_events;
 use crate::server::error::Result;
 use crate::server::{Context, Key, Str};
-use crate::{replicate, untidy, waiters};
+use crate::{agenda, replicate, untidy, waiters};
 
 pub use callbacks::register;
+pub use dehydrator::{Dehydrator, lost};
 
 /// The type, once it is registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
@@ -39,15 +43,21 @@ fn new_lawn() -> Lawn {
     Lawn::new(HASHER.clone())
 }
 
-/// The lawn in a key. `None` if there is no key.
-fn lawn_in(key: &Key) -> Result<Option<NonNull<Lawn>>> {
+/// The dehydrator in a key. `None` if there is no key.
+fn dehydrator_in(key: &Key) -> Result<Option<NonNull<Dehydrator>>> {
     Ok(key.value(kind())?.map(NonNull::cast))
+}
+
+/// Whether the module must know by name a dehydrator with such a policy: because there is something to
+/// do when an element comes due, or somebody to tell.
+pub fn is_on_the_agenda(policy: &Policy) -> bool {
+    *policy != Policy::Hold || publishes_module_events()
 }
 
 /// A dehydrator that is open for looking at it.
 pub struct Reading {
     /// Keeps the value alive. `None` if there is none.
-    open: Option<(Key, NonNull<Lawn>)>,
+    open: Option<(Key, NonNull<Dehydrator>)>,
 }
 
 impl Reading {
@@ -56,19 +66,24 @@ impl Reading {
     /// [`Error::WrongType`](crate::server::Error::WrongType).
     pub fn open(context: &Context, name: Str<'_>) -> Result<Self> {
         let Some(key) = Key::open_to_read(context, name) else { return Ok(Self { open: None }) };
-        let reading = Self { open: lawn_in(&key)?.map(|lawn| (key, lawn)) };
-        // Only ReDe's dumps hold empty ones. A read must not delete; the tick will.
-        if reading.lawn().is_some_and(Lawn::is_empty) {
+        let reading = Self { open: dehydrator_in(&key)?.map(|value| (key, value)) };
+        // Only ReDe's dumps hold idle ones. A read must not delete; the tick will.
+        if reading.dehydrator().is_some_and(Dehydrator::is_idle) {
             untidy::note(context.selected_db(), name.bytes());
         }
         Ok(reading)
     }
 
     /// `None`: there is no such key, which reads as an empty dehydrator.
-    pub fn lawn(&self) -> Option<&Lawn> {
-        // SAFETY: the value is of our type, so a `Box<Lawn>` made it, and it lives at least until
+    pub fn dehydrator(&self) -> Option<&Dehydrator> {
+        // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it, and it lives at least until
         // the key is closed; the server runs nothing else meanwhile.
-        self.open.as_ref().map(|(_, lawn)| unsafe { lawn.as_ref() })
+        self.open.as_ref().map(|(_, value)| unsafe { value.as_ref() })
+    }
+
+    /// As [`Reading::dehydrator`], the lawn in it.
+    pub fn lawn(&self) -> Option<&Lawn> {
+        self.dehydrator().map(|dehydrator| &dehydrator.lawn)
     }
 }
 
@@ -77,7 +92,7 @@ pub struct Writing<'a> {
     context: &'a Context,
     name: Str<'a>,
     key: Key,
-    lawn: Option<NonNull<Lawn>>,
+    value: Option<NonNull<Dehydrator>>,
 }
 
 impl<'a> Writing<'a> {
@@ -86,21 +101,21 @@ impl<'a> Writing<'a> {
     /// [`Error::WrongType`](crate::server::Error::WrongType).
     pub fn open(context: &'a Context, name: Str<'a>) -> Result<Self> {
         let key = Key::open_to_write(context, name);
-        let lawn = lawn_in(&key)?;
-        Ok(Self { context, name, key, lawn })
+        let value = dehydrator_in(&key)?;
+        Ok(Self { context, name, key, value })
     }
 
-    /// The dehydrator, if there is one with elements in it. An empty one, which only ReDe's dumps
-    /// hold, goes now.
+    /// The lawn, if there is a dehydrator. An idle one, which only ReDe's dumps hold, goes now.
     pub fn lawn(&mut self) -> Option<&mut Lawn> {
-        if self.existing().is_some_and(|lawn| lawn.is_empty()) {
+        if self.existing().is_some_and(|dehydrator| dehydrator.is_idle()) {
             self.delete();
             replicate::deleted(self.context, self.name);
         }
-        self.existing()
+        self.existing().map(|dehydrator| &mut dehydrator.lawn)
     }
 
-    /// Changes the dehydrator, which comes into being if there was none and the change succeeds.
+    /// Changes the lawn of the dehydrator, which comes into being if there was none and the change
+    /// succeeds.
     ///
     /// # Errors
     ///
@@ -109,16 +124,32 @@ impl<'a> Writing<'a> {
         &mut self,
         change: impl FnOnce(&mut Lawn) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
-        if let Some(lawn) = self.existing() {
-            return change(lawn);
+        if let Some(dehydrator) = self.existing() {
+            return change(&mut dehydrator.lawn);
         }
-        let mut lawn = Box::new(new_lawn());
+        let mut lawn = new_lawn();
         let changed = change(&mut lawn)?;
-        let value = NonNull::from(Box::leak(lawn));
-        // SAFETY: the callbacks of our type expect a leaked `Box<Lawn>`, and this one is fresh.
-        unsafe { self.key.set_value(kind(), value.cast::<c_void>()) };
-        self.lawn = Some(value);
+        self.create(Dehydrator::new(lawn, Policy::Hold));
         Ok(changed)
+    }
+
+    /// Says what becomes of what comes due. A dehydrator comes into being if there was none, unless it
+    /// would be idle. Returns whether that is another policy than before.
+    pub fn set_policy(&mut self, policy: Policy) -> bool {
+        match self.existing() {
+            Some(dehydrator) if dehydrator.policy == policy => return false,
+            Some(dehydrator) => dehydrator.policy = policy,
+            None if policy == Policy::Hold => return false,
+            None => self.create(Dehydrator::new(new_lawn(), policy)),
+        }
+        true
+    }
+
+    fn create(&mut self, dehydrator: Dehydrator) {
+        let value = NonNull::from(Box::leak(Box::new(dehydrator)));
+        // SAFETY: the callbacks of our type expect a leaked `Box<Dehydrator>`, and this one is fresh.
+        unsafe { self.key.set_value(kind(), value.cast::<c_void>()) };
+        self.value = Some(value);
     }
 
     /// Says that elements were added or changed.
@@ -128,38 +159,45 @@ impl<'a> Writing<'a> {
         self.context.notify_module(event, self.name);
     }
 
-    /// Says that elements were taken. A dehydrator without elements goes, as every collection does.
+    /// Says that elements were taken. An idle dehydrator goes, as every empty collection does.
     pub fn shrunk(mut self, event: &CStr) {
-        let is_empty = self.settle();
+        let is_idle = self.settle();
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
-        if is_empty {
+        if is_idle {
             self.delete();
         }
     }
 
     /// Lets go of the value, so that what listens to events may do with it what it wants. Returns
-    /// whether it is empty. If it holds memory that it could give back, the tick will see to it; if
-    /// clients are asleep on it, they are told of the next deadline.
+    /// whether it is idle. If it holds memory that it could give back, the tick will see to it; if
+    /// clients are asleep on it, or the module has something to do when an element comes due, the next
+    /// deadline is noted.
     fn settle(&mut self) -> bool {
-        let Some(lawn) = self.existing() else { return false };
-        let (is_empty, is_sparse) = (lawn.is_empty(), lawn.is_sparse());
-        let next = lawn.next_deadline();
-        if is_sparse && !is_empty {
-            untidy::note(self.context.selected_db(), self.name.bytes());
+        let (context, name) = (self.context, self.name);
+        let Some(dehydrator) = self.existing() else { return false };
+        let next = dehydrator.lawn.next_deadline();
+        let is_idle = dehydrator.is_idle();
+        if dehydrator.lawn.is_sparse() && !is_idle {
+            untidy::note(context.selected_db(), name.bytes());
         }
-        waiters::note(self.context, self.name, next);
-        self.lawn = None;
-        is_empty
+        waiters::note(context, name, next);
+        if is_on_the_agenda(&dehydrator.policy) {
+            agenda::note(context, name, next, dehydrator.policy != Policy::Hold);
+            dehydrator.whereabouts().found();
+        }
+        self.value = None;
+        is_idle
     }
 
-    fn existing(&mut self) -> Option<&mut Lawn> {
-        // SAFETY: as in `Reading::lawn`, and nothing else refers to the value while the key is open.
-        self.lawn.as_mut().map(|lawn| unsafe { lawn.as_mut() })
+    fn existing(&mut self) -> Option<&mut Dehydrator> {
+        // SAFETY: as in `Reading::dehydrator`, and nothing else refers to the value while the key is
+        // open.
+        self.value.as_mut().map(|value| unsafe { value.as_mut() })
     }
 
     fn delete(&mut self) {
-        self.lawn = None;
+        self.value = None;
         self.key.delete();
         self.context.signal_modified(self.name);
         self.context.notify_deleted(self.name);
@@ -174,11 +212,20 @@ impl Drop for Writing<'_> {
 }
 
 /// Looks at a dehydrator without a trace. `None` if there is none.
-pub fn inspect<T>(context: &Context, name: Str<'_>, look: impl FnOnce(&Lawn) -> T) -> Option<T> {
+pub fn inspect<T>(
+    context: &Context,
+    name: Str<'_>,
+    look: impl FnOnce(&Dehydrator) -> T,
+) -> Option<T> {
     let key = Key::open_to_inspect(context, name)?;
-    let lawn = lawn_in(&key).ok()??;
-    // SAFETY: as in `Reading::lawn`; the key is open until the end.
-    Some(look(unsafe { lawn.as_ref() }))
+    inspect_open(&key, look)
+}
+
+/// As [`inspect`], of a key that is open already.
+pub fn inspect_open<T>(key: &Key, look: impl FnOnce(&Dehydrator) -> T) -> Option<T> {
+    let value = dehydrator_in(key).ok()??;
+    // SAFETY: as in `Reading::dehydrator`; the key is open until the end.
+    Some(look(unsafe { value.as_ref() }))
 }
 
 /// What became of a dehydrator that was to be tidied.
@@ -199,11 +246,11 @@ pub fn tidy(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -
     /// A few microseconds' work.
     const MOVES: usize = 32;
     let Some(key) = Key::open_to_inspect(context, name) else { return Tidied::Done };
-    let Ok(Some(mut lawn)) = lawn_in(&key) else { return Tidied::Done };
-    // SAFETY: as in `Reading::lawn`. The key is open for reading so that nobody's WATCH breaks;
+    let Ok(Some(mut value)) = dehydrator_in(&key) else { return Tidied::Done };
+    // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks;
     // nothing else refers to the value meanwhile.
-    let lawn = unsafe { lawn.as_mut() };
-    if lawn.is_empty() {
+    let dehydrator = unsafe { value.as_mut() };
+    if dehydrator.is_idle() {
         drop(key);
         if !context.may_replicate() {
             return Tidied::Later;
@@ -213,7 +260,7 @@ pub fn tidy(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -
         }
         return Tidied::Done;
     }
-    while lawn.tidy(MOVES) {
+    while dehydrator.lawn.tidy(MOVES) {
         if !go_on() {
             return Tidied::More;
         }

@@ -29,7 +29,7 @@ pub mod access {
         | raw::REDISMODULE_CMD_KEY_ACCESS;
 }
 
-/// A command whose first argument is its only key.
+/// A command whose first argument is its key.
 pub struct Command {
     /// In lower case, as the server lists it.
     pub name: &'static CStr,
@@ -40,10 +40,21 @@ pub struct Command {
     pub arity: c_int,
     /// See [`access`].
     pub access: u32,
+    /// A second key, behind a word.
+    pub dest: Option<Dest>,
     pub complexity: &'static CStr,
     pub summary: &'static CStr,
     /// The version of the module that had it first.
     pub since: &'static CStr,
+}
+
+/// A key that stands behind a word.
+pub struct Dest {
+    pub keyword: &'static CStr,
+    /// The word is looked for from this argument on.
+    pub from: c_int,
+    /// See [`access`].
+    pub access: u32,
 }
 
 impl Command {
@@ -54,7 +65,22 @@ impl Command {
         arity: c_int,
         access: u32,
     ) -> Self {
-        Self { name, handler, flags, arity, access, complexity: c"", summary: c"", since: c"0.1.0" }
+        Self {
+            name,
+            handler,
+            flags,
+            arity,
+            access,
+            dest: None,
+            complexity: c"",
+            summary: c"",
+            since: c"0.1.0",
+        }
+    }
+
+    /// It has a second key, behind a word.
+    pub const fn with_dest(self, keyword: &'static CStr, from: c_int, access: u32) -> Self {
+        Self { dest: Some(Dest { keyword, from, access }), ..self }
     }
 
     pub const fn described(self, complexity: &'static CStr, summary: &'static CStr) -> Self {
@@ -147,15 +173,26 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
     };
     // SAFETY: the structure is plain C data (integers, pointers, unions of them), for which all
     // zeroes are the end-of-list marker that the API asks for.
-    let mut key_specs: [raw::RedisModuleCommandKeySpec; 2] = unsafe { mem::zeroed() };
-    let key = &mut key_specs[0];
-    key.flags = command.access.into();
-    key.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    key.bs.index.pos = 1;
-    key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
-    key.fk.range.lastkey = 0;
-    key.fk.range.keystep = 1;
-    key.fk.range.limit = 0;
+    let mut key_specs: [raw::RedisModuleCommandKeySpec; 3] = unsafe { mem::zeroed() };
+    let one_key = |key: &mut raw::RedisModuleCommandKeySpec| {
+        key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+        key.fk.range.lastkey = 0;
+        key.fk.range.keystep = 1;
+        key.fk.range.limit = 0;
+    };
+    let [first, second, _] = &mut key_specs;
+    one_key(first);
+    first.flags = command.access.into();
+    first.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    first.bs.index.pos = 1;
+    if let Some(dest) = &command.dest {
+        one_key(second);
+        second.flags = dest.access.into();
+        second.begin_search_type =
+            raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
+        second.bs.keyword.keyword = dest.keyword.as_ptr();
+        second.bs.keyword.startfrom = dest.from;
+    }
     raw::RedisModuleCommandInfo {
         version: &VERSION,
         summary: command.summary.as_ptr(),

@@ -166,6 +166,72 @@ impl Context {
         unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & never == 0 }
     }
 
+    /// Runs a command of the server's own, which may write, with the effects that it replicates.
+    ///
+    /// # Errors
+    ///
+    /// What a client would be told. Nothing has changed then.
+    pub fn call(&self, command: &CStr, arguments: &[Str<'_>]) -> std::result::Result<(), String> {
+        /// Replicate; errors as replies, also those of the call itself; heed `maxmemory`; and the
+        /// arguments as an array of strings.
+        const FORMAT: &CStr = c"!EMv";
+        let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+        // SAFETY: the context is live, the arguments are the server's strings, and the format says what
+        // follows. The text of an error lives as long as the reply.
+        unsafe {
+            let reply = api!(RedisModule_Call(
+                self.as_ptr(),
+                command.as_ptr(),
+                FORMAT.as_ptr(),
+                arguments.as_ptr(),
+                arguments.len()
+            ));
+            if reply.is_null() {
+                return Err("the server does not run it".to_owned());
+            }
+            let mut result = Ok(());
+            if api!(RedisModule_CallReplyType(reply)) == raw::REDISMODULE_REPLY_ERROR as c_int {
+                let mut length = 0;
+                let start = api!(RedisModule_CallReplyStringPtr(reply, &mut length));
+                let said = std::slice::from_raw_parts(start.cast::<u8>(), length);
+                result = Err(String::from_utf8_lossy(said).trim_end().to_owned());
+            }
+            api!(RedisModule_FreeCallReply(reply));
+            result
+        }
+    }
+
+    /// Whether the command is not to run, but to say where its keys are ([`Context::key_at`]).
+    pub fn wants_keys(&self) -> bool {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_IsKeysPositionRequest(self.as_ptr())) != 0 }
+    }
+
+    /// Whether the command is not to run, but to say where its channels are
+    /// ([`Context::published_channel_at`]).
+    pub fn wants_channels(&self) -> bool {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_IsChannelsPositionRequest(self.as_ptr())) != 0 }
+    }
+
+    /// Says that an argument is a key, and what is done with it, see
+    /// [`access`](super::command::access).
+    pub fn key_at(&self, position: usize, access: u32) {
+        // SAFETY: the context is live, and asks for this.
+        unsafe {
+            api!(RedisModule_KeyAtPosWithFlags(self.as_ptr(), position as c_int, access as c_int))
+        }
+    }
+
+    /// Says that an argument is a channel that is published to.
+    pub fn published_channel_at(&self, position: usize) {
+        let publish = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
+        // SAFETY: the context is live, and asks for this.
+        unsafe {
+            api!(RedisModule_ChannelAtPosWithFlags(self.as_ptr(), position as c_int, publish))
+        }
+    }
+
     /// Tells WATCHing clients and client-side caches that a key has changed.
     pub fn signal_modified(&self, key: Str<'_>) {
         // SAFETY: context and key are live.
@@ -271,9 +337,21 @@ impl<'a> MapValue<'a> {
         self.context.reply_null();
     }
 
+    pub fn bulk(self, bytes: &[u8]) {
+        self.context.reply_bulk(bytes);
+    }
+
     pub fn open_map(self) -> OpenMap<'a> {
         self.context.reply_open_map()
     }
+}
+
+/// Whether events of the module class are published, by one channel or another.
+pub fn publishes_module_events() -> bool {
+    let channels = raw::REDISMODULE_NOTIFY_KEYSPACE | raw::REDISMODULE_NOTIFY_KEYEVENT;
+    // SAFETY: takes no argument and has no precondition.
+    let on = unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) };
+    on & raw::REDISMODULE_NOTIFY_MODULE != 0 && on & channels != 0
 }
 
 /// Writes a line to the server's log, from anywhere.

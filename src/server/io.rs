@@ -7,6 +7,8 @@ use std::slice;
 
 use redis_module::raw::{RedisModuleDigest, RedisModuleIO};
 
+use super::key::Name;
+
 /// A payload that is being read or written.
 pub struct Io {
     raw: NonNull<RedisModuleIO>,
@@ -22,6 +24,15 @@ impl Io {
 
     pub fn as_ptr(&self) -> *mut RedisModuleIO {
         self.raw.as_ptr()
+    }
+
+    /// The name of the key that is being loaded or saved.
+    pub fn name(&self) -> Option<Name> {
+        // SAFETY: the io is live; the server returns a string that lives as long, or null.
+        unsafe {
+            let key = api!(RedisModule_GetKeyNameFromIO(self.as_ptr()));
+            Name::from_raw(api!(RedisModule_GetDbIdFromIO(self.as_ptr())), key)
+        }
     }
 
     pub fn log_warning(&self, message: &str) {

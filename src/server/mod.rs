@@ -12,7 +12,9 @@
 //! | `error` | what a client is told when a command is refused |
 //! | `key` | a key that is open |
 //! | `command` | registering a command with all that is known of it |
+//! | `event` | what the server tells modules of |
 //! | `io` | reading and writing RDB, digests |
+//! | `walk` | a walk over the keys of a database, a few at a time |
 //!
 //! # Safety
 //!
@@ -31,10 +33,12 @@ pub(crate) use api;
 pub mod command;
 pub mod context;
 pub mod error;
+pub mod event;
 pub mod guard;
 pub mod io;
 pub mod key;
 pub mod string;
+pub mod walk;
 
 pub use context::Context;
 pub use error::Error;

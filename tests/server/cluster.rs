@@ -239,3 +239,34 @@ fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
     let error = cluster.nodes[0].connect().refused(poll);
     assert!(error.starts_with("MOVED"), "{error}");
 }
+
+#[test]
+fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
+    let cluster = Cluster::start();
+    let mut here = cluster.nodes[0].connect();
+    let refused = here.refused("DEHYDRATOR.ONDUE {fHh}:k STREAM elsewhere");
+    assert!(refused.starts_with("CROSSSLOT"), "{refused}");
+    here.ask("DEHYDRATOR.ONDUE {fHh}:k STREAM {fHh}:s");
+    for number in 0..2000 {
+        here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:k {} element {number}", number * 2));
+    }
+    let (from, to) = (cluster.id_of(0), cluster.id_of(1));
+    let address = cluster.address(0);
+    let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
+    // Slots are moved from the first on, and the first is the one.
+    reshard.extend(["--cluster-slots", "10", "--cluster-pipeline", "1"]);
+    cluster.manage(&reshard);
+    let refused = here.refused("DEHYDRATOR.LEN {fHh}:k");
+    assert!(refused.starts_with("MOVED"), "{refused}");
+    let mut there = cluster.nodes[1].connect();
+    until("all are delivered", || (there.ask("XLEN {fHh}:s") == Value::Int(2000)).then_some(()));
+    let entries: Vec<(String, [String; 4])> =
+        crate::harness::cmd("XRANGE {fHh}:s - +").query(&mut there).expect("a stream");
+    let ids: Vec<usize> = entries.iter().map(|(_, it)| it[1].parse().expect("an id")).collect();
+    assert!(ids.into_iter().eq(0..2000), "each once, in order");
+    assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(0));
+    assert!(cluster.nodes[1].info("dehydrator", "dehydrator_deliveries") > 0);
+    until("the old node has forgotten it", || {
+        (cluster.nodes[0].info("dehydrator", "dehydrator_on_agenda") == 0).then_some(())
+    });
+}

@@ -229,6 +229,17 @@ fn what_the_server_is_told_of_each_command() {
         };
         assert_eq!(words(&fields).join(" "), access, "access of {name}");
     }
+    for (line, keys) in [
+        ("k STREAM d", &["k", "d"][..]),
+        ("k stream STREAM MAXLEN ~ 5", &["k", "STREAM"]),
+        ("k PUBLISH stream", &["k"]),
+        ("k PUBLISH c", &["k"]),
+        ("k DROP", &["k"]),
+        ("stream HOLD", &["stream"]),
+    ] {
+        let found = client.ask(&format!("COMMAND GETKEYS DEHYDRATOR.ONDUE {line}"));
+        assert_eq!(found, texts(keys), "{line}");
+    }
     let keys = client.ask("COMMAND GETKEYS DEHYDRATOR.XACK k a b");
     assert_eq!(keys, texts(&["k"]));
 }

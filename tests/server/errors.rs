@@ -5,7 +5,7 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 17] = [
+const VERBS: [&str; 18] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
@@ -23,6 +23,7 @@ const VERBS: [&str; 17] = [
     "DEHYDRATOR.LEN KEY",
     "DEHYDRATOR.SCAN KEY 0",
     "DEHYDRATOR.INFO KEY",
+    "DEHYDRATOR.ONDUE KEY DROP",
 ];
 
 #[test]
@@ -157,14 +158,8 @@ fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
     client.ask("CONFIG SET maxmemory 1");
     for verb in VERBS {
         let line = verb.replace("KEY", "k").replace(" id", " other");
-        let adds = ["PUSH", "UPDATE"].iter().any(|adds| verb.contains(adds));
+        let adds = ["PUSH", "UPDATE", "ONDUE"].iter().any(|adds| verb.contains(adds));
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
     }
-}
-
-#[test]
-fn the_module_takes_no_arguments() {
-    let log = Server::start_in_vain(&["nonsense"], &[]);
-    assert!(log.contains("the module takes no arguments"), "{log}");
 }

@@ -14,10 +14,14 @@ use tempfile::TempDir;
 /// How long anything may take that is waited for. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A configuration file of a test's own, in the server's folder.
+const CONFIGURATION: &str = "own.conf";
+
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
     folder: TempDir,
-    module: PathBuf,
+    /// `None`: the configuration says what to load, if anything.
+    module: Option<PathBuf>,
     options: Vec<String>,
     port: u16,
     process: Child,
@@ -46,6 +50,16 @@ impl Server {
     /// As [`Server::start_with_port`], with the module's debug build, which has hooks for tests.
     pub fn start_debug(options: &[&str]) -> Self {
         let mut server = Self::launch(debug_module(), free_port(), options, &[]);
+        server.wait_until_up();
+        server
+    }
+
+    /// A server with a configuration file of its own, which is to load the module.
+    pub fn start_with_configuration(lines: &str) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        fs::write(folder.path().join(CONFIGURATION), lines).expect("a configuration");
+        let process = spawn(folder.path(), None, 0, &[]);
+        let mut server = Self { folder, module: None, options: Vec::new(), port: 0, process };
         server.wait_until_up();
         server
     }
@@ -84,8 +98,8 @@ impl Server {
             fs::copy(file, folder.path().join(name)).expect("a file to copy");
         }
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = spawn(folder.path(), &module, port, &options);
-        Self { folder, module, options, port, process }
+        let process = spawn(folder.path(), Some(&module), port, &options);
+        Self { folder, module: Some(module), options, port, process }
     }
 
     /// The port that the server listens on.
@@ -96,7 +110,8 @@ impl Server {
 
     /// Starts again on the same data, after the process has ended.
     pub fn relaunch(&mut self) {
-        self.process = spawn(self.folder.path(), &self.module, self.port, &self.options);
+        let module = self.module.as_deref();
+        self.process = spawn(self.folder.path(), module, self.port, &self.options);
         self.wait_until_up();
     }
 
@@ -204,7 +219,7 @@ fn program(variable: &str, default: &str) -> PathBuf {
 }
 
 /// The module as it is shipped: built for release, by `make`.
-fn release_module() -> PathBuf {
+pub fn release_module() -> PathBuf {
     module("DEHYDRATOR_MODULE", "target/release/libdehydrator.so")
 }
 
@@ -219,18 +234,23 @@ fn module(variable: &str, default: &str) -> PathBuf {
     fs::canonicalize(&module).unwrap_or_else(|_| panic!("no module at {module}: {help}"))
 }
 
-fn spawn(folder: &Path, module: &Path, port: u16, options: &[String]) -> Child {
+fn spawn(folder: &Path, module: Option<&Path>, port: u16, options: &[String]) -> Child {
     let log = fs::File::options().create(true).append(true).open(folder.join("log"));
     // With the signal ignored, a file that may not grow is a write that fails, as on a full disk.
-    Command::new("sh")
-        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
-        .arg(server_program())
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(server_program());
+    if folder.join(CONFIGURATION).exists() {
+        command.arg(CONFIGURATION);
+    }
+    command
         .current_dir(folder)
         .args(["--port", &port.to_string(), "--unixsocket", "redis.sock"])
         .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
-        .args(["--repl-diskless-sync-delay", "0"])
-        .arg("--loadmodule")
-        .arg(module)
+        .args(["--repl-diskless-sync-delay", "0"]);
+    if let Some(module) = module {
+        command.arg("--loadmodule").arg(module);
+    }
+    command
         .args(options)
         .stdout(log.expect("a log"))
         .stderr(Stdio::null())

@@ -5,6 +5,7 @@
 mod harness;
 
 mod crash;
+mod deliver;
 mod disk;
 mod leak;
 mod lease;

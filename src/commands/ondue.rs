@@ -1,0 +1,55 @@
+//! What becomes of elements when they come due: ONDUE.
+
+use crate::agenda;
+use crate::data_type::Writing;
+use crate::policy::Policy;
+use crate::replicate;
+use crate::server::command::access;
+use crate::server::key::Name;
+use crate::server::string::Args;
+use crate::server::{Context, error::Result};
+
+use super::args;
+
+/// `ONDUE key HOLD | DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`: OK.
+pub fn ondue(context: &Context, args: Args<'_>) -> Result {
+    if context.wants_keys() || context.wants_channels() {
+        say_where(context, args);
+        return Ok(());
+    }
+    let args::OnDue { key, policy } = args::OnDue::parse(args)?;
+    let mut dehydrator = Writing::open(context, key)?;
+
+    if dehydrator.set_policy(policy) {
+        replicate::verbatim(context);
+        dehydrator.shrunk(c"dehydrator.ondue");
+        // What could not be delivered may be now.
+        agenda::succeeded(&Name::of(context, key));
+    }
+    context.reply_ok();
+    Ok(())
+}
+
+/// Says which arguments are keys and channels, so that the server checks the user's rights to them, and,
+/// in a cluster, that the keys are in one slot.
+fn say_where(context: &Context, args: Args<'_>) {
+    /// Where the policy stands, and behind it the stream or the channel.
+    const POLICY: usize = 2;
+    let policy = args.get(POLICY).map(|word| word.bytes().to_ascii_uppercase());
+    let names = args.get(POLICY + 1).is_some();
+    if context.wants_keys() {
+        context.key_at(1, access::TOUCH);
+        if names && policy.as_deref() == Some(b"STREAM") {
+            context.key_at(POLICY + 1, access::INSERT);
+        }
+    } else if names && policy.as_deref() == Some(b"PUBLISH") {
+        context.published_channel_at(POLICY + 1);
+    }
+}
+
+impl Policy {
+    /// As INFO shows it: the words of ONDUE.
+    pub(super) fn line(&self) -> Vec<u8> {
+        self.words().join(&b' ')
+    }
+}

@@ -1,0 +1,94 @@
+//! What is in a key: a lawn, and what becomes of what comes due in it.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use crate::lawn::Lawn;
+use crate::policy::Policy;
+
+/// The value of a key.
+pub struct Dehydrator {
+    pub lawn: Lawn,
+    pub policy: Policy,
+    whereabouts: Whereabouts,
+}
+
+impl Dehydrator {
+    pub fn new(lawn: Lawn, policy: Policy) -> Self {
+        Self { lawn, policy, whereabouts: Whereabouts::default() }
+    }
+
+    /// Whether it would do nothing, and so should not be there: with a policy an empty one stays, as a
+    /// stream with consumer groups does.
+    pub fn is_idle(&self) -> bool {
+        self.lawn.is_empty() && self.policy == Policy::Hold
+    }
+
+    /// Bytes, itself included.
+    pub fn memory(&self) -> usize {
+        self.lawn.memory() + size_of::<Self>() - size_of::<Lawn>() + self.policy.memory()
+    }
+
+    pub fn whereabouts(&self) -> &Whereabouts {
+        &self.whereabouts
+    }
+}
+
+impl Clone for Dehydrator {
+    /// The clone is nowhere yet.
+    fn clone(&self) -> Self {
+        Self::new(self.lawn.clone(), self.policy.clone())
+    }
+}
+
+/// Whether the name is known of a dehydrator that the module must find by itself.
+///
+/// The server does not say where RENAME and MOVE bring a value, only that it has left its name. One that
+/// is freed afterwards was deleted; one that is not has another name now, and is lost until somebody uses
+/// it, or until it is found by walking over the keyspace. A value may be freed on a background thread,
+/// which is why these are atomics. Nothing is ordered by them.
+#[derive(Default)]
+pub struct Whereabouts(AtomicU8);
+
+/// Values that are [`LOST`].
+static COUNT_LOST: AtomicUsize = AtomicUsize::new(0);
+
+const UNKNOWN: u8 = 0;
+const KNOWN: u8 = 1;
+const LOST: u8 = 2;
+
+impl Whereabouts {
+    /// The name it has now has been noted.
+    pub fn found(&self) {
+        self.set(KNOWN);
+    }
+
+    /// It leaves the name it had. Returns whether that had been noted.
+    pub fn leaves(&self) -> bool {
+        let was_known = self.0.load(Ordering::Relaxed) == KNOWN;
+        if was_known {
+            self.set(LOST);
+        }
+        was_known
+    }
+
+    fn set(&self, state: u8) {
+        let before = self.0.swap(state, Ordering::Relaxed);
+        if before == LOST {
+            COUNT_LOST.fetch_sub(1, Ordering::Relaxed);
+        }
+        if state == LOST {
+            COUNT_LOST.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Whereabouts {
+    fn drop(&mut self) {
+        self.set(UNKNOWN);
+    }
+}
+
+/// How many dehydrators have left a name that was noted, and are still there.
+pub fn lost() -> usize {
+    COUNT_LOST.load(Ordering::Relaxed)
+}

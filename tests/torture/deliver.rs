@@ -1,0 +1,106 @@
+//! Delivery to a stream: a million at once, and a server that is killed meanwhile.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, until};
+
+/// Pushes ids from 0 on that come due at one moment, some seconds ahead, so that none is delivered before
+/// all are there. Returns that moment.
+fn push_all(client: &mut Connection, count: usize) -> u64 {
+    let Value::Array(time) = client.ask("TIME") else { panic!("an array") };
+    let now: u64 = redis::from_redis_value(time[0].clone()).expect("seconds");
+    let at = now * 1000 + 600_000;
+    for first in (0..count).step_by(10_000) {
+        let mut pipe = redis::pipe();
+        for id in first..(first + 10_000).min(count) {
+            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 8).arg("element").arg(id);
+            push.arg("AT").arg(at).ignore();
+        }
+        pipe.exec(client).expect("replies");
+    }
+    at
+}
+
+/// The ids in the stream, in order.
+fn delivered(client: &mut Connection) -> Vec<usize> {
+    let mut ids = Vec::new();
+    let mut from = "-".to_owned();
+    loop {
+        let range = cmd(&format!("XRANGE s {from} + COUNT 10000"));
+        let entries: Vec<(String, [String; 4])> = range.query(client).expect("a stream");
+        let Some((last, _)) = entries.last() else { return ids };
+        from = format!("({last}");
+        ids.extend(entries.iter().map(|(_, fields)| fields[1].parse::<usize>().expect("an id")));
+    }
+}
+
+#[test]
+fn a_million_at_once_arrive_in_order_and_others_are_served_meanwhile() {
+    const COUNT: usize = 1_000_000;
+    /// What no client is to wait longer than, though this machine may be slower now and then.
+    const NOTICED: Duration = Duration::from_millis(20);
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    push_all(&mut client, COUNT);
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.DEBUG k CLOCK 700000");
+    let (mut asked, mut slow) = (0, 0);
+    while client.ask("DEHYDRATOR.LEN k") != Value::Int(0) {
+        for _ in 0..100 {
+            let start = Instant::now();
+            client.ask("PING");
+            asked += 1;
+            slow += usize::from(start.elapsed() > NOTICED);
+        }
+    }
+    assert!(asked > 100, "{asked} were served meanwhile");
+    assert!(slow * 1000 <= asked, "{slow} of {asked} waited longer than {NOTICED:?}");
+    assert!(delivered(&mut client).into_iter().eq(0..COUNT), "each once, in order");
+}
+
+#[test]
+fn killed_in_the_middle_of_it_every_element_is_in_one_place_and_arrives_once() {
+    const COUNT: usize = 20_000;
+    let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let mut client = server.connect();
+    push_all(&mut client, COUNT);
+    for id in (0..COUNT).step_by(2) {
+        // Due by now, in order; the others stay.
+        let mut touch = redis::cmd("DEHYDRATOR.TOUCH");
+        touch.arg("k").arg(id).arg(0).arg("AT").arg(id + 1).exec(&mut client).expect("1");
+    }
+    client.ask("CONFIG SET dehydrator.tick-budget-us 100");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    let due = COUNT / 2;
+    for round in 1..=20 {
+        let mut client = server.connect();
+        until("some more are delivered", || {
+            let Value::Int(length) = client.ask("XLEN s") else { panic!("a number") };
+            (length as usize >= due * round / 21).then_some(())
+        });
+        server.kill();
+        server.relaunch();
+        let mut client = server.connect();
+        let ids = delivered(&mut client);
+        let expected = (0..COUNT).step_by(2).take(ids.len());
+        assert!(ids.iter().copied().eq(expected), "round {round}: each once, in order");
+        // It goes on at once: what is here now was not there a moment ago.
+        let left: HashSet<usize> = {
+            let waiting: (u64, Vec<usize>) =
+                cmd("DEHYDRATOR.SCAN k 0 COUNT 1000000").query(&mut client).expect("ids");
+            waiting.1.into_iter().collect()
+        };
+        let here: HashSet<usize> = delivered(&mut client).into_iter().collect();
+        let everywhere = (0..COUNT).all(|id| left.contains(&id) || here.contains(&id));
+        assert!(everywhere, "round {round}: something is lost");
+    }
+    let mut client = server.connect();
+    until("all that is due is delivered", || {
+        (client.ask("XLEN s") == Value::Int(due as i64)).then_some(())
+    });
+    assert!(delivered(&mut client).into_iter().eq((0..COUNT).step_by(2)));
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int((COUNT - due) as i64));
+}
