@@ -21,6 +21,9 @@ pub(super) struct Handles {
 }
 
 impl Handles {
+    /// There are never more.
+    pub(super) const MAX: usize = PLACES + 1;
+
     pub(super) fn iter(&self) -> impl DoubleEndedIterator<Item = Handle> {
         self.items[..self.len].iter().copied().flatten()
     }

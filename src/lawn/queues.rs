@@ -42,6 +42,8 @@ struct Queue {
     latest: u64,
     /// Elements.
     len: usize,
+    /// The block that was read ahead last.
+    read: Option<Handle>,
 }
 
 /// All queues of a lawn.
@@ -115,6 +117,17 @@ impl Queues {
         let (turn, number) = self.heads.first()?;
         let (head, _) = self.queues[usize::from(number)].ends?;
         Some((turn, self.block(head).first()?))
+    }
+
+    /// The handles in the block of the earliest head, unless they have been asked for before.
+    pub(super) fn unread_head(&mut self) -> Option<Handles> {
+        let (_, number) = self.heads.first()?;
+        let queue = &mut self.queues[usize::from(number)];
+        let (head, _) = queue.ends?;
+        if queue.read.replace(head) == Some(head) {
+            return None;
+        }
+        Some(self.block(head).handles())
     }
 
     /// How many TTLs have a queue.
@@ -245,7 +258,8 @@ impl Queues {
             return false;
         }
         let Some(block) = self.blocks.insert(1) else { return false };
-        let queue = Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1 };
+        let queue =
+            Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1, read: None };
         let number = if let Some(number) = self.free.pop() {
             self.queues[usize::from(number)] = queue;
             number
