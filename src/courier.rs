@@ -204,16 +204,16 @@ impl Command {
 }
 
 /// Takes out what was delivered.
-fn remove(context: &Context, key: Str<'_>, parcels: &[Parcel]) {
+fn remove<'a>(context: &'a Context, key: Str<'a>, parcels: &'a [Parcel]) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let mut removed = Batch::removed(context, key);
     if let Some(lawn) = dehydrator.lawn() {
         for parcel in parcels {
-            let id = parcel.id.as_str().bytes();
+            let id = parcel.id.as_str();
             // Who listens to the stream's events may have put another one there.
-            let is_it = lawn.look(id).is_some_and(|element| element.deadline == parcel.deadline);
-            if is_it && lawn.stop(id).is_some() {
-                removed.push(id);
+            let found = lawn.look(id.bytes()).map(|element| element.deadline);
+            if found == Some(parcel.deadline) && lawn.stop(id.bytes()).is_some() {
+                removed.push_sent(id);
             }
         }
     }

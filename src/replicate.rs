@@ -18,6 +18,9 @@
 //! | an empty dehydrator of ReDe's went | `DEL key` |
 
 use std::ffi::c_longlong;
+use std::thread::LocalKey;
+
+use redis_module::raw::RedisModuleString;
 
 use crate::lawn::Element;
 use crate::policy::Policy;
@@ -28,47 +31,48 @@ use crate::server::{Context, OwnedStr, Str, api};
 /// command itself stay small.
 const IDS_MAX: usize = 1024;
 
-/// Spells a push to `RM_Replicate` or `RM_EmitAOF`, which take the same words.
-macro_rules! spell_push {
-    ($function:ident, $to:expr, $key:expr, $ttl:expr, $element:expr $(, $format:literal $option:literal $(, $value:expr)?)?) => {{
-        let Element { id, payload, deadline, .. } = $element;
-        // SAFETY: the receiver is live. The format says what follows: a string of the server's, a
-        // number, two buffers with their lengths, a C string and a number, and perhaps one more C
-        // string, with a number; all are copied. Times are at most 2^63 - 1.
-        unsafe {
-            api!($function(
-                $to,
-                c"DEHYDRATOR.PUSH".as_ptr(),
-                concat!("slbbcl", $($format,)? "\0").as_ptr().cast(),
-                $key,
-                $ttl as c_longlong,
-                payload.as_ptr(),
-                payload.len(),
-                id.as_ptr(),
-                id.len(),
-                c"AT".as_ptr(),
-                deadline as c_longlong,
-                $($option.as_ptr(), $($value,)?)?
+thread_local! {
+    // Words that are said all the time, made once. Commands run on the server's main thread alone.
+    static AT: OwnedStr = OwnedStr::new(b"AT");
+    static REPLACE: OwnedStr = OwnedStr::new(b"REPLACE");
+}
+
+/// A push, in the words that the client sent, where they say what happened: the server shares them
+/// instead of copying them.
+pub struct Pushed<'a> {
+    pub key: Str<'a>,
+    pub ttl: Str<'a>,
+    pub element: Str<'a>,
+    pub id: Str<'a>,
+    pub deadline: u64,
+}
+
+/// An element was pushed. `replaces`: one of the same id went.
+pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
+    let deadline = OwnedStr::of_number(push.deadline);
+    let word = |word: &'static LocalKey<OwnedStr>| word.with(|word| word.as_str().as_ptr());
+    let [key, ttl, element, id] = [push.key, push.ttl, push.element, push.id].map(Str::as_ptr);
+    let (context, name) = (context.as_ptr(), c"DEHYDRATOR.PUSH".as_ptr());
+    let (at, deadline) = (word(&AT), deadline.as_str().as_ptr());
+    // SAFETY: the context is live. The formats say how many strings of the server's follow; all live,
+    // and the server counts its own references.
+    unsafe {
+        if replaces {
+            let (format, replace) = (c"sssssss".as_ptr(), word(&REPLACE));
+            api!(RedisModule_Replicate(
+                context, name, format, key, ttl, element, id, at, deadline, replace
             ))
-        };
-    }};
-}
-
-/// An element was pushed.
-pub fn pushed(context: &Context, key: Str<'_>, ttl: u64, element: Element<'_>) {
-    spell_push!(RedisModule_Replicate, context.as_ptr(), key.as_ptr(), ttl, element);
-}
-
-/// An element was pushed, and one of the same id went.
-pub fn replaced(context: &Context, key: Str<'_>, ttl: u64, element: Element<'_>) {
-    let (to, key) = (context.as_ptr(), key.as_ptr());
-    spell_push!(RedisModule_Replicate, to, key, ttl, element, "c" c"REPLACE");
+        } else {
+            let format = c"ssssss".as_ptr();
+            api!(RedisModule_Replicate(context, name, format, key, ttl, element, id, at, deadline))
+        }
+    };
 }
 
 /// An element's timer started anew.
 pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
     // SAFETY: the context is live. The format says what follows: a string of the server's, a buffer
-    // with its length, a number, a C string and a number; all are copied.
+    // with its length, a number, a C string and a number; all are copied. Times are at most 2^63 - 1.
     unsafe {
         api!(RedisModule_Replicate(
             context.as_ptr(),
@@ -86,14 +90,50 @@ pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u
 
 /// As [`pushed`], into an append-only file that is being rewritten.
 pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>) {
-    let (to, key) = (io.as_ptr(), key.as_ptr());
-    match element.deliveries {
-        0 => spell_push!(RedisModule_EmitAOF, to, key, ttl, element),
-        deliveries => {
+    let Element { id, payload, deadline, deliveries } = element;
+    let (io, name, key) = (io.as_ptr(), c"DEHYDRATOR.PUSH".as_ptr(), key.as_ptr());
+    let (ttl, deadline) = (ttl as c_longlong, deadline as c_longlong);
+    let (payload, payload_len) = (payload.as_ptr(), payload.len());
+    let (id, id_len, at) = (id.as_ptr(), id.len(), c"AT".as_ptr());
+    // SAFETY: the io is live. The formats say what follows: a string of the server's, a number, two
+    // buffers with their lengths, a C string and a number, and perhaps the same once more; all are
+    // copied. Times are at most 2^63 - 1.
+    unsafe {
+        if deliveries == 0 {
+            let format = c"slbbcl".as_ptr();
+            api!(RedisModule_EmitAOF(
+                io,
+                name,
+                format,
+                key,
+                ttl,
+                payload,
+                payload_len,
+                id,
+                id_len,
+                at,
+                deadline
+            ));
+        } else {
+            let (format, word) = (c"slbbclcl".as_ptr(), c"DELIVERIES".as_ptr());
             let deliveries = c_longlong::from(deliveries);
-            spell_push!(RedisModule_EmitAOF, to, key, ttl, element, "cl" c"DELIVERIES", deliveries);
+            api!(RedisModule_EmitAOF(
+                io,
+                name,
+                format,
+                key,
+                ttl,
+                payload,
+                payload_len,
+                id,
+                id_len,
+                at,
+                deadline,
+                word,
+                deliveries
+            ));
         }
-    }
+    };
 }
 
 /// What becomes of what comes due, into an append-only file that is being rewritten.
@@ -109,6 +149,20 @@ pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy) {
             key.as_ptr(),
             words.as_ptr(),
             words.len(),
+        ))
+    };
+}
+
+/// One element was taken.
+pub fn removed(context: &Context, key: Str<'_>, id: Str<'_>) {
+    // SAFETY: the context is live, and the format takes two strings of the server's.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"DEHYDRATOR.REM".as_ptr(),
+            c"ss".as_ptr(),
+            key.as_ptr(),
+            id.as_ptr()
         ))
     };
 }
@@ -133,14 +187,16 @@ pub struct Batch<'a> {
     key: Str<'a>,
     /// What stands before the ids: the TTL and the deadline of a lease.
     lease: Option<(u64, u64)>,
-    ids: Vec<OwnedStr>,
+    /// Strings of the server's: of the command's arguments, or among those that are kept.
+    ids: Vec<*mut RedisModuleString>,
+    kept: Vec<OwnedStr>,
     any: bool,
 }
 
 impl<'a> Batch<'a> {
     /// Elements that are removed.
     pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
-        Self { context, key, lease: None, ids: Vec::new(), any: false }
+        Self { context, key, lease: None, ids: Vec::new(), kept: Vec::new(), any: false }
     }
 
     /// Elements that are leased, in the order in which they were.
@@ -150,17 +206,29 @@ impl<'a> Batch<'a> {
 
     /// One more.
     pub fn push(&mut self, id: &[u8]) {
-        self.ids.push(OwnedStr::new(id));
-        self.any = true;
-        if self.ids.len() == IDS_MAX {
-            self.flush();
-        }
+        let id = OwnedStr::new(id);
+        self.ids.push(id.as_str().as_ptr());
+        self.kept.push(id);
+        self.flush_if_full();
+    }
+
+    /// One more, whose id the client sent.
+    pub fn push_sent(&mut self, id: Str<'a>) {
+        self.ids.push(id.as_ptr());
+        self.flush_if_full();
     }
 
     /// Tells what is left to tell. Returns whether there was anything at all.
     pub fn finish(mut self) -> bool {
         self.flush();
         self.any
+    }
+
+    fn flush_if_full(&mut self) {
+        self.any = true;
+        if self.ids.len() == IDS_MAX {
+            self.flush();
+        }
     }
 
     fn flush(&mut self) {
@@ -171,7 +239,7 @@ impl<'a> Batch<'a> {
         let (ids, count) = (self.ids.as_ptr(), self.ids.len());
         // SAFETY: the context is live. The formats say what follows: a string of the server's, for a
         // lease a number, a C string and a number, and an array of strings of the server's with its
-        // length; an `OwnedStr` is such a string and nothing else.
+        // length; those live, as arguments of the command or in `kept`.
         unsafe {
             match self.lease {
                 None => api!(RedisModule_Replicate(
@@ -196,5 +264,6 @@ impl<'a> Batch<'a> {
             }
         };
         self.ids.clear();
+        self.kept.clear();
     }
 }

@@ -4,7 +4,7 @@
 use crate::lawn::DEADLINE_MAX;
 use crate::policy::{MaxLen, Policy};
 use crate::server::string::Args;
-use crate::server::{Error, Str, error::Result};
+use crate::server::{Error, OwnedStr, Str, error::Result};
 
 /// `key`
 pub struct OfKey<'a> {
@@ -14,13 +14,41 @@ pub struct OfKey<'a> {
 /// `key id`
 pub struct OfId<'a> {
     pub key: Str<'a>,
-    pub id: &'a [u8],
+    pub id: Str<'a>,
 }
 
 /// `key id [id ...]`
 pub struct OfIds<'a> {
     pub key: Str<'a>,
     args: Args<'a>,
+}
+
+/// How long to put something away.
+#[derive(Clone, Copy)]
+pub struct Ttl<'a> {
+    /// In milliseconds, with the slack worked in.
+    pub ms: u64,
+    /// As it was sent, if that says the same.
+    sent: Option<Str<'a>>,
+}
+
+impl<'a> Ttl<'a> {
+    fn parse(word: Str<'a>) -> Result<Self> {
+        Ok(Self { ms: ttl(word)?, sent: Some(word) })
+    }
+
+    fn with_slack(self, slack: Option<u64>) -> Result<Self> {
+        let ms = with_slack(self.ms, slack)?;
+        Ok(Self { ms, sent: self.sent.filter(|_| ms == self.ms) })
+    }
+
+    /// Hands it on as a string of the server's.
+    pub fn with_word<T>(self, use_it: impl FnOnce(Str<'_>) -> T) -> T {
+        match self.sent {
+            Some(word) => use_it(word),
+            None => use_it(OwnedStr::of_number(self.ms).as_str()),
+        }
+    }
 }
 
 /// What becomes of an id that is there already.
@@ -37,10 +65,9 @@ pub enum IfThere {
 /// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]`
 pub struct Push<'a> {
     pub key: Str<'a>,
-    /// With the slack worked in.
-    pub ttl: u64,
-    pub element: &'a [u8],
-    pub id: &'a [u8],
+    pub ttl: Ttl<'a>,
+    pub element: Str<'a>,
+    pub id: Str<'a>,
     pub if_there: IfThere,
     /// The deadline, when it is not to be `ttl` from now.
     pub at: Option<u64>,
@@ -51,15 +78,15 @@ pub struct Push<'a> {
 /// `key ttl element [SLACK ms]`
 pub struct GidPush<'a> {
     pub key: Str<'a>,
-    /// With the slack worked in.
-    pub ttl: u64,
-    pub element: &'a [u8],
+    pub ttl: Ttl<'a>,
+    pub element: Str<'a>,
 }
 
 /// `key ttl element id [ttl element id ...]`
 pub struct MultiPush<'a> {
     pub key: Str<'a>,
-    pub elements: Vec<(u64, &'a [u8], &'a [u8])>,
+    /// TTL, element, id.
+    pub elements: Vec<(Ttl<'a>, Str<'a>, Str<'a>)>,
 }
 
 /// `key id element`
@@ -150,7 +177,7 @@ impl<'a> OfKey<'a> {
 impl<'a> OfId<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let [key, id] = exactly(args)?;
-        Ok(Self { key, id: id.bytes() })
+        Ok(Self { key, id })
     }
 }
 
@@ -160,8 +187,8 @@ impl<'a> OfIds<'a> {
         Ok(Self { key: required(args, 1)?, args })
     }
 
-    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.args.from(2).map(Str::bytes)
+    pub fn ids(&self) -> impl Iterator<Item = Str<'a>> {
+        self.args.from(2)
     }
 }
 
@@ -169,9 +196,9 @@ impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let mut request = Self {
             key: required(args, 1)?,
-            element: required(args, 3)?.bytes(),
-            id: required(args, 4)?.bytes(),
-            ttl: ttl(required(args, 2)?)?,
+            element: required(args, 3)?,
+            id: required(args, 4)?,
+            ttl: Ttl::parse(required(args, 2)?)?,
             if_there: IfThere::Refuse,
             at: None,
             deliveries: 0,
@@ -195,7 +222,7 @@ impl<'a> Push<'a> {
         if slack.is_some() && request.at.is_some() {
             return Err("syntax error, SLACK does not go with AT".into());
         }
-        request.ttl = with_slack(request.ttl, slack)?;
+        request.ttl = request.ttl.with_slack(slack)?;
         Ok(request)
     }
 }
@@ -204,8 +231,8 @@ impl<'a> GidPush<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let mut request = Self {
             key: required(args, 1)?,
-            element: required(args, 3)?.bytes(),
-            ttl: ttl(required(args, 2)?)?,
+            element: required(args, 3)?,
+            ttl: Ttl::parse(required(args, 2)?)?,
         };
         let mut slack = None;
         let mut options = Options::new(args, 4);
@@ -215,7 +242,7 @@ impl<'a> GidPush<'a> {
                 _ => return Err(option.unexpected()),
             }
         }
-        request.ttl = with_slack(request.ttl, slack)?;
+        request.ttl = request.ttl.with_slack(slack)?;
         Ok(request)
     }
 }
@@ -228,7 +255,7 @@ impl<'a> MultiPush<'a> {
         if !rest.len().is_multiple_of(3) {
             return Err(Error::Arity);
         }
-        let element = |words: &[Str<'a>]| Ok((ttl(words[0])?, words[1].bytes(), words[2].bytes()));
+        let element = |words: &[Str<'a>]| Ok((Ttl::parse(words[0])?, words[1], words[2]));
         let elements = rest.chunks_exact(3).map(element).collect::<Result<_>>()?;
         Ok(Self { key, elements })
     }

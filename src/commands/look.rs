@@ -12,7 +12,7 @@ pub fn look(context: &Context, args: Args<'_>) -> Result {
     let args::OfId { key, id } = args::OfId::parse(args)?;
     let dehydrator = Reading::open(context, key)?;
 
-    match dehydrator.lawn().and_then(|lawn| lawn.look(id)) {
+    match dehydrator.lawn().and_then(|lawn| lawn.look(id.bytes())) {
         Some(element) => context.reply_bulk(element.payload),
         None => context.reply_null(),
     }
@@ -55,7 +55,7 @@ pub fn pttl(context: &Context, args: Args<'_>) -> Result {
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
-    let element = dehydrator.lawn().and_then(|lawn| lawn.look(id));
+    let element = dehydrator.lawn().and_then(|lawn| lawn.look(id.bytes()));
     let left = element.map(|element| element.deadline.saturating_sub(now) as i64);
     context.reply_integer(left.unwrap_or(NO_SUCH_ID));
     Ok(())

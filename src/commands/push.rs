@@ -2,10 +2,10 @@
 
 use crate::clock;
 use crate::data_type::Writing;
-use crate::lawn::{Element, Lawn, StartError};
-use crate::replicate;
+use crate::lawn::{Lawn, StartError};
+use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
-use crate::server::{Context, Error, api, error::Result};
+use crate::server::{Context, Error, OwnedStr, api, error::Result};
 
 use super::args::{self, IfThere};
 
@@ -13,14 +13,15 @@ use super::args::{self, IfThere};
 pub fn push(context: &Context, args: Args<'_>) -> Result {
     let request = args::Push::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let args::Push { key, ttl, element: payload, id, if_there, at, deliveries } = request;
+    let args::Push { key, ttl, element, id, if_there, at, deliveries } = request;
     let now = clock::now();
 
-    let deadline = at.map_or_else(|| deadline_of(ttl, now), Ok)?;
+    let deadline = at.map_or_else(|| deadline_of(ttl.ms, now), Ok)?;
     let started = dehydrator.lawn_or_new(|lawn| {
+        let (id, payload) = (id.bytes(), element.bytes());
         match if_there {
-            IfThere::Replace => lawn.replace_at(id, ttl, payload, deadline)?,
-            IfThere::Refuse | IfThere::Keep => lawn.start_at(id, ttl, payload, deadline)?,
+            IfThere::Replace => lawn.replace_at(id, ttl.ms, payload, deadline)?,
+            IfThere::Refuse | IfThere::Keep => lawn.start_at(id, ttl.ms, payload, deadline)?,
         }
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries);
@@ -32,12 +33,14 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
         return Ok(());
     }
     started?;
-    let element = Element { id, payload, deadline, deliveries };
-    match (at, if_there) {
+    if at.is_some() {
         // It is in absolute terms already, and does on a replica what it did here.
-        (Some(_), _) => replicate::verbatim(context),
-        (None, IfThere::Replace) => replicate::replaced(context, key, ttl, element),
-        (None, IfThere::Refuse | IfThere::Keep) => replicate::pushed(context, key, ttl, element),
+        replicate::verbatim(context);
+    } else {
+        ttl.with_word(|ttl| {
+            let pushed = Pushed { key, ttl, element, id, deadline };
+            replicate::pushed(context, &pushed, if_there == IfThere::Replace);
+        });
     }
     dehydrator.changed(c"dehydrator.push");
     context.reply_ok();
@@ -46,7 +49,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
 
 /// `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
 pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
-    let args::GidPush { key, ttl, element: payload } = args::GidPush::parse(args)?;
+    let args::GidPush { key, ttl, element } = args::GidPush::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
 
@@ -56,10 +59,14 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
         while lawn.look(&id).is_some() {
             id = generated_id();
         }
-        lawn.start(&id, ttl, payload, now)
+        lawn.start(&id, ttl.ms, element.bytes(), now)
     };
     let deadline = dehydrator.lawn_or_new(start)?;
-    replicate::pushed(context, key, ttl, Element { id: &id, payload, deadline, deliveries: 0 });
+    let name = OwnedStr::new(&id);
+    ttl.with_word(|ttl| {
+        let pushed = Pushed { key, ttl, element, id: name.as_str(), deadline };
+        replicate::pushed(context, &pushed, false);
+    });
     dehydrator.changed(c"dehydrator.push");
     context.reply_bulk(&id);
     Ok(())
@@ -72,17 +79,17 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     let now = clock::now();
 
     let deadlines: Vec<_> =
-        elements.iter().map(|(ttl, ..)| deadline_of(*ttl, now)).collect::<Result<_>>()?;
+        elements.iter().map(|(ttl, ..)| deadline_of(ttl.ms, now)).collect::<Result<_>>()?;
     let start_all = |lawn: &mut Lawn| {
         let mut started = Vec::with_capacity(elements.len());
-        for ((ttl, payload, id), deadline) in elements.iter().zip(&deadlines) {
-            match lawn.start_at(id, *ttl, payload, *deadline) {
+        for ((ttl, element, id), deadline) in elements.iter().zip(&deadlines) {
+            match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), *deadline) {
                 Ok(()) => started.push(true),
                 Err(StartError::Exists) => started.push(false),
                 Err(error) => {
                     // A refused command changes nothing.
                     let done = elements.iter().zip(&started).filter(|(_, started)| **started);
-                    done.for_each(|((_, _, id), _)| drop(lawn.stop(id)));
+                    done.for_each(|((_, _, id), _)| drop(lawn.stop(id.bytes())));
                     return Err(error);
                 }
             }
@@ -92,9 +99,14 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     let started = dehydrator.lawn_or_new(start_all)?;
     let mut any = false;
     let mut reply = context.reply_open_array();
-    for (((ttl, payload, id), deadline), started) in elements.iter().zip(deadlines).zip(started) {
+    for (((ttl, element, id), deadline), started) in
+        elements.into_iter().zip(deadlines).zip(started)
+    {
         if started {
-            replicate::pushed(context, key, *ttl, Element { id, payload, deadline, deliveries: 0 });
+            ttl.with_word(|ttl| {
+                let pushed = Pushed { key, ttl, element, id, deadline };
+                replicate::pushed(context, &pushed, false);
+            });
             any = true;
         }
         reply.push_integer(started.into());

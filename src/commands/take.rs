@@ -16,15 +16,13 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     let args::OfId { key, id } = args::OfId::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let Some(taken) = dehydrator.lawn().and_then(|lawn| lawn.stop(id)) else {
+    let Some(taken) = dehydrator.lawn().and_then(|lawn| lawn.stop(id.bytes())) else {
         context.reply_null();
         return Ok(());
     };
     context.reply_bulk(taken.element().payload);
     drop(taken);
-    let mut removed = Batch::removed(context, key);
-    removed.push(id);
-    removed.finish();
+    replicate::removed(context, key, id);
     dehydrator.shrunk(c"dehydrator.pull");
     Ok(())
 }
@@ -171,14 +169,15 @@ pub fn xack(context: &Context, args: Args<'_>) -> Result {
     let mut reply = context.reply_open_array();
     let mut removed = Batch::removed(context, request.key);
     let mut lawn = dehydrator.lawn();
-    for id in request.ids() {
+    for sent in request.ids() {
+        let id = sent.bytes();
         let is_out = |lawn: &&mut Lawn| {
             lawn.look(id).is_some_and(|found| found.deadline <= now || found.deliveries > 0)
         };
         match lawn.as_deref_mut().filter(is_out).and_then(|lawn| lawn.stop(id)) {
             Some(taken) => {
                 reply.push_bulk(taken.element().payload);
-                removed.push(id);
+                removed.push_sent(sent);
             }
             None => reply.push_null(),
         }
@@ -199,8 +198,8 @@ pub fn rem(context: &Context, args: Args<'_>) -> Result {
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
         for id in request.ids() {
-            if lawn.stop(id).is_some() {
-                removed.push(id);
+            if lawn.stop(id.bytes()).is_some() {
+                removed.push_sent(id);
                 count += 1;
             }
         }

@@ -1,5 +1,6 @@
 //! Names and values that belong to the server.
 
+use std::ffi::c_longlong;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 use std::slice;
@@ -52,6 +53,15 @@ impl OwnedStr {
         // context the string is ours to free.
         let raw = unsafe {
             api!(RedisModule_CreateString(ptr::null_mut(), bytes.as_ptr().cast(), bytes.len()))
+        };
+        Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
+    }
+
+    /// A number's digits. It must be below 2^63.
+    pub fn of_number(number: u64) -> Self {
+        // SAFETY: takes a number. Without a context the string is ours to free.
+        let raw = unsafe {
+            api!(RedisModule_CreateStringFromLongLong(ptr::null_mut(), number as c_longlong))
         };
         Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
     }
