@@ -77,7 +77,8 @@ pub fn register(attend: fn(&Context)) {
 
 /// How many names there are.
 pub fn len() -> usize {
-    AGENDA.with_borrow(|agenda| agenda.entries.len())
+    // Also in the report of a crash, which may have happened in the middle of a change.
+    AGENDA.with(|agenda| agenda.try_borrow().map_or(0, |agenda| agenda.entries.len()))
 }
 
 /// Says when the next element of a dehydrator comes due. `delivers`: it is to be looked at for as long as

@@ -3,6 +3,8 @@
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use std::time::SystemTime;
+
 use crate::server::api;
 
 /// How far tests have stepped the clock, in milliseconds. There is no such thing in a release.
@@ -24,6 +26,15 @@ pub fn now() -> u64 {
     let now = now.saturating_add(STEPPED.load(Ordering::Relaxed));
     // A clock before 1970 would be broken; nothing is due then.
     now.try_into().unwrap_or(0)
+}
+
+/// As [`now`], in microseconds: for telling how late something is.
+pub fn now_us() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let us = since_epoch.map_or(0, |since| since.as_micros() as u64);
+    #[cfg(debug_assertions)]
+    let us = us.saturating_add_signed(STEPPED.load(Ordering::Relaxed).saturating_mul(1000));
+    us
 }
 
 /// Microseconds since some moment in the past, never stepping back: for budgets, not for deadlines.

@@ -3,8 +3,10 @@
 //! Each is set in redis.conf, by CONFIG SET, by MODULE LOADEX, or behind the module's path in
 //! `loadmodule`, and rewritten by CONFIG REWRITE. The server checks the range and says what is wrong.
 
+use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw::{self, RedisModuleString};
 
@@ -31,17 +33,65 @@ impl Setting {
         // No setting may be negative.
         self.value.load(Ordering::Relaxed).unsigned_abs()
     }
+
+    /// A limit, of which 0 says that there is none.
+    fn limit(&self) -> Option<u64> {
+        Some(self.get()).filter(|limit| *limit > 0)
+    }
+
+    fn take(&self, word: &str) -> Result<(), String> {
+        let Self { min, max, .. } = *self;
+        let number = word.parse().ok().filter(|number| (min..=max).contains(number));
+        let name = self.name.to_string_lossy();
+        let number = number.ok_or_else(|| format!("{name} is not a number from {min} to {max}"))?;
+        self.value.store(number, Ordering::Relaxed);
+        Ok(())
+    }
 }
 
-/// What delivering may take of one go, before clients have their turn: at the lower end a delivery or
-/// two, at the upper end what a client would notice.
+/// What delivering may take of one go: at the lower end a delivery or two, at the upper end what a client
+/// would notice.
 static TICK_BUDGET_US: Setting = Setting::new(c"tick-budget-us", 1000, 10, 100_000);
+static DEFAULT_SLACK: Setting = Setting::new(c"default-slack", 0, 0, i64::MAX);
+static MAX_TTL: Setting = Setting::new(c"max-ttl", 0, 0, i64::MAX);
+static MAX_ELEMENTS: Setting = Setting::new(c"max-elements", 0, 0, i64::MAX);
+static REPLY_MAX: Setting = Setting::new(c"reply-max", 0, 0, i64::MAX);
 
-static SETTINGS: [&Setting; 1] = [&TICK_BUDGET_US];
+static SETTINGS: [&Setting; 5] =
+    [&TICK_BUDGET_US, &DEFAULT_SLACK, &MAX_TTL, &MAX_ELEMENTS, &REPLY_MAX];
+
+/// Yes or no, and at load only: a command cannot be taken back.
+const REDE_COMMANDS: &CStr = c"rede-commands";
+static IS_REDE: AtomicBool = AtomicBool::new(false);
 
 /// What delivering may take of one go, in microseconds.
 pub fn tick_budget_us() -> u64 {
     TICK_BUDGET_US.get()
+}
+
+/// How much later an element may come if the client does not say, in milliseconds.
+pub fn default_slack() -> Option<u64> {
+    DEFAULT_SLACK.limit()
+}
+
+/// The longest that a client may put something away for, in milliseconds.
+pub fn max_ttl() -> Option<u64> {
+    MAX_TTL.limit()
+}
+
+/// The most elements that clients may put into one dehydrator.
+pub fn max_elements() -> Option<u64> {
+    MAX_ELEMENTS.limit()
+}
+
+/// The most elements, or ids, in one reply.
+pub fn reply_max() -> usize {
+    REPLY_MAX.limit().and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
+}
+
+/// Whether to answer to ReDe's names too.
+pub fn rede_commands() -> bool {
+    IS_REDE.load(Ordering::Relaxed)
 }
 
 /// Tells the server of all settings, and takes what `loadmodule` said of them: `name value`, by turns.
@@ -50,46 +100,65 @@ pub fn tick_budget_us() -> u64 {
 ///
 /// What is wrong, for the server's log.
 pub fn register(context: &Context, args: Args<'_>) -> Result<(), String> {
+    let context = context.as_ptr();
     for setting in SETTINGS {
-        let data = std::ptr::from_ref(setting).cast_mut().cast::<c_void>();
+        let Setting { name, default, min, max, .. } = *setting;
+        let data = ptr::from_ref(setting).cast_mut().cast::<c_void>();
+        let flags = raw::REDISMODULE_CONFIG_DEFAULT;
+        let (get, set) = (Some(get as GetNumber), Some(set as SetNumber));
         // SAFETY: the context is live while the module loads; name and data are static.
         let status = unsafe {
+            let name = name.as_ptr();
             api!(RedisModule_RegisterNumericConfig(
-                context.as_ptr(),
-                setting.name.as_ptr(),
-                setting.default,
-                raw::REDISMODULE_CONFIG_DEFAULT,
-                setting.min,
-                setting.max,
-                Some(get),
-                Some(set),
-                None,
-                data
+                context, name, default, flags, min, max, get, set, None, data
             ))
         };
         if status != raw::REDISMODULE_OK as c_int {
-            return Err(format!("the server refuses the setting {:?}", setting.name));
+            return Err(format!("the server refuses the setting {name:?}"));
         }
     }
-    // SAFETY: the context is live while the module loads.
-    if unsafe { api!(RedisModule_LoadConfigs(context.as_ptr())) } != raw::REDISMODULE_OK as c_int {
-        return Err("a setting is wrong".to_owned());
+    // SAFETY: as above.
+    let status = unsafe {
+        let (name, flags) = (REDE_COMMANDS.as_ptr(), raw::REDISMODULE_CONFIG_IMMUTABLE);
+        let (get, set, data) =
+            (Some(get_rede as GetBool), Some(set_rede as SetBool), ptr::null_mut());
+        api!(RedisModule_RegisterBoolConfig(context, name, 0, flags, get, set, None, data))
+    };
+    // SAFETY: as above.
+    let loaded = unsafe { api!(RedisModule_LoadConfigs(context)) };
+    if [status, loaded] != [raw::REDISMODULE_OK as c_int; 2] {
+        return Err("the server refuses a setting".to_owned());
     }
     let words: Vec<_> = args.from(0).map(|word| String::from_utf8_lossy(word.bytes())).collect();
-    for pair in words.chunks(2) {
-        let [name, value] = pair else {
-            return Err(format!("the setting {} has no value", pair[0]));
-        };
-        let name_is = |setting: &&&Setting| setting.name.to_bytes() == name.as_bytes();
-        let known = SETTINGS.iter().find(name_is);
-        let setting = known.ok_or_else(|| format!("there is no setting {name}"))?;
-        let (min, max) = (setting.min, setting.max);
-        let number = value.parse().ok().filter(|number| (min..=max).contains(number));
-        let number = number.ok_or_else(|| format!("{name} is not a number from {min} to {max}"))?;
-        setting.value.store(number, Ordering::Relaxed);
-    }
-    Ok(())
+    words.chunks(2).try_for_each(take_argument)
 }
+
+/// A setting behind the module's path.
+fn take_argument(pair: &[Cow<'_, str>]) -> Result<(), String> {
+    let [name, value] = pair else { return Err(format!("the setting {} has no value", pair[0])) };
+    if name.as_bytes() == REDE_COMMANDS.to_bytes() {
+        let is_on = match &value.to_lowercase()[..] {
+            "yes" => true,
+            "no" => false,
+            _ => return Err(format!("{name} is neither yes nor no")),
+        };
+        IS_REDE.store(is_on, Ordering::Relaxed);
+        return Ok(());
+    }
+    let known = SETTINGS.iter().find(|setting| setting.name.to_bytes() == name.as_bytes());
+    known.ok_or_else(|| format!("there is no setting {name}"))?.take(value)
+}
+
+type GetNumber = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_longlong;
+type SetNumber = unsafe extern "C" fn(
+    *const c_char,
+    c_longlong,
+    *mut c_void,
+    *mut *mut RedisModuleString,
+) -> c_int;
+type GetBool = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
+type SetBool =
+    unsafe extern "C" fn(*const c_char, c_int, *mut c_void, *mut *mut RedisModuleString) -> c_int;
 
 unsafe extern "C" fn get(_name: *const c_char, data: *mut c_void) -> c_longlong {
     // SAFETY: the server hands back what `register` gave it: a static setting.
@@ -107,4 +176,18 @@ unsafe extern "C" fn set(
         unsafe { &*data.cast::<Setting>() }.value.store(value, Ordering::Relaxed);
         raw::REDISMODULE_OK as c_int
     })
+}
+
+unsafe extern "C" fn get_rede(_name: *const c_char, _data: *mut c_void) -> c_int {
+    rede_commands().into()
+}
+
+unsafe extern "C" fn set_rede(
+    _name: *const c_char,
+    value: c_int,
+    _data: *mut c_void,
+    _error: *mut *mut RedisModuleString,
+) -> c_int {
+    IS_REDE.store(value != 0, Ordering::Relaxed);
+    raw::REDISMODULE_OK as c_int
 }

@@ -23,7 +23,7 @@ use crate::server::context::log_warning;
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str};
 use crate::statistics::{self, DELIVERIES, RETRIES};
-use crate::{agenda, clock, config};
+use crate::{agenda, clock, config, lateness};
 
 /// Elements that are delivered before their removal is told: a few, so that the time that takes is
 /// within the budget too.
@@ -94,6 +94,10 @@ fn attend_one(context: &Context, name: &Rc<Name>, budget: &Budget) {
     }
     if agenda::announce(name) {
         context.notify_module(c"dehydrator.due", key);
+    }
+    if policy != Policy::Hold {
+        let deadline = next.unwrap_or(now);
+        lateness::record(clock::now_us().saturating_sub(deadline.saturating_mul(1000)));
     }
     let delivered = match &policy {
         Policy::Hold => return,

@@ -36,6 +36,7 @@ mod courier;
 mod data_type;
 mod info;
 mod keyspace;
+mod lateness;
 mod lawn;
 mod policy;
 mod replicate;
@@ -46,14 +47,12 @@ mod tick;
 mod untidy;
 mod waiters;
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
-#[cfg(debug_assertions)]
-use commands::debug;
-use commands::{inspect, look, ondue, push, take, update};
-use server::command::{self, Command, access, handler};
+use commands::commands;
+use server::command::{self, Command};
 use server::string::Args;
 use server::{Context, api, context, guard};
 
@@ -63,121 +62,17 @@ use server::{Context, api, context, guard};
 #[global_allocator]
 static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;
 
+/// What the commands' names begin with.
+const PREFIX: &str = "dehydrator";
+/// What those of ReDe's commands begin with, and which it has: with `rede-commands`.
+const REDE_PREFIX: &str = "rede";
+const REDE_VERBS: [&CStr; 9] =
+    [c"push", c"gidpush", c"pull", c"poll", c"xpoll", c"xack", c"look", c"update", c"ttn"];
+/// `@dehydrator`, in access control lists.
+const CATEGORY: &CStr = c"dehydrator";
+
 /// The version the server shows, as in `Cargo.toml`: 10,000 for each major, 100 for each minor.
 const VERSION: c_int = 100;
-
-/// Every command: name, function, flags, arity, access to the key, complexity, summary. A verb is `fast`
-/// if its cost does not grow with what it finds.
-fn commands() -> Vec<Command> {
-    vec![
-        Command::new(
-            c"dehydrator.push",
-            handler!(push::push),
-            c"write deny-oom fast",
-            -5,
-            access::INSERT,
-        )
-        .described(c"O(1)", c"Puts an element away; it comes due after ttl milliseconds."),
-        Command::new(
-            c"dehydrator.gidpush",
-            handler!(push::gidpush),
-            c"write deny-oom fast",
-            -4,
-            access::INSERT,
-        )
-        .described(
-            c"O(1)",
-            c"Puts an element away under an id that the server makes, and returns the id.",
-        ),
-        Command::new(
-            c"dehydrator.mpush",
-            handler!(push::mpush),
-            c"write deny-oom fast",
-            -5,
-            access::INSERT,
-        )
-        .described(
-            c"O(N), N being the number of elements",
-            c"Puts several elements away, but for those whose ids are there already.",
-        ),
-        Command::new(c"dehydrator.pull", handler!(take::pull), c"write fast", 3, access::TAKE)
-            .described(c"O(1)", c"Takes an element by its id, due or not."),
-        Command::new(c"dehydrator.poll", handler!(take::poll), c"write blocking", -2, access::TAKE)
-            .described(
-                c"O(N), N being the number of elements it takes",
-                c"Takes, or leases, elements that are due, earliest deadline first.",
-            ),
-        Command::new(c"dehydrator.lease", handler!(take::lease), c"write fast", -6, access::TOUCH)
-            .described(c"O(N), N being the number of ids", c"Leases elements by their ids, as POLL does those that are due: the form in which leases replicate."),
-        Command::new(c"dehydrator.xpoll", handler!(look::xpoll), c"readonly", -2, access::READ)
-            .described(
-                c"O(N), N being the number of ids it lists",
-                c"Lists the ids of elements that are due, taking nothing.",
-            ),
-        Command::new(c"dehydrator.xack", handler!(take::xack), c"write fast", -3, access::TAKE)
-            .described(
-                c"O(N), N being the number of ids",
-                c"Takes those of the given elements that are due or leased.",
-            ),
-        Command::new(c"dehydrator.look", handler!(look::look), c"readonly fast", 3, access::READ)
-            .described(c"O(1)", c"Returns an element by its id, due or not, and leaves it."),
-        Command::new(
-            c"dehydrator.update",
-            handler!(update::update),
-            c"write deny-oom fast",
-            4,
-            access::UPDATE,
-        )
-        .described(c"O(1)", c"Replaces an element, keeping its deadline, and returns the old one."),
-        Command::new(
-            c"dehydrator.touch",
-            handler!(update::touch),
-            c"write fast",
-            -4,
-            access::TOUCH,
-        )
-        .described(
-            c"O(1)",
-            c"Starts the timer of an element anew, and leaves the element as it is.",
-        ),
-        Command::new(c"dehydrator.rem", handler!(take::rem), c"write fast", -3, access::DELETE)
-            .described(
-                c"O(N), N being the number of ids",
-                c"Removes elements by their ids, due or not, and returns how many there were.",
-            ),
-        Command::new(c"dehydrator.ttn", handler!(look::ttn), c"readonly fast", 2, access::READ)
-            .described(c"O(1)", c"Returns the milliseconds until the next element comes due."),
-        Command::new(c"dehydrator.pttl", handler!(look::pttl), c"readonly fast", 3, access::READ)
-            .described(c"O(1)", c"Returns the milliseconds until an element comes due."),
-        Command::new(c"dehydrator.len", handler!(inspect::len), c"readonly fast", 2, access::READ)
-            .described(c"O(1)", c"Returns the number of elements, due or not."),
-        Command::new(c"dehydrator.scan", handler!(inspect::scan), c"readonly", -3, access::READ)
-            .described(
-                c"O(1) for every call, O(N) for a whole walk, N being the number of elements",
-                c"Walks over the ids, a few at each call.",
-            ),
-        Command::new(c"dehydrator.info", handler!(inspect::info), c"readonly", -2, access::READ)
-            .described(
-            c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
-            c"Returns a map of what a dehydrator holds.",
-        ),
-        Command::new(
-            c"dehydrator.ondue",
-            handler!(ondue::ondue),
-            c"write deny-oom getkeys-api getchannels-api",
-            -3,
-            access::TOUCH,
-        )
-        .with_dest(c"STREAM", 2, access::INSERT)
-        .described(
-            c"O(1)",
-            c"Says what becomes of elements when they come due: they wait, go, or are moved to a stream or a channel.",
-        ),
-        #[cfg(debug_assertions)]
-        Command::new(c"dehydrator.debug", handler!(debug::debug), c"readonly", -3, access::READ)
-            .described(c"O(1)", c"Hooks for tests, in debug builds alone."),
-    ]
-}
 
 /// Called by the server when it loads the module.
 ///
@@ -229,6 +124,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
             | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
         api!(RedisModule_SetModuleOptions(context.as_ptr(), options as c_int));
     }
+    let commands = commands();
     let refused = |what: &str| {
         context::log_warning(&format!("dehydrator: the server refuses {what}"));
         false
@@ -236,10 +132,18 @@ fn load(context: &Context, args: Args<'_>) -> bool {
     if !data_type::register(context) {
         return refused("the type dehy-type; is ReDe loaded too?");
     }
-    for command in commands() {
-        if !command::register(context, &command) {
-            return refused(&command.name.to_string_lossy());
+    for command in &commands {
+        if !command::register(context, PREFIX, command) {
+            return refused(&command.verb.to_string_lossy());
         }
+    }
+    command::categorize(context, CATEGORY, PREFIX, &commands);
+    if config::rede_commands() {
+        let is_rede = |command: &&Command| REDE_VERBS.contains(&command.verb);
+        if !commands.iter().filter(is_rede).all(|it| command::register(context, REDE_PREFIX, it)) {
+            return refused("the commands of ReDe; is it loaded too?");
+        }
+        command::categorize(context, CATEGORY, REDE_PREFIX, &commands);
     }
     agenda::register(courier::attend);
     if !tick::register(context) || !keyspace::register(context) {

@@ -11,7 +11,7 @@
 //! | the file is rewritten, and it was leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl element id AT deadline REPLACE` |
 //! | elements were leased | `DEHYDRATOR.LEASE key ttl AT deadline id [id ...]` |
-//! | an element was updated | the command itself |
+//! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
 //! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl AT deadline` |
 //! | what becomes of what comes due | `DEHYDRATOR.ONDUE key policy` |
 //! | what came due was moved to a stream | `XADD dest ... id element`, and REM, in one transaction |
@@ -163,6 +163,21 @@ pub fn removed(context: &Context, key: Str<'_>, id: Str<'_>) {
             c"ss".as_ptr(),
             key.as_ptr(),
             id.as_ptr()
+        ))
+    };
+}
+
+/// An element was replaced, and kept its deadline.
+pub fn updated(context: &Context, key: Str<'_>, id: Str<'_>, element: Str<'_>) {
+    // SAFETY: the context is live, and the format takes three strings of the server's.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"DEHYDRATOR.UPDATE".as_ptr(),
+            c"sss".as_ptr(),
+            key.as_ptr(),
+            id.as_ptr(),
+            element.as_ptr()
         ))
     };
 }

@@ -6,6 +6,14 @@ use std::cell::Cell;
 pub type Counter = std::thread::LocalKey<Cell<u64>>;
 
 thread_local! {
+    /// Elements that were put away.
+    pub static PUSHES: Cell<u64> = const { Cell::new(0) };
+    /// Elements that were taken by their ids.
+    pub static PULLS: Cell<u64> = const { Cell::new(0) };
+    /// Elements that were given out because they were due.
+    pub static POLLS: Cell<u64> = const { Cell::new(0) };
+    /// Those of them that had been given out under a lease before.
+    pub static REDELIVERIES: Cell<u64> = const { Cell::new(0) };
     /// Elements that were delivered without anybody asking.
     pub static DELIVERIES: Cell<u64> = const { Cell::new(0) };
     /// Deliveries that failed, and are tried again.

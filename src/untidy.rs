@@ -49,5 +49,6 @@ pub fn take() -> Option<Rc<Name>> {
 
 /// How many there are.
 pub fn len() -> usize {
-    NAMES.with_borrow(|names| names.queue.len())
+    // Also in the report of a crash, which may have happened in the middle of a change.
+    NAMES.with(|names| names.try_borrow().map_or(0, |names| names.queue.len()))
 }

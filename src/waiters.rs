@@ -41,10 +41,10 @@ use hashbrown::HashMap;
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
 use crate::alarm::Alarm;
-use crate::clock;
 use crate::server::guard::guard;
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str, api};
+use crate::{clock, lateness};
 
 /// Clients that one firing wakes at most; the rest are woken when other clients have had their turn.
 const WOKEN_MAX: usize = 64;
@@ -159,7 +159,8 @@ thread_local! {
 
 /// How many clients are asleep.
 pub fn len() -> usize {
-    WATCHES.with_borrow(|watches| watches.by_client.len())
+    // Also in the report of a crash, which may have happened in the middle of a change.
+    WATCHES.with(|watches| watches.try_borrow().map_or(0, |watches| watches.by_client.len()))
 }
 
 /// Whether clients are asleep on a key, so that another has to stand behind them.
@@ -323,6 +324,11 @@ fn wake(context: &Context, name: &Rc<Name>) {
     } else {
         Peeked::default()
     };
+    if peeked.due > 0
+        && let Some(deadline) = peeked.next
+    {
+        lateness::record(clock::now_us().saturating_sub(deadline.saturating_mul(1000)));
+    }
     let risen = WATCHES.with_borrow_mut(|watches| {
         let watch = watches.by_name.get_mut(name);
         let risen = watch.map(|watch| watch.rise(now, peeked.due)).unwrap_or_default();

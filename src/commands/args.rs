@@ -1,6 +1,7 @@
 //! From argument vectors to typed requests. Every syntax error is said here, before anything is
 //! opened.
 
+use crate::config;
 use crate::lawn::DEADLINE_MAX;
 use crate::policy::{MaxLen, Policy};
 use crate::server::string::Args;
@@ -28,18 +29,21 @@ pub struct OfIds<'a> {
 pub struct Ttl<'a> {
     /// In milliseconds, with the slack worked in.
     pub ms: u64,
+    /// In milliseconds, as it was asked for.
+    pub asked: u64,
     /// As it was sent, if that says the same.
     sent: Option<Str<'a>>,
 }
 
 impl<'a> Ttl<'a> {
     fn parse(word: Str<'a>) -> Result<Self> {
-        Ok(Self { ms: ttl(word)?, sent: Some(word) })
+        let ms = ttl(word)?;
+        Ok(Self { ms, asked: ms, sent: Some(word) })
     }
 
     fn with_slack(self, slack: Option<u64>) -> Result<Self> {
-        let ms = with_slack(self.ms, slack)?;
-        Ok(Self { ms, sent: self.sent.filter(|_| ms == self.ms) })
+        let ms = with_slack(self.asked, slack)?;
+        Ok(Self { ms, sent: self.sent.filter(|_| ms == self.asked), ..self })
     }
 
     /// Hands it on as a string of the server's.
@@ -92,8 +96,8 @@ pub struct MultiPush<'a> {
 /// `key id element`
 pub struct Update<'a> {
     pub key: Str<'a>,
-    pub id: &'a [u8],
-    pub element: &'a [u8],
+    pub id: Str<'a>,
+    pub element: Str<'a>,
 }
 
 /// When a deadline may be changed, as EXPIRE's options say it.
@@ -219,10 +223,11 @@ impl<'a> Push<'a> {
                 _ => return Err(option.unexpected()),
             }
         }
-        if slack.is_some() && request.at.is_some() {
+        if request.at.is_none() {
+            request.ttl = request.ttl.with_slack(slack.or_else(config::default_slack))?;
+        } else if slack.is_some() {
             return Err("syntax error, SLACK does not go with AT".into());
         }
-        request.ttl = request.ttl.with_slack(slack)?;
         Ok(request)
     }
 }
@@ -242,7 +247,7 @@ impl<'a> GidPush<'a> {
                 _ => return Err(option.unexpected()),
             }
         }
-        request.ttl = request.ttl.with_slack(slack)?;
+        request.ttl = request.ttl.with_slack(slack.or_else(config::default_slack))?;
         Ok(request)
     }
 }
@@ -255,7 +260,9 @@ impl<'a> MultiPush<'a> {
         if !rest.len().is_multiple_of(3) {
             return Err(Error::Arity);
         }
-        let element = |words: &[Str<'a>]| Ok((Ttl::parse(words[0])?, words[1], words[2]));
+        let slack = config::default_slack();
+        let element =
+            |words: &[Str<'a>]| Ok((Ttl::parse(words[0])?.with_slack(slack)?, words[1], words[2]));
         let elements = rest.chunks_exact(3).map(element).collect::<Result<_>>()?;
         Ok(Self { key, elements })
     }
@@ -264,7 +271,7 @@ impl<'a> MultiPush<'a> {
 impl<'a> Update<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let [key, id, element] = exactly(args)?;
-        Ok(Self { key, id: id.bytes(), element: element.bytes() })
+        Ok(Self { key, id, element })
     }
 }
 
@@ -317,7 +324,8 @@ impl<'a> Poll<'a> {
                 _ => return Err(option.unexpected()),
             }
         }
-        let take = Take { count: count.unwrap_or(usize::MAX), with_ids, lease };
+        let count = count.unwrap_or(usize::MAX).min(config::reply_max());
+        let take = Take { count, with_ids, lease };
         Ok(Self { key: required(args, 1)?, block, take })
     }
 }
@@ -351,7 +359,8 @@ impl<'a> XPoll<'a> {
                 _ => return Err(option.unexpected()),
             }
         }
-        Ok(Self { key: required(args, 1)?, count: count.unwrap_or(usize::MAX) })
+        let count = count.unwrap_or(usize::MAX).min(config::reply_max());
+        Ok(Self { key: required(args, 1)?, count })
     }
 }
 
@@ -369,7 +378,8 @@ impl<'a> Scan<'a> {
                 _ => return Err(option.unexpected()),
             }
         }
-        Ok(Self { key: required(args, 1)?, cursor, pattern, count: count.unwrap_or(COUNT) })
+        let count = count.unwrap_or(COUNT).min(config::reply_max());
+        Ok(Self { key: required(args, 1)?, cursor, pattern, count })
     }
 }
 

@@ -3,11 +3,16 @@
 
 mod args;
 #[cfg(debug_assertions)]
-pub mod debug;
+mod debug;
 mod glob;
-pub mod inspect;
-pub mod look;
-pub mod ondue;
-pub mod push;
-pub mod take;
-pub mod update;
+mod help;
+mod inspect;
+mod limits;
+mod look;
+mod ondue;
+mod push;
+mod table;
+mod take;
+mod update;
+
+pub use table::commands;

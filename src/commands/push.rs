@@ -6,8 +6,10 @@ use crate::lawn::{Lawn, StartError};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
 use crate::server::{Context, Error, OwnedStr, api, error::Result};
+use crate::statistics::{self, PUSHES};
 
 use super::args::{self, IfThere};
+use super::limits;
 
 /// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]`: OK, or nil.
 pub fn push(context: &Context, args: Args<'_>) -> Result {
@@ -16,24 +18,32 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
     let args::Push { key, ttl, element, id, if_there, at, deliveries } = request;
     let now = clock::now();
 
-    let deadline = at.map_or_else(|| deadline_of(ttl.ms, now), Ok)?;
+    let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
     let started = dehydrator.lawn_or_new(|lawn| {
         let (id, payload) = (id.bytes(), element.bytes());
-        match if_there {
-            IfThere::Replace => lawn.replace_at(id, ttl.ms, payload, deadline)?,
-            IfThere::Refuse | IfThere::Keep => lawn.start_at(id, ttl.ms, payload, deadline)?,
+        let before = lawn.len();
+        let started = match if_there {
+            IfThere::Replace => lawn.replace_at(id, ttl.ms, payload, deadline),
+            IfThere::Refuse | IfThere::Keep => lawn.start_at(id, ttl.ms, payload, deadline),
+        };
+        match started {
+            Err(StartError::Exists) if if_there == IfThere::Keep => return Ok(false),
+            started => started?,
+        }
+        if lawn.len() > before && !limits::has_room(context, lawn) {
+            drop(lawn.stop(id));
+            return Err(limits::full());
         }
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries);
         }
-        Ok(())
-    });
-    if started == Err(StartError::Exists) && if_there == IfThere::Keep {
+        Ok(true)
+    })?;
+    if !started {
         context.reply_null();
         return Ok(());
     }
-    started?;
-    if at.is_some() {
+    if deliveries > 0 {
         // It is in absolute terms already, and does on a replica what it did here.
         replicate::verbatim(context);
     } else {
@@ -42,6 +52,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
             replicate::pushed(context, &pushed, if_there == IfThere::Replace);
         });
     }
+    statistics::count(&PUSHES, 1);
     dehydrator.changed(c"dehydrator.push");
     context.reply_ok();
     Ok(())
@@ -53,20 +64,27 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
 
+    let deadline = limits::deadline(context, ttl.asked, ttl.ms, None, now)?;
     let mut id = generated_id();
     let start = |lawn: &mut Lawn| {
         // One of 128 random bits is never there yet; but what is promised is that it is not.
         while lawn.look(&id).is_some() {
             id = generated_id();
         }
-        lawn.start(&id, ttl.ms, element.bytes(), now)
+        lawn.start_at(&id, ttl.ms, element.bytes(), deadline)?;
+        if !limits::has_room(context, lawn) {
+            drop(lawn.stop(&id));
+            return Err(limits::full());
+        }
+        Ok(())
     };
-    let deadline = dehydrator.lawn_or_new(start)?;
+    dehydrator.lawn_or_new(start)?;
     let name = OwnedStr::new(&id);
     ttl.with_word(|ttl| {
         let pushed = Pushed { key, ttl, element, id: name.as_str(), deadline };
         replicate::pushed(context, &pushed, false);
     });
+    statistics::count(&PUSHES, 1);
     dehydrator.changed(c"dehydrator.push");
     context.reply_bulk(&id);
     Ok(())
@@ -78,26 +96,36 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
 
+    let deadline = |ttl: &args::Ttl<'_>| limits::deadline(context, ttl.asked, ttl.ms, None, now);
     let deadlines: Vec<_> =
-        elements.iter().map(|(ttl, ..)| deadline_of(ttl.ms, now)).collect::<Result<_>>()?;
+        elements.iter().map(|(ttl, ..)| deadline(ttl)).collect::<Result<_>>()?;
     let start_all = |lawn: &mut Lawn| {
         let mut started = Vec::with_capacity(elements.len());
         for ((ttl, element, id), deadline) in elements.iter().zip(&deadlines) {
-            match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), *deadline) {
-                Ok(()) => started.push(true),
-                Err(StartError::Exists) => started.push(false),
-                Err(error) => {
-                    // A refused command changes nothing.
-                    let done = elements.iter().zip(&started).filter(|(_, started)| **started);
-                    done.for_each(|((_, _, id), _)| drop(lawn.stop(id.bytes())));
-                    return Err(error);
+            let refusal = match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), *deadline) {
+                Ok(()) if limits::has_room(context, lawn) => None,
+                Ok(()) => {
+                    drop(lawn.stop(id.bytes()));
+                    Some(limits::full())
                 }
+                Err(StartError::Exists) => {
+                    started.push(false);
+                    continue;
+                }
+                Err(error) => Some(error.into()),
+            };
+            if let Some(refusal) = refusal {
+                // A refused command changes nothing.
+                let done = elements.iter().zip(&started).filter(|(_, started)| **started);
+                done.for_each(|((_, _, id), _)| drop(lawn.stop(id.bytes())));
+                return Err(refusal);
             }
+            started.push(true);
         }
         Ok(started)
     };
     let started = dehydrator.lawn_or_new(start_all)?;
-    let mut any = false;
+    let mut count = 0;
     let mut reply = context.reply_open_array();
     for (((ttl, element, id), deadline), started) in
         elements.into_iter().zip(deadlines).zip(started)
@@ -107,12 +135,13 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
                 let pushed = Pushed { key, ttl, element, id, deadline };
                 replicate::pushed(context, &pushed, false);
             });
-            any = true;
+            count += 1;
         }
         reply.push_integer(started.into());
     }
     drop(reply);
-    if any {
+    if count > 0 {
+        statistics::count(&PUSHES, count);
         dehydrator.changed(c"dehydrator.push");
     }
     Ok(())
@@ -129,11 +158,6 @@ fn generated_id() -> [u8; 32] {
         digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
     }
     id
-}
-
-/// When `ttl` from now is.
-pub(super) fn deadline_of(ttl: u64, now: u64) -> Result<u64> {
-    Ok(Lawn::deadline(ttl, now)?)
 }
 
 impl From<StartError> for Error {

@@ -6,10 +6,10 @@ use crate::lawn::{DEADLINE_MAX, Lawn};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{Context, OwnedStr, Str, error::Result};
+use crate::statistics::{self, POLLS, PULLS, REDELIVERIES};
 use crate::waiters::{self, Peeked};
 
-use super::args;
-use super::push::deadline_of;
+use super::{args, limits};
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
@@ -23,6 +23,7 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     context.reply_bulk(taken.element().payload);
     drop(taken);
     replicate::removed(context, key, id);
+    statistics::count(&PULLS, 1);
     dehydrator.shrunk(c"dehydrator.pull");
     Ok(())
 }
@@ -34,7 +35,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
     // Refused before anything is given out.
-    take.lease.map_or(Ok(0), |ttl| deadline_of(ttl, now))?;
+    take.lease.map_or(Ok(0), |ttl| limits::deadline(context, ttl, ttl, None, now))?;
 
     if let Some(timeout) = block.filter(|_| context.may_block()) {
         let next = dehydrator.lawn().and_then(|lawn| lawn.next_deadline());
@@ -93,6 +94,7 @@ fn remove_due(
 ) {
     let mut removed = Batch::removed(context, key);
     let mut reply = context.reply_open_array();
+    let mut redelivered = 0;
     if let Some(lawn) = dehydrator.lawn() {
         for _ in 0..count {
             let Some(taken) = lawn.pop_due(now) else { break };
@@ -104,9 +106,12 @@ fn remove_due(
             } else {
                 reply.push_bulk(element.payload);
             }
+            redelivered += u64::from(element.deliveries > 0);
             removed.push(element.id);
         }
     }
+    statistics::count(&POLLS, reply.len() as u64);
+    statistics::count(&REDELIVERIES, redelivered);
     drop(reply);
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.poll");
@@ -121,6 +126,7 @@ fn lease_due(
     count: usize,
     ttl: u64,
 ) {
+    let mut redelivered = 0;
     let mut leased = Batch::leased(context, key, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
     let mut reply = context.reply_open_array();
     if let Some(lawn) = dehydrator.lawn() {
@@ -131,9 +137,12 @@ fn lease_due(
             row.push_bulk(element.payload);
             row.push_integer(element.deliveries.into());
             drop(row);
+            redelivered += u64::from(element.deliveries > 1);
             leased.push(element.id);
         }
     }
+    statistics::count(&POLLS, reply.len() as u64);
+    statistics::count(&REDELIVERIES, redelivered);
     drop(reply);
     if leased.finish() {
         dehydrator.changed(c"dehydrator.poll");

@@ -8,7 +8,7 @@ use crate::server::string::Args;
 use crate::server::{Context, Error, error::Result};
 
 use super::args::{self, Condition};
-use super::push::deadline_of;
+use super::limits;
 
 /// `UPDATE key id element`: the old element. The deadline stays.
 pub fn update(context: &Context, args: Args<'_>) -> Result {
@@ -16,10 +16,10 @@ pub fn update(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     let lawn = dehydrator.lawn().ok_or(UpdateError::Missing)?;
-    let old = lawn.update(id, element)?;
+    let old = lawn.update(id.bytes(), element.bytes())?;
     context.reply_bulk(old.element().payload);
     drop(old);
-    replicate::verbatim(context);
+    replicate::updated(context, key, id, element);
     dehydrator.changed(c"dehydrator.update");
     Ok(())
 }
@@ -31,7 +31,7 @@ pub fn touch(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
 
-    let deadline = at.map_or_else(|| deadline_of(ttl, now), Ok)?;
+    let deadline = limits::deadline(context, ttl, ttl, at, now)?;
     let holds = |current: u64| match condition {
         Condition::Always => true,
         Condition::Later => deadline > current,

@@ -10,11 +10,20 @@ pub struct Dehydrator {
     pub lawn: Lawn,
     pub policy: Policy,
     whereabouts: Whereabouts,
+    counted: Census,
 }
 
 impl Dehydrator {
     pub fn new(lawn: Lawn, policy: Policy) -> Self {
-        Self { lawn, policy, whereabouts: Whereabouts::default() }
+        let mut new = Self {
+            lawn,
+            policy,
+            whereabouts: Whereabouts::default(),
+            counted: Census { dehydrators: 1, ..Census::default() },
+        };
+        DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
+        new.recount();
+        new
     }
 
     /// Whether it would do nothing, and so should not be there: with a policy an empty one stays, as a
@@ -28,6 +37,19 @@ impl Dehydrator {
         self.lawn.memory() + size_of::<Self>() - size_of::<Lawn>() + self.policy.memory()
     }
 
+    /// Counts what is in it anew, after it was changed. O(1).
+    pub fn recount(&mut self) {
+        let now = Census {
+            dehydrators: 1,
+            elements: self.lawn.len(),
+            leased: self.lawn.delivered(),
+            ttls: self.lawn.ttls(),
+        };
+        if now != self.counted {
+            self.counted.replace(now);
+        }
+    }
+
     pub fn whereabouts(&self) -> &Whereabouts {
         &self.whereabouts
     }
@@ -37,6 +59,57 @@ impl Clone for Dehydrator {
     /// The clone is nowhere yet.
     fn clone(&self) -> Self {
         Self::new(self.lawn.clone(), self.policy.clone())
+    }
+}
+
+impl Drop for Dehydrator {
+    fn drop(&mut self) {
+        self.counted.replace(Census::default());
+    }
+}
+
+/// How much there is in all dehydrators, or in one.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Census {
+    pub dehydrators: usize,
+    pub elements: usize,
+    /// Elements that were given out under a lease and are still there.
+    pub leased: usize,
+    /// TTLs, those of one dehydrator apart from those of another.
+    pub ttls: usize,
+}
+
+// A value may be freed on a background thread, hence atomics. Nothing is ordered by them.
+static DEHYDRATORS: AtomicUsize = AtomicUsize::new(0);
+static ELEMENTS: AtomicUsize = AtomicUsize::new(0);
+static LEASED: AtomicUsize = AtomicUsize::new(0);
+static TTLS: AtomicUsize = AtomicUsize::new(0);
+
+impl Census {
+    /// Of all dehydrators, in every database.
+    pub fn of_all() -> Self {
+        Self {
+            dehydrators: DEHYDRATORS.load(Ordering::Relaxed),
+            elements: ELEMENTS.load(Ordering::Relaxed),
+            leased: LEASED.load(Ordering::Relaxed),
+            ttls: TTLS.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What was counted so far is another number from here on, in the sums as well.
+    fn replace(&mut self, new: Self) {
+        let old = std::mem::replace(self, new);
+        for (sum, old, new) in [
+            (&DEHYDRATORS, old.dehydrators, new.dehydrators),
+            (&ELEMENTS, old.elements, new.elements),
+            (&LEASED, old.leased, new.leased),
+            (&TTLS, old.ttls, new.ttls),
+        ] {
+            if old != new {
+                // Modulo 2^64, so that a decrease is the same addition.
+                sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
+            }
+        }
     }
 }
 

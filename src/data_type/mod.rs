@@ -26,7 +26,7 @@ use crate::server::{Context, Key, Str};
 use crate::{agenda, replicate, untidy, waiters};
 
 pub use callbacks::register;
-pub use dehydrator::{Dehydrator, lost};
+pub use dehydrator::{Census, Dehydrator, lost};
 
 /// The type, once it is registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
@@ -176,6 +176,7 @@ impl<'a> Writing<'a> {
     fn settle(&mut self) -> bool {
         let (context, name) = (self.context, self.name);
         let Some(dehydrator) = self.existing() else { return false };
+        dehydrator.recount();
         let next = dehydrator.lawn.next_deadline();
         let is_idle = dehydrator.is_idle();
         if dehydrator.lawn.is_sparse() && !is_idle {

@@ -248,6 +248,10 @@ impl Lawn {
     /// # Errors
     ///
     /// [`StartError`]; then nothing has changed.
+    #[allow(
+        dead_code,
+        reason = "the module states deadlines; tests, benches and the paper start timers"
+    )]
     pub fn start(
         &mut self,
         id: &[u8],

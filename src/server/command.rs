@@ -1,13 +1,13 @@
 //! Registering a command with all that is known of it.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 use std::mem;
 use std::ptr;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 use super::string::Args;
-use super::{Context, Error, error::Result, guard};
+use super::{Context, Error, error::Result, guard, syntax};
 
 /// What a command does with its key, in the server's own terms.
 pub mod access {
@@ -29,19 +29,21 @@ pub mod access {
         | raw::REDISMODULE_CMD_KEY_ACCESS;
 }
 
-/// A command whose first argument is its key.
+/// A command whose first argument is its key, if it has one.
 pub struct Command {
-    /// In lower case, as the server lists it.
-    pub name: &'static CStr,
+    /// In lower case, as the server lists it, without the module's name.
+    pub verb: &'static CStr,
     pub handler: Handler,
     /// The server's flags, as `RM_CreateCommand` takes them.
     pub flags: &'static CStr,
     /// Arguments, the name included; negative: at least that many.
     pub arity: c_int,
-    /// See [`access`].
-    pub access: u32,
+    /// See [`access`]. `None`: there is no key.
+    pub access: Option<u32>,
     /// A second key, behind a word.
     pub dest: Option<Dest>,
+    /// What follows the name, see [`syntax`].
+    pub syntax: &'static str,
     pub complexity: &'static CStr,
     pub summary: &'static CStr,
     /// The version of the module that had it first.
@@ -59,19 +61,29 @@ pub struct Dest {
 
 impl Command {
     pub const fn new(
-        name: &'static CStr,
+        verb: &'static CStr,
         handler: Handler,
         flags: &'static CStr,
         arity: c_int,
         access: u32,
     ) -> Self {
+        Self { access: Some(access), ..Self::without_key(verb, handler, flags, arity) }
+    }
+
+    pub const fn without_key(
+        verb: &'static CStr,
+        handler: Handler,
+        flags: &'static CStr,
+        arity: c_int,
+    ) -> Self {
         Self {
-            name,
+            verb,
             handler,
             flags,
             arity,
-            access,
+            access: None,
             dest: None,
+            syntax: "",
             complexity: c"",
             summary: c"",
             since: c"0.1.0",
@@ -83,8 +95,25 @@ impl Command {
         Self { dest: Some(Dest { keyword, from, access }), ..self }
     }
 
-    pub const fn described(self, complexity: &'static CStr, summary: &'static CStr) -> Self {
-        Self { complexity, summary, ..self }
+    pub const fn described(
+        self,
+        syntax: &'static str,
+        complexity: &'static CStr,
+        summary: &'static CStr,
+    ) -> Self {
+        Self { syntax, complexity, summary, ..self }
+    }
+}
+
+impl Command {
+    /// The server's own categories, as it gives them to its own commands by their flags.
+    fn categories(&self) -> String {
+        let flags = self.flags.to_string_lossy();
+        let has = |flag| flags.split(' ').any(|it| it == flag);
+        let access = if has("write") { "write" } else { "read" };
+        let speed = if has("fast") { "fast" } else { "slow" };
+        let blocking = if has("blocking") { " blocking" } else { "" };
+        format!("{access} {speed}{blocking}")
     }
 }
 
@@ -134,18 +163,22 @@ macro_rules! handler {
 }
 pub(crate) use handler;
 
-/// Registers a command. `false` if the server refuses it.
-pub fn register(context: &Context, command: &Command) -> bool {
-    // SAFETY: the context is live during loading, and all strings are static.
+/// Registers a command as `prefix.verb`. `false` if the server refuses it.
+pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
+    let name = format!("{prefix}.{}", command.verb.to_string_lossy());
+    let Ok(name) = CString::new(name) else { return false };
+    let key = c_int::from(command.access.is_some());
+    // SAFETY: the context is live during loading, the name for the length of this call, and all other
+    // strings are static.
     unsafe {
         let status = api!(RedisModule_CreateCommand(
             context.as_ptr(),
-            command.name.as_ptr(),
+            name.as_ptr(),
             Some(command.handler),
             command.flags.as_ptr(),
-            1,
-            1,
-            1
+            key,
+            key,
+            key
         ));
         if status != raw::REDISMODULE_OK as c_int {
             return false;
@@ -156,9 +189,44 @@ pub fn register(context: &Context, command: &Command) -> bool {
         else {
             return true;
         };
-        let registered = get(context.as_ptr(), command.name.as_ptr());
+        let registered = get(context.as_ptr(), name.as_ptr());
         !registered.is_null()
             && describe(registered, &describe_command(command)) == raw::REDISMODULE_OK as c_int
+    }
+}
+
+/// Puts commands that are called `prefix.verb` into categories of the server's access control lists: those
+/// that follow from their flags, and one of the module's own. Redis 7.2 has the former alone, 7.4 and Valkey
+/// 8 the latter too; an earlier server does without.
+pub fn categorize(context: &Context, own: &CStr, prefix: &str, commands: &[Command]) {
+    // SAFETY: the server has filled in its functions by now, and changes them no more.
+    let (add, get, set) = unsafe {
+        (
+            raw::RedisModule_AddACLCategory,
+            raw::RedisModule_GetCommand,
+            raw::RedisModule_SetCommandACLCategories,
+        )
+    };
+    let (Some(get), Some(set)) = (get, set) else { return };
+    // SAFETY: the context is live during loading, and the server copies what it is shown. If it refuses
+    // the category, a list with it is refused whole, and one without it is not.
+    unsafe {
+        if let Some(add) = add {
+            add(context.as_ptr(), own.as_ptr());
+        }
+        for command in commands {
+            let name = CString::new(format!("{prefix}.{}", command.verb.to_string_lossy()));
+            let registered = get(context.as_ptr(), name.unwrap_or_default().as_ptr());
+            if registered.is_null() {
+                continue;
+            }
+            let by_flags = command.categories();
+            let with_own = format!("{by_flags} {}", own.to_string_lossy());
+            let list = |list: String| CString::new(list).unwrap_or_default();
+            if set(registered, list(with_own).as_ptr()) != raw::REDISMODULE_OK as c_int {
+                set(registered, list(by_flags).as_ptr());
+            }
+        }
     }
 }
 
@@ -181,10 +249,12 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
         key.fk.range.limit = 0;
     };
     let [first, second, _] = &mut key_specs;
-    one_key(first);
-    first.flags = command.access.into();
-    first.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
-    first.bs.index.pos = 1;
+    if let Some(access) = command.access {
+        one_key(first);
+        first.flags = access.into();
+        first.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+        first.bs.index.pos = 1;
+    }
     if let Some(dest) = &command.dest {
         one_key(second);
         second.flags = dest.access.into();
@@ -203,6 +273,6 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
         arity: command.arity,
         // A dozen descriptions are made once, while loading: leaked rather than tracked.
         key_specs: Box::leak(Box::new(key_specs)).as_mut_ptr(),
-        args: ptr::null_mut(),
+        args: syntax::to_raw(&syntax::parse(command.syntax)),
     }
 }

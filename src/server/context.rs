@@ -45,6 +45,12 @@ impl Context {
         unsafe { api!(RedisModule_ReplyWithSimpleString(self.reply_ptr(), c"OK".as_ptr())) };
     }
 
+    fn reply_simple(&self, text: &str) {
+        let text = CString::new(text).unwrap_or_default();
+        // SAFETY: the context is live, and the server copies what it is shown.
+        unsafe { api!(RedisModule_ReplyWithSimpleString(self.reply_ptr(), text.as_ptr())) };
+    }
+
     pub fn reply_null(&self) {
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithNull(self.reply_ptr())) };
@@ -136,6 +142,14 @@ impl Context {
             flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
                 && api!(RedisModule_AvoidReplicaTraffic()) == 0
         }
+    }
+
+    /// Whether this command comes from the primary or from the append-only file. It was carried out before,
+    /// so no limit may refuse it now.
+    pub fn is_replaying(&self) -> bool {
+        let replays = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & replays != 0 }
     }
 
     /// Whether this node serves the slot of a key. Without a cluster it serves all.
@@ -269,6 +283,11 @@ pub struct OpenArray<'a> {
 }
 
 impl OpenArray<'_> {
+    /// How many replies are in it by now.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
     pub fn push_bulk(&mut self, bytes: &[u8]) {
         self.context.reply_bulk(bytes);
         self.length += 1;
@@ -276,6 +295,12 @@ impl OpenArray<'_> {
 
     pub fn push_integer(&mut self, number: i64) {
         self.context.reply_integer(number);
+        self.length += 1;
+    }
+
+    /// A status: text without a line break.
+    pub fn push_simple(&mut self, text: &str) {
+        self.context.reply_simple(text);
         self.length += 1;
     }
 

@@ -14,6 +14,7 @@
 //! | `command` | registering a command with all that is known of it |
 //! | `event` | what the server tells modules of |
 //! | `io` | reading and writing RDB, digests |
+//! | `syntax` | how a command is written, for the server's description of it |
 //! | `walk` | a walk over the keys of a database, a few at a time |
 //!
 //! # Safety
@@ -38,6 +39,7 @@ pub mod guard;
 pub mod io;
 pub mod key;
 pub mod string;
+mod syntax;
 pub mod walk;
 
 pub use context::Context;

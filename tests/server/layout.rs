@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The floors of the house. A module may import from floors below its own.
 const FLOORS: [&[&str]; 10] = [
     &["lawn", "server", "policy"],
-    &["clock", "untidy", "config", "statistics"],
+    &["clock", "untidy", "config", "statistics", "lateness"],
     &["alarm"],
     &["replicate", "waiters", "agenda"],
     &["data_type", "keyspace"],

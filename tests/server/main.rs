@@ -16,6 +16,7 @@ mod keyspace;
 mod layout;
 mod memory;
 mod ondue;
+mod operator;
 mod persistence;
 mod rede;
 mod replication;

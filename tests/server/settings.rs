@@ -1,6 +1,8 @@
 //! Settings, by every way in which a server is told of them.
 
-use crate::harness::{Ask, Server, cmd};
+use redis::Value;
+
+use crate::harness::{Ask, Server, cmd, text, texts, until};
 
 fn get(server: &Server, name: &str) -> String {
     let reply: Vec<String> =
@@ -62,4 +64,114 @@ fn module_loadex_takes_settings_and_arguments() {
     assert!(refused.starts_with("ERR"), "{refused}");
     client.ask(&format!("{loadex} CONFIG dehydrator.tick-budget-us 900"));
     assert_eq!(get(&server, "dehydrator.tick-budget-us"), "900");
+}
+
+#[test]
+fn clients_are_kept_within_the_limits_and_the_past_is_not() {
+    let primary = Server::start_with_port(&[]);
+    let replica = Server::start_with_port(&["max-ttl", "5", "max-elements", "1", "reply-max", "1"]);
+    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let mut client = primary.connect();
+    until("the replica is there", || {
+        matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))).then_some(())
+    });
+    client.ask("CONFIG SET dehydrator.max-ttl 1000 dehydrator.max-elements 3");
+    let too_long = "ERR ttl is greater than dehydrator.max-ttl, 1000 ms";
+    for line in [
+        "PUSH k 1001 element id",
+        "PUSH k 1001 element id SLACK 5",
+        "GIDPUSH k 1001 element",
+        "MPUSH k 5 element id 1001 element id2",
+        "PUSH k 5 element id AT 9000000000000",
+    ] {
+        assert_eq!(client.refused(&format!("DEHYDRATOR.{line}")), too_long, "{line}");
+        assert!(!client.exists("k"));
+    }
+    client.ask("DEHYDRATOR.PUSH k 1000 element id SLACK 900");
+    assert_eq!(client.refused("DEHYDRATOR.TOUCH k id 1001"), too_long);
+    assert_eq!(client.refused("DEHYDRATOR.POLL k LEASE 1001"), too_long);
+
+    client.ask("DEHYDRATOR.PUSH k 1000 element id2");
+    let full = "ERR the dehydrator holds dehydrator.max-elements already";
+    let digest = client.digest("k");
+    assert_eq!(client.refused("DEHYDRATOR.MPUSH k 5 element id3 5 element id4"), full);
+    assert_eq!(client.digest("k"), digest);
+    client.ask("DEHYDRATOR.MPUSH k 5 element id 5 element id3");
+    for line in ["PUSH k 5 element id4", "GIDPUSH k 5 element", "PUSH k 5 element id4 REPLACE"] {
+        assert_eq!(client.refused(&format!("DEHYDRATOR.{line}")), full, "{line}");
+    }
+    client.ask("DEHYDRATOR.PUSH k 500 another id3 REPLACE");
+    assert_eq!(client.ask("DEHYDRATOR.PUSH k 500 another id3 NX"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(3));
+    // A replica takes what its primary took.
+    client.ask("WAIT 1 0");
+    assert_eq!(replica.connect().digest("k"), client.digest("k"));
+}
+
+#[test]
+fn a_reply_is_kept_short_and_the_rest_is_there_for_the_next() {
+    let server = Server::start(&["reply-max", "10"]);
+    let mut client = server.connect();
+    for id in 0..25 {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id}"));
+    }
+    until("all are due", || (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(()));
+    let length = |reply: Value| redis::from_redis_value::<Vec<Value>>(reply).expect("it").len();
+    assert_eq!(length(client.ask("DEHYDRATOR.XPOLL k COUNT 20")), 10);
+    let Value::Array(scan) = client.ask("DEHYDRATOR.SCAN k 0 COUNT 1000") else { panic!("it") };
+    // As COUNT does, it asks for about so many.
+    assert!((1..=20).contains(&length(scan[1].clone())), "{scan:?}");
+    for (line, expected) in
+        [("k", 10), ("k COUNT 3", 3), ("k LEASE 60000 COUNT 50", 10), ("k BLOCK 0", 2)]
+    {
+        assert_eq!(length(client.ask(&format!("DEHYDRATOR.POLL {line}"))), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_default_slack_lets_those_who_do_not_say_share_queues() {
+    let server = Server::start(&["default-slack", "100"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 1000 element a");
+    client.ask("DEHYDRATOR.GIDPUSH k 1010 element");
+    client.ask("DEHYDRATOR.MPUSH k 1020 element b 1024 element c");
+    client.ask("DEHYDRATOR.PUSH k 1000 element d SLACK 0");
+    assert_eq!(server.info("dehydrator", "dehydrator_ttls"), 2);
+    let Value::Array(info) = client.ask("DEHYDRATOR.INFO k FULL") else { panic!("a map") };
+    let by_ttl = Value::Array(vec![text("1000"), Value::Int(1), text("1024"), Value::Int(4)]);
+    assert_eq!(info.last(), Some(&by_ttl));
+}
+
+#[test]
+fn rede_s_names_are_answered_to_when_asked_for_and_replicate_as_ours() {
+    let server = Server::start(&["rede-commands", "yes"]);
+    let replica = Server::start_with_port(&[]);
+    let primary = Server::start_with_port(&["rede-commands", "YES"]);
+    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let mut client = primary.connect();
+    until("the replica is there", || {
+        matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))).then_some(())
+    });
+    assert_eq!(get(&server, "dehydrator.rede-commands"), "yes");
+    client.ask("REDE.PUSH k 600000 element id");
+    client.ask("REDE.PUSH k 600000 element id2 AT 5");
+    client.ask("REDE.PUSH k 600000 element id3");
+    client.ask("REDE.GIDPUSH k 600000 element");
+    assert_eq!(client.ask("REDE.UPDATE k id other"), text("element"));
+    assert_eq!(client.ask("REDE.LOOK k id"), text("other"));
+    assert_eq!(client.ask("REDE.TTN k"), Value::Int(0));
+    assert_eq!(client.ask("REDE.XPOLL k"), texts(&["id2"]));
+    assert_eq!(client.ask("REDE.XACK k id2"), texts(&["element"]));
+    assert_eq!(client.ask("REDE.POLL k"), texts(&[]));
+    assert_eq!(client.ask("REDE.PULL k id3"), text("element"));
+    client.ask("WAIT 1 0");
+    assert_eq!(replica.connect().digest("k"), client.digest("k"));
+    // ReDe had no other verbs, and without the setting there are none of its.
+    for (client, line) in [(&mut client, "REDE.LEN k"), (&mut replica.connect(), "REDE.TTN k")] {
+        assert!(client.refused(line).contains("unknown command"), "{line}");
+    }
+    let refused = client.refused("CONFIG SET dehydrator.rede-commands no");
+    assert!(refused.contains("immutable"), "{refused}");
+    let log = Server::start_in_vain(&["rede-commands", "perhaps"], &[]);
+    assert!(log.contains("rede-commands is neither yes nor no"), "{log}");
 }

@@ -1,0 +1,152 @@
+//! Every command, as the server is told of it.
+
+use crate::server::command::{Command, access, handler};
+
+#[cfg(debug_assertions)]
+use super::debug;
+use super::{help, inspect, look, ondue, push, take, update};
+
+/// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
+/// `fast` if its cost does not grow with what it finds.
+pub fn commands() -> Vec<Command> {
+    vec![
+        Command::new(
+            c"push",
+            handler!(push::push),
+            c"write deny-oom fast",
+            -5,
+            access::INSERT,
+        )
+        .described(
+            "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]",
+            c"O(1)",
+            c"Puts an element away; it comes due after ttl milliseconds.",
+        ),
+        Command::new(
+            c"gidpush",
+            handler!(push::gidpush),
+            c"write deny-oom fast",
+            -4,
+            access::INSERT,
+        )
+        .described(
+            "key ttl element [SLACK ms]",
+            c"O(1)",
+            c"Puts an element away under an id that the server makes, and returns the id.",
+        ),
+        Command::new(
+            c"mpush",
+            handler!(push::mpush),
+            c"write deny-oom fast",
+            -5,
+            access::INSERT,
+        )
+        .described(
+            "key ttl element id [ttl element id ...]",
+            c"O(N), N being the number of elements",
+            c"Puts several elements away, but for those whose ids are there already.",
+        ),
+        Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE).described(
+            "key id",
+            c"O(1)",
+            c"Takes an element by its id, due or not.",
+        ),
+        Command::new(c"poll", handler!(take::poll), c"write blocking", -2, access::TAKE).described(
+            "key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]",
+            c"O(N), N being the number of elements it takes",
+            c"Takes, or leases, elements that are due, earliest deadline first.",
+        ),
+        Command::new(c"lease", handler!(take::lease), c"write fast", -6, access::TOUCH).described(
+            "key ttl AT unix-ms id [id ...]",
+            c"O(N), N being the number of ids",
+            c"Leases elements by their ids, due or not: the form in which leases replicate.",
+        ),
+        Command::new(c"xpoll", handler!(look::xpoll), c"readonly", -2, access::READ).described(
+            "key [COUNT n]",
+            c"O(N), N being the number of ids it lists",
+            c"Lists the ids of elements that are due, taking nothing.",
+        ),
+        Command::new(c"xack", handler!(take::xack), c"write fast", -3, access::TAKE).described(
+            "key id [id ...]",
+            c"O(N), N being the number of ids",
+            c"Takes those of the given elements that are due or leased.",
+        ),
+        Command::new(c"look", handler!(look::look), c"readonly fast", 3, access::READ).described(
+            "key id",
+            c"O(1)",
+            c"Returns an element by its id, due or not, and leaves it.",
+        ),
+        Command::new(
+            c"update",
+            handler!(update::update),
+            c"write deny-oom fast",
+            4,
+            access::UPDATE,
+        )
+        .described(
+            "key id element",
+            c"O(1)",
+            c"Replaces an element, keeping its deadline, and returns the old one.",
+        ),
+        Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
+            .described(
+                "key id ttl [GT | LT] [AT unix-ms]",
+                c"O(1)",
+                c"Starts the timer of an element anew, and leaves the element as it is.",
+            ),
+        Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
+            "key id [id ...]",
+            c"O(N), N being the number of ids",
+            c"Removes elements by their ids, due or not, and returns how many there were.",
+        ),
+        Command::new(
+            c"ondue",
+            handler!(ondue::ondue),
+            c"write deny-oom getkeys-api getchannels-api",
+            -3,
+            access::TOUCH,
+        )
+        .with_dest(c"STREAM", 2, access::INSERT)
+        .described(
+            "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
+            c"O(1)",
+            c"Says what becomes of elements when they come due: they wait to be taken, go, or are moved to a stream or a channel.",
+        ),
+        Command::new(c"ttn", handler!(look::ttn), c"readonly fast", 2, access::READ).described(
+            "key",
+            c"O(1)",
+            c"Returns the milliseconds until the next element comes due.",
+        ),
+        Command::new(c"pttl", handler!(look::pttl), c"readonly fast", 3, access::READ).described(
+            "key id",
+            c"O(1)",
+            c"Returns the milliseconds until an element comes due.",
+        ),
+        Command::new(c"len", handler!(inspect::len), c"readonly fast", 2, access::READ).described(
+            "key",
+            c"O(1)",
+            c"Returns the number of elements, due or not.",
+        ),
+        Command::new(c"scan", handler!(inspect::scan), c"readonly", -3, access::READ).described(
+            "key cursor [MATCH pattern] [COUNT n]",
+            c"O(1) for every call, O(N) for a whole walk, N being the number of elements",
+            c"Walks over the ids, a few at each call.",
+        ),
+        Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::READ).described(
+            "key [FULL]",
+            c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
+            c"Returns a map of what a dehydrator holds.",
+        ),
+        Command::without_key(c"help", handler!(help::help), c"readonly fast", 1).described(
+            "",
+            c"O(1)",
+            c"Returns this text.",
+        ),
+        #[cfg(debug_assertions)]
+        Command::new(c"debug", handler!(debug::debug), c"readonly", -3, access::READ).described(
+            "key word [argument ...]",
+            c"O(1)",
+            c"Hooks for tests, in debug builds alone.",
+        ),
+    ]
+}

@@ -1,0 +1,107 @@
+//! How late what is due was woken for or delivered: last, greatest, and percentiles.
+
+use std::cell::{Cell, RefCell};
+
+/// Parts into which each power of two is divided: a percentile is told to within an eighth.
+const PARTS: u32 = 8;
+/// Up to 2^40 microseconds, some twelve days; what is later is counted as that.
+const OCTAVES: u32 = 40;
+
+/// Counts of latenesses that are about the same.
+struct Histogram {
+    counts: [u64; (PARTS * OCTAVES) as usize],
+    total: u64,
+}
+
+thread_local! {
+    // Timers, ticks and INFO run on the server's main thread alone.
+    static HISTOGRAM: RefCell<Histogram> = const {
+        RefCell::new(Histogram { counts: [0; (PARTS * OCTAVES) as usize], total: 0 })
+    };
+    static LAST_US: Cell<u64> = const { Cell::new(0) };
+    static MAX_US: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Notes one, in microseconds.
+pub fn record(us: u64) {
+    LAST_US.set(us);
+    MAX_US.set(MAX_US.get().max(us));
+    HISTOGRAM.with_borrow_mut(|histogram| histogram.record(us));
+}
+
+/// The last and the greatest, in microseconds.
+pub fn last_and_max_us() -> (u64, u64) {
+    (LAST_US.get(), MAX_US.get())
+}
+
+/// What so many of a thousand were not later than, in microseconds. 0 if there were none, and while one is
+/// being noted, as when the server crashes in the middle of it.
+pub fn percentile_us(per_mille: u64) -> u64 {
+    HISTOGRAM.with(|histogram| {
+        histogram.try_borrow().map_or(0, |histogram| histogram.percentile(per_mille))
+    })
+}
+
+impl Histogram {
+    fn record(&mut self, us: u64) {
+        self.counts[bucket(us)] += 1;
+        self.total += 1;
+    }
+
+    fn percentile(&self, per_mille: u64) -> u64 {
+        let wanted = (self.total * per_mille).div_ceil(1000);
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted && seen > 0 {
+                return greatest(bucket);
+            }
+        }
+        0
+    }
+}
+
+/// The power of two, and the three bits behind the first.
+fn bucket(us: u64) -> usize {
+    let us = us.min((1 << OCTAVES) - 1);
+    if us < u64::from(PARTS) {
+        return us as usize;
+    }
+    let octave = us.ilog2() - PARTS.ilog2();
+    ((octave * PARTS) as u64 + (us >> octave)) as usize
+}
+
+/// The greatest that is counted in a bucket.
+fn greatest(bucket: usize) -> u64 {
+    let (bucket, parts) = (bucket as u64, u64::from(PARTS));
+    if bucket < parts {
+        return bucket;
+    }
+    let octave = bucket / parts - 1;
+    (((bucket % parts) + parts + 1) << octave) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_holds_what_is_within_an_eighth() {
+        for us in (0..100_000).chain([1 << 30, (1 << 39) + 5, u64::MAX]) {
+            let told = greatest(bucket(us));
+            let us = us.min((1 << OCTAVES) - 1);
+            assert!(told >= us && told - us <= us / 8, "{us} is told as {told}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_those_of_what_was_noted() {
+        let mut histogram = Histogram { counts: [0; 320], total: 0 };
+        assert_eq!(histogram.percentile(500), 0);
+        (1..=1000).for_each(|us| histogram.record(us));
+        for (per_mille, exact) in [(1, 1), (500, 500), (990, 990), (1000, 1000)] {
+            let told = histogram.percentile(per_mille);
+            assert!((exact..=exact + exact / 8).contains(&told), "{per_mille}: {told}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! How a command is written, read from one line of text: so the server's description of the arguments,
+//! HELP and the documentation cannot disagree.
+//!
+//! ```text
+//!   key ttl element id [NX | REPLACE] [SLACK ms]     words in capitals are sent as they are
+//!   key id [id ...]                                  the last argument, or arguments, repeated
+//!   key <HOLD | STREAM dest>                         one of these
+//! ```
+
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+
+use redis_module::raw::{
+    self, RedisModuleCommandArg, RedisModuleCommandArgType,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK as BLOCK,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER as INTEGER,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY as KEY,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF as ONEOF,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PATTERN as PATTERN,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN as PURE_TOKEN,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING as STRING,
+    RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME as UNIX_TIME,
+};
+
+/// An argument, or several.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Arg {
+    name: String,
+    kind: RedisModuleCommandArgType,
+    /// A word that is sent before it, or as it.
+    token: Option<String>,
+    optional: bool,
+    multiple: bool,
+    parts: Vec<Self>,
+}
+
+/// Reads a line of syntax.
+///
+/// # Panics
+///
+/// If it is none: it is ours.
+pub fn parse(line: &str) -> Vec<Arg> {
+    let spaced = ["[", "]", "<", ">", "|"]
+        .iter()
+        .fold(line.to_owned(), |line, sign| line.replace(sign, &format!(" {sign} ")));
+    let words: Vec<_> = spaced.split_whitespace().collect();
+    let mut rest = &words[..];
+    let args = sequence(&mut rest);
+    assert!(rest.is_empty(), "a bracket too many in '{line}'");
+    args
+}
+
+/// Arguments one after the other, up to what ends them.
+fn sequence(rest: &mut &[&str]) -> Vec<Arg> {
+    let mut args: Vec<Arg> = Vec::new();
+    while let Some((word, tail)) = rest.split_first() {
+        match *word {
+            "]" | ">" | "|" => break,
+            "[" | "<" => {
+                *rest = tail;
+                let repeats = rest.iter().take_while(|word| **word != "]").last() == Some(&"...");
+                let alternatives = alternatives(rest);
+                if repeats {
+                    repeat(&mut args, alternatives[0].len());
+                } else {
+                    args.push(Arg { optional: *word == "[", ..one_of(alternatives) });
+                }
+            }
+            "..." => *rest = tail,
+            _ => {
+                *rest = tail;
+                args.push(Arg::word(word));
+            }
+        }
+    }
+    join_tokens(args)
+}
+
+/// What stands between brackets, which are taken off.
+fn alternatives(rest: &mut &[&str]) -> Vec<Vec<Arg>> {
+    let mut alternatives = vec![sequence(rest)];
+    while let Some((word, tail)) = rest.split_first() {
+        *rest = tail;
+        if *word != "|" {
+            break;
+        }
+        alternatives.push(sequence(rest));
+    }
+    alternatives
+}
+
+fn one_of(alternatives: Vec<Vec<Arg>>) -> Arg {
+    let mut parts: Vec<_> = alternatives.into_iter().map(block).collect();
+    if parts.len() == 1 { parts.remove(0) } else { Arg::group(ONEOF, parts) }
+}
+
+fn block(mut args: Vec<Arg>) -> Arg {
+    if args.len() == 1 { args.remove(0) } else { Arg::group(BLOCK, args) }
+}
+
+/// The last arguments may be repeated.
+fn repeat(args: &mut Vec<Arg>, count: usize) {
+    let repeated = args.split_off(args.len() - count);
+    args.push(Arg { multiple: true, ..block(repeated) });
+}
+
+/// A word in capitals and the argument behind it are one, if there is only one.
+fn join_tokens(args: Vec<Arg>) -> Vec<Arg> {
+    match <[Arg; 2]>::try_from(args) {
+        Ok([token, value])
+            if token.kind == PURE_TOKEN && value.token.is_none() && !value.optional =>
+        {
+            vec![Arg { token: token.token, ..value }]
+        }
+        Ok(both) => both.into(),
+        Err(args) => {
+            // In the middle of others: `AT unix-ms id`.
+            let mut joined: Vec<Arg> = Vec::new();
+            for arg in args {
+                match joined.last_mut() {
+                    Some(last) if last.kind == PURE_TOKEN && arg.parts.is_empty() => {
+                        *last = Arg { token: last.token.take(), ..arg };
+                    }
+                    _ => joined.push(arg),
+                }
+            }
+            joined
+        }
+    }
+}
+
+impl Arg {
+    fn word(word: &str) -> Self {
+        let is_token = !word.chars().any(|letter| letter.is_ascii_lowercase());
+        let kind = match word {
+            _ if is_token => PURE_TOKEN,
+            "key" | "dest" => KEY,
+            "ttl" | "ms" | "n" | "cursor" => INTEGER,
+            "unix-ms" => UNIX_TIME,
+            "pattern" => PATTERN,
+            _ => STRING,
+        };
+        Self {
+            name: word.to_lowercase(),
+            kind,
+            token: is_token.then(|| word.to_owned()),
+            optional: false,
+            multiple: false,
+            parts: Vec::new(),
+        }
+    }
+
+    fn group(kind: RedisModuleCommandArgType, parts: Vec<Self>) -> Self {
+        let names: Vec<_> = parts.iter().map(|part| &part.name[..]).collect();
+        let name = names.join("-");
+        Self { name, kind, token: None, optional: false, multiple: false, parts }
+    }
+
+    fn to_raw(&self) -> RedisModuleCommandArg {
+        // Descriptions are made once, while loading: leaked rather than tracked.
+        let text = |text: &str| CString::new(text).unwrap_or_default().into_raw().cast_const();
+        let optional = if self.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
+        let multiple = if self.multiple { raw::REDISMODULE_CMD_ARG_MULTIPLE } else { 0 };
+        // The specs stand in the order of the keys: the first, and what stands behind a word.
+        let key_spec = match self.kind {
+            KEY => c_int::from(self.name == "dest"),
+            _ => -1,
+        };
+        let parts = if self.parts.is_empty() { ptr::null_mut() } else { to_raw(&self.parts) };
+        RedisModuleCommandArg {
+            name: text(&self.name),
+            type_: self.kind,
+            key_spec_index: key_spec,
+            token: self.token.as_deref().map_or(ptr::null(), text),
+            summary: ptr::null(),
+            since: ptr::null(),
+            flags: (optional | multiple) as c_int,
+            deprecated_since: ptr::null::<c_char>(),
+            subargs: parts,
+            display_text: ptr::null(),
+        }
+    }
+}
+
+/// A list as the server takes it: with an end that has no name.
+pub fn to_raw(args: &[Arg]) -> *mut RedisModuleCommandArg {
+    let mut list: Vec<_> = args.iter().map(Arg::to_raw).collect();
+    // SAFETY: the structure is plain C data, for which all zeroes are the end-of-list marker.
+    list.push(unsafe { std::mem::zeroed() });
+    Vec::leak(list).as_mut_ptr()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes arguments as they were read: all that the description knows is in it.
+    fn written(args: &[Arg]) -> String {
+        let one = |arg: &Arg| {
+            let inner = match arg.kind {
+                PURE_TOKEN => String::new(),
+                ONEOF => {
+                    let parts = arg.parts.iter().map(|part| written(std::slice::from_ref(part)));
+                    parts.collect::<Vec<_>>().join(" | ")
+                }
+                BLOCK => written(&arg.parts),
+                _ => arg.name.clone(),
+            };
+            let token = arg.token.as_deref().unwrap_or_default();
+            let all = format!("{token} {inner}").trim().to_owned();
+            let all = if arg.multiple { format!("{all} [{all} ...]") } else { all };
+            match (arg.optional, arg.kind) {
+                (true, _) => format!("[{all}]"),
+                (false, ONEOF) => format!("<{all}>"),
+                _ => all,
+            }
+        };
+        args.iter().map(one).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        for line in [
+            "",
+            "key",
+            "key id [id ...]",
+            "key ttl element id [ttl element id ...]",
+            "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]",
+            "key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]",
+            "key ttl AT unix-ms id [id ...]",
+            "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
+        ] {
+            assert_eq!(written(&parse(line)), line);
+        }
+    }
+
+    #[test]
+    fn a_word_in_capitals_belongs_to_the_argument_behind_it() {
+        let [option] = &parse("[BLOCK ms]")[..] else { panic!("one argument") };
+        assert_eq!((option.kind, option.token.as_deref()), (INTEGER, Some("BLOCK")));
+        assert!(option.optional);
+        let [flag] = &parse("[WITHIDS]")[..] else { panic!("one argument") };
+        assert_eq!((flag.kind, flag.token.as_deref()), (PURE_TOKEN, Some("WITHIDS")));
+    }
+}

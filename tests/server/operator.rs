@@ -1,0 +1,260 @@
+//! What operators and their tools are told: descriptions, access lists, INFO.
+
+use std::collections::HashMap;
+
+use redis::Value;
+
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+
+#[test]
+fn what_the_server_is_told_of_each_command() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    // name, arity, flags, access to the key
+    let expected = [
+        ("push", -5, "write denyoom fast", "RW insert"),
+        ("gidpush", -4, "write denyoom fast", "RW insert"),
+        ("pull", 3, "write fast", "RW access delete"),
+        ("poll", -2, "write blocking", "RW access delete"),
+        ("xpoll", -2, "readonly", "RO access"),
+        ("xack", -3, "write fast", "RW access delete"),
+        ("look", 3, "readonly fast", "RO access"),
+        ("update", 4, "write denyoom fast", "RW access update"),
+        ("rem", -3, "write fast", "RW delete"),
+        ("ttn", 2, "readonly fast", "RO access"),
+        ("mpush", -5, "write denyoom fast", "RW insert"),
+        ("touch", -4, "write fast", "RW update"),
+        ("lease", -6, "write fast", "RW update"),
+        ("pttl", 3, "readonly fast", "RO access"),
+        ("len", 2, "readonly fast", "RO access"),
+        ("scan", -3, "readonly", "RO access"),
+        ("info", -2, "readonly", "RO access"),
+    ];
+    for (name, arity, flags, access) in expected {
+        let Value::Array(infos) = client.ask(&format!("COMMAND INFO dehydrator.{name}")) else {
+            panic!("an array")
+        };
+        let Value::Array(info) = &infos[0] else { panic!("{name}: {infos:?}") };
+        assert_eq!(info[1], Value::Int(arity), "arity of {name}");
+        let mut shown = words(&info[2]);
+        shown.retain(|flag| flag != "module");
+        assert_eq!(shown.join(" "), flags, "flags of {name}");
+        assert_eq!(info[3..6], [Value::Int(1), Value::Int(1), Value::Int(1)], "keys of {name}");
+        let Value::Array(specs) = &info[8] else { panic!("key specs") };
+        assert_eq!(specs.len(), 1, "key specs of {name}");
+        let fields = match &specs[0] {
+            Value::Array(fields) => fields[1].clone(),
+            Value::Map(fields) => fields[0].1.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(words(&fields).join(" "), access, "access of {name}");
+    }
+    for (line, keys) in [
+        ("k STREAM d", &["k", "d"][..]),
+        ("k stream STREAM MAXLEN ~ 5", &["k", "STREAM"]),
+        ("k PUBLISH stream", &["k"]),
+        ("k PUBLISH c", &["k"]),
+        ("k DROP", &["k"]),
+        ("stream HOLD", &["stream"]),
+    ] {
+        let found = client.ask(&format!("COMMAND GETKEYS DEHYDRATOR.ONDUE {line}"));
+        assert_eq!(found, texts(keys), "{line}");
+    }
+    let keys = client.ask("COMMAND GETKEYS DEHYDRATOR.XACK k a b");
+    assert_eq!(keys, texts(&["k"]));
+}
+
+fn words(value: &Value) -> Vec<String> {
+    let (Value::Array(items) | Value::Set(items)) = value else { panic!("{value:?}") };
+    let word = |item: &Value| match item {
+        Value::SimpleString(word) => word.clone(),
+        Value::BulkString(word) => String::from_utf8_lossy(word).into_owned(),
+        other => panic!("{other:?}"),
+    };
+    items.iter().map(word).collect()
+}
+
+/// Fields of an entry of COMMAND DOCS, which RESP2 has as an array of names and values.
+fn fields(entry: &Value) -> HashMap<String, Value> {
+    let Value::Array(items) = entry else { panic!("{entry:?}") };
+    let name = |name: &Value| redis::from_redis_value::<String>(name.clone()).expect("text");
+    items.chunks_exact(2).map(|pair| (name(&pair[0]), pair[1].clone())).collect()
+}
+
+/// Writes a list of arguments as HELP does.
+fn written(arguments: &Value) -> String {
+    let Value::Array(arguments) = arguments else { panic!("{arguments:?}") };
+    let one = |argument: &Value| {
+        let fields = fields(argument);
+        let word = |name: &str| match fields.get(name) {
+            Some(value) => redis::from_redis_value::<String>(value.clone()).expect("text"),
+            None => String::new(),
+        };
+        let flags = fields.get("flags").map(words).unwrap_or_default();
+        let kind = word("type");
+        let inner = match &kind[..] {
+            "pure-token" => String::new(),
+            "block" => written(&fields["arguments"]),
+            "oneof" => {
+                let Value::Array(parts) = &fields["arguments"] else { panic!("parts") };
+                let parts = parts.iter().map(|part| written(&Value::Array(vec![part.clone()])));
+                parts.collect::<Vec<_>>().join(" | ")
+            }
+            _ => word("name"),
+        };
+        let all = format!("{} {inner}", word("token")).trim().to_owned();
+        let is = |flag: &str| flags.iter().any(|it| it == flag);
+        let all = if is("multiple") { format!("{all} [{all} ...]") } else { all };
+        match (is("optional"), &kind[..]) {
+            (true, _) => format!("[{all}]"),
+            (false, "oneof") => format!("<{all}>"),
+            _ => all,
+        }
+    };
+    arguments.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_server_describes_each_command_s_arguments_as_help_does() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
+    for pair in help.chunks_exact(2) {
+        let (name, syntax) = pair[0].split_once(' ').unwrap_or((&pair[0], ""));
+        let docs = client.ask(&format!("COMMAND DOCS {name}"));
+        let docs = fields(&docs).remove(&name.to_lowercase()).expect("it is there");
+        let docs = fields(&docs);
+        let arguments = docs.get("arguments").map(written).unwrap_or_default();
+        assert_eq!(arguments, syntax, "{name}");
+        assert_eq!(docs["summary"], text(pair[1].trim()));
+        assert_eq!(docs["since"], text("0.1.0"));
+        assert!(docs.contains_key("complexity"), "{name}");
+    }
+}
+
+#[test]
+fn access_lists_know_the_commands_by_what_they_do() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut other = server.connect();
+    let mut in_category = |category: &str| -> Vec<String> {
+        let listed = cmd(&format!("ACL CAT {category}")).query(&mut other);
+        let mut names: Vec<String> = listed.unwrap_or_default();
+        names.retain(|name| name.starts_with("dehydrator."));
+        names.sort();
+        names
+    };
+    let Value::BulkString(info) = client.ask("INFO server") else { panic!("text") };
+    // Redis 7.0 puts no module's command into any category, and lets none be put.
+    if !String::from_utf8_lossy(&info).contains("redis_version:7.0") {
+        let reading = ["help", "info", "len", "look", "pttl", "scan", "ttn", "xpoll"];
+        assert_eq!(in_category("read"), reading.map(|verb| format!("dehydrator.{verb}")));
+        assert_eq!(in_category("blocking"), ["dehydrator.poll"]);
+        for (category, count) in [("write", 11), ("fast", 14), ("slow", 5), ("dehydrator", 19)] {
+            let found = in_category(category);
+            assert_eq!(found.len(), count, "{category}: {found:?}");
+        }
+    }
+
+    // Rights to keys hold, to read and to write each for itself.
+    client.ask("ACL SETUSER reader on nopass +@all %R~k");
+    client.ask("ACL SETUSER writer on nopass +@all %W~k");
+    let mut users = ["reader", "writer"].map(|name| {
+        let mut user = server.connect();
+        user.ask(&format!("AUTH {name} any"));
+        user
+    });
+    let [reader, writer] = &mut users;
+    writer.ask("DEHYDRATOR.PUSH k 0 element id");
+    reader.ask("DEHYDRATOR.LOOK k id");
+    reader.ask("DEHYDRATOR.INFO k");
+    for line in ["PUSH k 0 element id", "PULL k id", "REM k id", "TOUCH k id 0", "ONDUE k DROP"] {
+        let refused = reader.refused(&format!("DEHYDRATOR.{line}"));
+        assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
+    }
+    // To take is to read and to write.
+    for line in ["LOOK k id", "PULL k id", "POLL k", "UPDATE k id other", "XACK k id"] {
+        let refused = writer.refused(&format!("DEHYDRATOR.{line}"));
+        assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
+    }
+    writer.ask("DEHYDRATOR.TOUCH k id 0");
+    assert_eq!(writer.ask("DEHYDRATOR.REM k id"), Value::Int(1));
+}
+
+#[test]
+fn info_counts_what_there_is_and_what_was_done() {
+    let mut server = Server::start(&["--save", "3600 1"]);
+    let mut client = server.connect();
+    for id in 0..10 {
+        client.ask(&format!("DEHYDRATOR.PUSH a {} element {id}", id % 2 * 600_000));
+    }
+    client.ask("DEHYDRATOR.MPUSH b 600000 e 1 600000 e 2 600000 e 2");
+    client.ask("DEHYDRATOR.GIDPUSH b 600000 e");
+    client.ask("DEHYDRATOR.PULL b 1");
+    client.ask("DEHYDRATOR.PULL b 1");
+    until("the first are due", || (client.ask("DEHYDRATOR.TTN a") == Value::Int(0)).then_some(()));
+    client.ask("DEHYDRATOR.POLL a COUNT 2");
+    client.ask("DEHYDRATOR.POLL a COUNT 2 LEASE 1");
+    until("the lease is over", || {
+        (client.ask("DEHYDRATOR.XPOLL a") == texts(&["8", "4", "6"])).then_some(())
+    });
+    client.ask("DEHYDRATOR.POLL a LEASE 600000 COUNT 3");
+    client.ask("COPY b c DB 3");
+    let expect = |client: &mut _, fields: &[(&str, u64)]| {
+        for (field, expected) in fields {
+            let found = Ask::info(client, "dehydrator", &format!("dehydrator_{field}"));
+            assert_eq!(found, *expected, "{field}");
+        }
+    };
+    let there = [("dehydrators", 3), ("elements", 12), ("leased", 3), ("ttls", 3)];
+    expect(&mut client, &there);
+    let done = [("pushes", 13), ("pulls", 1), ("polls", 7), ("redeliveries", 2), ("deliveries", 0)];
+    expect(&mut client, &done);
+    server.restart();
+    let mut client = server.connect();
+    expect(&mut client, &there);
+    expect(&mut client, &[("pushes", 0)]);
+    client.ask("DEL b");
+    client.ask("FLUSHALL");
+    until("all is freed", || (client.info("dehydrator", "dehydrator_elements") == 0).then_some(()));
+    expect(&mut client, &there.map(|(field, _)| (field, 0)));
+}
+
+#[test]
+fn info_tells_how_late_it_is() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut lateness =
+        |field: &str| client.info("dehydrator", &format!("dehydrator_lateness_{field}_us"));
+    for field in ["last", "p50", "p99", "p999", "max"] {
+        assert_eq!(lateness(field), 0);
+    }
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k DROP");
+    let Value::Array(time) = client.ask("TIME") else { panic!("an array") };
+    let now: u64 = redis::from_redis_value(time[0].clone()).expect("seconds");
+    // Ten seconds late, and then on time.
+    client.ask(&format!("DEHYDRATOR.PUSH k 0 element id AT {}", (now - 10) * 1000));
+    until("it is gone", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
+    assert!((10_000_000..100_000_000).contains(&lateness("max")));
+    let mut sleeper = server.connect();
+    for _ in 0..9 {
+        client.ask("DEHYDRATOR.PUSH other 5 element id");
+        sleeper.ask("DEHYDRATOR.POLL other BLOCK 0");
+    }
+    assert!(lateness("last") <= lateness("p99"));
+    assert!(lateness("p50") < 10_000_000);
+    assert!(lateness("p999") >= 10_000_000);
+}
+
+#[test]
+fn the_report_of_a_crash_has_the_section_too() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    let _ = cmd("DEBUG SEGFAULT").query::<Value>(&mut client);
+    let log = until("the report is written", || {
+        Some(server.log()).filter(|log| log.contains("BUG REPORT END"))
+    });
+    assert!(log.contains("dehydrator_elements:1"), "{log}");
+}
