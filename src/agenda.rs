@@ -8,14 +8,17 @@
 //! A name may mean nothing any more, or something else, when its time comes: whoever takes it looks. A
 //! name that is noted without knowing its deadline (by a load or a copy, where the key is not there yet) is
 //! looked at by the next tick.
+//!
+//! Each database has names of its own, so that SWAPDB exchanges two and FLUSHDB drops one, however many
+//! names are in it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::ffi::c_void;
 use std::ptr;
 use std::rc::Rc;
 
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::{HashMap, hash_map};
 use redis_module::raw::RedisModuleCtx;
 
 use crate::alarm::Alarm;
@@ -24,50 +27,71 @@ use crate::server::guard::guard;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
 
-/// The first wait after a failure, in milliseconds. It doubles with each that follows.
-const BACK_OFF: u64 = 100;
-/// The longest, in milliseconds: what is put right is noticed no later than this.
-const BACK_OFF_MAX: u64 = 10_000;
+/// The first wait after a failure. It doubles with each that follows.
+const BACK_OFF_US: u64 = 100_000;
+/// The longest: what is put right is noticed no later than this.
+const BACK_OFF_MAX_US: u64 = 10_000_000;
+
+/// Tells one value from all others, so that one which leaves a name does not take another's entry along: the
+/// server makes a copy, or loads a key, before it deletes what it puts it over.
+pub type Serial = u64;
+
+/// A key's name, within its database.
+type Key = Rc<[u8]>;
+
+/// When it is an entry's turn.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Turn {
+    /// Something is due, which has been said, and which nobody asked to have delivered; or it is being
+    /// looked at.
+    #[default]
+    Never,
+    /// At this moment, in milliseconds since the epoch.
+    At(u64),
+    /// After a failure, on the monotonic clock, in microseconds: a wall clock that steps back must not make
+    /// it wait for ever.
+    Retry(u64),
+}
 
 /// What is known of a name.
 #[derive(Default)]
 struct Entry {
-    /// When to look, in milliseconds since the epoch. `None`: something is due, which has been said, and
-    /// which nobody asked to have delivered.
-    at: Option<u64>,
+    serial: Serial,
+    turn: Turn,
     /// Whether it has been said that something is due.
     announced: bool,
     /// Deliveries that failed, one after the other.
     failures: u32,
-    /// After a failure, not before this.
-    not_before: u64,
+}
+
+/// The names in one database.
+#[derive(Default)]
+struct Database {
+    entries: HashMap<Key, Entry, ahash::RandomState>,
+    /// Those whose turn is [`Turn::At`], earliest first.
+    times: BTreeSet<(u64, Key)>,
+    /// Those whose turn is [`Turn::Retry`], earliest first.
+    retries: BTreeSet<(u64, Key)>,
 }
 
 #[derive(Default)]
 struct Agenda {
-    entries: HashMap<Rc<Name>, Entry, ahash::RandomState>,
-    /// The times of the entries, earliest first.
-    times: BTreeSet<(u64, Rc<Name>)>,
+    databases: BTreeMap<i32, Database>,
     alarm: Option<Alarm>,
+    /// What is left of databases that were emptied, freed a little at a time.
+    waste: Vec<Waste>,
+}
+
+/// What is left of a database that was emptied.
+struct Waste {
+    entries: hash_map::IntoIter<Key, Entry>,
+    times: btree_set::IntoIter<(u64, Key)>,
 }
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     static AGENDA: RefCell<Agenda> = RefCell::default();
     static ATTEND: Cell<fn(&Context)> = const { Cell::new(|_| {}) };
-}
-
-/// A name that is not a [`Name`] yet. It hashes as one.
-#[derive(Hash)]
-struct Named<'a> {
-    db: i32,
-    key: &'a [u8],
-}
-
-impl Equivalent<Rc<Name>> for Named<'_> {
-    fn equivalent(&self, name: &Rc<Name>) -> bool {
-        self.db == name.db && *self.key == *name.key
-    }
 }
 
 /// What the timer calls.
@@ -78,68 +102,100 @@ pub fn register(attend: fn(&Context)) {
 /// How many names there are.
 pub fn len() -> usize {
     // Also in the report of a crash, which may have happened in the middle of a change.
-    AGENDA.with(|agenda| agenda.try_borrow().map_or(0, |agenda| agenda.entries.len()))
+    AGENDA.with(|agenda| {
+        agenda.try_borrow().map_or(0, |agenda| {
+            agenda.databases.values().map(|database| database.entries.len()).sum()
+        })
+    })
 }
 
 /// Says when the next element of a dehydrator comes due. `delivers`: it is to be looked at for as long as
 /// something is due, not only once.
-pub fn note(context: &Context, key: Str<'_>, next: Option<u64>, delivers: bool) {
-    let named = Named { db: context.selected_db(), key: key.bytes() };
+pub fn note(context: &Context, key: Str<'_>, serial: Serial, next: Option<u64>, delivers: bool) {
     AGENDA.with_borrow_mut(|agenda| {
+        let database = agenda.databases.entry(context.selected_db()).or_default();
         let Some(next) = next else {
-            agenda.remove(&named);
+            database.remove(key.bytes(), serial);
             return;
         };
-        let entry = agenda.entries.get_key_value(&named);
-        let name = entry.map_or_else(|| Rc::new(Name::of(context, key)), |(name, _)| name.clone());
-        let entry = agenda.entries.entry(Rc::clone(&name)).or_default();
-        if next > clock::now() {
+        let now = clock::now();
+        let key = database.enter(key.bytes(), serial);
+        let entry = database.entry(&key);
+        if next > now {
             entry.announced = false;
         }
-        let at = (delivers || !entry.announced).then_some(next.max(entry.not_before));
-        if agenda.reschedule(&name, at) {
+        let turn = match entry.turn {
+            // It waits for its turn already, behind others whose it is.
+            waits @ Turn::At(at) if at <= now && next <= now => waits,
+            waits @ Turn::Retry(_) => waits,
+            _ if delivers || !entry.announced => Turn::At(next),
+            _ => Turn::Never,
+        };
+        let is_news = entry.turn != turn || matches!(turn, Turn::At(at) if at <= now);
+        if is_news {
+            database.set_turn(&key, turn);
             agenda.arm(context);
         }
     });
 }
 
 /// Notes a name, to be looked at by the next tick.
-pub fn add(name: Name) {
+pub fn add(name: &Name, serial: Serial) {
     AGENDA.with_borrow_mut(|agenda| {
-        let name = Rc::new(name);
-        agenda.entries.entry(Rc::clone(&name)).or_default();
-        agenda.reschedule(&name, Some(0));
+        let database = agenda.databases.entry(name.db).or_default();
+        let key = database.enter(&name.key, serial);
+        database.entry(&key).announced = false;
+        database.set_turn(&key, Turn::At(0));
     });
 }
 
-/// Whether a name is noted.
-pub fn contains(name: &Name) -> bool {
-    AGENDA.with_borrow(|agenda| agenda.entries.contains_key(&Named { db: name.db, key: &name.key }))
-}
-
-/// Forgets a name.
-pub fn remove(name: &Name) {
-    AGENDA.with_borrow_mut(|agenda| agenda.remove(&Named { db: name.db, key: &name.key }));
-}
-
-/// The next name whose time has come. It stays noted, without a time.
-pub fn take(now: u64) -> Option<Rc<Name>> {
+/// Forgets a name, if it is still this value's.
+pub fn remove(name: &Name, serial: Serial) {
     AGENDA.with_borrow_mut(|agenda| {
-        let (at, name) = agenda.times.first()?;
-        if *at > now {
-            return None;
+        if let Some(database) = agenda.databases.get_mut(&name.db) {
+            database.remove(&name.key, serial);
         }
-        let name = Rc::clone(name);
-        agenda.reschedule(&name, None);
-        Some(name)
+    });
+}
+
+/// Forgets a name, whosever it is.
+pub fn forget(name: &Name) {
+    AGENDA.with_borrow_mut(|agenda| {
+        if let Some(database) = agenda.databases.get_mut(&name.db) {
+            database.forget(&name.key);
+        }
+    });
+}
+
+/// The next name whose time has come. It stays noted, without a turn.
+pub fn take() -> Option<Name> {
+    let (now, now_us) = (clock::now(), clock::monotonic_us());
+    AGENDA.with_borrow_mut(|agenda| {
+        // Of all databases the one where somebody waits longest.
+        let first = |database: &Database| {
+            let time = database.times.first().filter(|(at, _)| *at <= now);
+            let retry = database.retries.first().filter(|(at, _)| *at <= now_us);
+            // What is tried again is behind what has not been tried yet.
+            let retry = retry.map(|(_, key)| (now, key));
+            time.map(|(at, key)| (*at, key)).or(retry).map(|(at, key)| (at, Rc::clone(key)))
+        };
+        let found = agenda.databases.iter().filter_map(|(db, it)| Some((first(it)?, *db)));
+        let ((_, key), db) = found.min_by_key(|((at, _), _)| *at)?;
+        agenda.databases.get_mut(&db)?.set_turn(&key, Turn::Never);
+        Some(Name { db, key: key[..].into() })
     })
 }
 
 /// Says that there is more to do with a name, when others have had their turn.
-pub fn again(name: &Rc<Name>, now: u64) {
-    AGENDA.with_borrow_mut(|agenda| {
-        agenda.reschedule(name, Some(now));
-    });
+pub fn again(name: &Name) {
+    let now = clock::now();
+    with_entry(name, |database, key| database.set_turn(key, Turn::At(now)));
+}
+
+/// Says that nothing can be done with a name for so many microseconds.
+pub fn wait(name: &Name, us: u64) {
+    let at = clock::monotonic_us() + us;
+    with_entry(name, |database, key| database.set_turn(key, Turn::Retry(at)));
 }
 
 /// Sets the timer to the earliest time there is.
@@ -149,32 +205,36 @@ pub fn arm(context: &Context) {
 
 /// Says that it is being said that something is due. Returns whether that is news.
 pub fn announce(name: &Name) -> bool {
-    AGENDA.with_borrow_mut(|agenda| {
-        let entry = agenda.entries.get_mut(&Named { db: name.db, key: &name.key });
-        entry.is_some_and(|entry| !std::mem::replace(&mut entry.announced, true))
-    })
+    let mut is_news = false;
+    with_entry(name, |database, key| {
+        is_news = !std::mem::replace(&mut database.entry(key).announced, true);
+    });
+    is_news
 }
 
 /// Says that a delivery failed; it is tried again after a while, which grows. Returns whether it is the
 /// first failure in a row.
-pub fn failed(name: &Rc<Name>, now: u64) -> bool {
-    AGENDA.with_borrow_mut(|agenda| {
-        let Some(entry) = agenda.entries.get_mut(name) else { return false };
-        let wait = BACK_OFF.saturating_mul(1 << entry.failures.min(16)).min(BACK_OFF_MAX);
+pub fn failed(name: &Name) -> bool {
+    let mut is_first = false;
+    let now_us = clock::monotonic_us();
+    with_entry(name, |database, key| {
+        let entry = database.entry(key);
+        let wait = BACK_OFF_US.saturating_mul(1 << entry.failures.min(16)).min(BACK_OFF_MAX_US);
+        is_first = entry.failures == 0;
         entry.failures = entry.failures.saturating_add(1);
-        entry.not_before = now + wait;
-        let (at, is_first) = (entry.not_before, entry.failures == 1);
-        agenda.reschedule(name, Some(at));
-        is_first
-    })
+        database.set_turn(key, Turn::Retry(now_us + wait));
+    });
+    is_first
 }
 
-/// Says that a delivery went well, or that it is another one from here on.
+/// Says that a delivery went well, or that it is another one from here on: it waits no longer.
 pub fn succeeded(name: &Name) {
-    AGENDA.with_borrow_mut(|agenda| {
-        let entry = agenda.entries.get_mut(&Named { db: name.db, key: &name.key });
-        if let Some(entry) = entry {
-            (entry.failures, entry.not_before) = (0, 0);
+    let now = clock::now();
+    with_entry(name, |database, key| {
+        let entry = database.entry(key);
+        entry.failures = 0;
+        if matches!(entry.turn, Turn::Retry(_)) {
+            database.set_turn(key, Turn::At(now));
         }
     });
 }
@@ -182,67 +242,119 @@ pub fn succeeded(name: &Name) {
 /// A database was emptied, or all (`None`).
 pub fn flushed(db: Option<i32>) {
     AGENDA.with_borrow_mut(|agenda| {
-        agenda.entries.retain(|name, _| db.is_some_and(|db| db != name.db));
-        agenda.times.retain(|(_, name)| db.is_some_and(|db| db != name.db));
+        let emptied = match db {
+            Some(db) => agenda.databases.remove(&db).into_iter().collect(),
+            None => std::mem::take(&mut agenda.databases).into_values().collect::<Vec<_>>(),
+        };
+        // Few of them are being tried again.
+        let waste = |Database { entries, times, .. }: Database| Waste {
+            entries: entries.into_iter(),
+            times: times.into_iter(),
+        };
+        agenda.waste.extend(emptied.into_iter().map(waste));
     });
+}
+
+/// Frees some of what is left of emptied databases. Returns whether there is more.
+pub fn tidy() -> bool {
+    /// A few microseconds' work.
+    const NAMES: usize = 64;
+    AGENDA.with_borrow_mut(|agenda| {
+        let Some(Waste { entries, times }) = agenda.waste.last_mut() else { return false };
+        let freed = entries.take(NAMES).count() + times.take(NAMES).count();
+        if freed == 0 {
+            agenda.waste.pop();
+        }
+        !agenda.waste.is_empty()
+    })
 }
 
 /// The contents of two databases were exchanged.
 pub fn swapped(first: i32, second: i32) {
     AGENDA.with_borrow_mut(|agenda| {
-        let is_one = |name: &Rc<Name>| name.db == first || name.db == second;
-        agenda.times.retain(|(_, name)| !is_one(name));
-        let moved: Vec<_> = agenda.entries.extract_if(|name, _| is_one(name)).collect();
-        for (name, entry) in moved {
-            let db = if name.db == first { second } else { first };
-            let name = Rc::new(Name { db, key: name.key.clone() });
-            agenda.times.extend(entry.at.map(|at| (at, Rc::clone(&name))));
-            agenda.entries.insert(name, entry);
-        }
+        let [at_first, at_second] = [first, second].map(|db| agenda.databases.remove(&db));
+        agenda.databases.extend(at_first.map(|database| (second, database)));
+        agenda.databases.extend(at_second.map(|database| (first, database)));
     });
 }
 
-/// The whole keyspace is another one: all names are looked at by the next tick.
-pub fn revise() {
+fn with_entry(name: &Name, change: impl FnOnce(&mut Database, &Key)) {
     AGENDA.with_borrow_mut(|agenda| {
-        let names: Vec<_> = agenda.entries.keys().cloned().collect();
-        for name in names {
-            agenda.reschedule(&name, Some(0));
-        }
+        let Some(database) = agenda.databases.get_mut(&name.db) else { return };
+        let Some((key, _)) = database.entries.get_key_value(&name.key[..]) else { return };
+        let key = Rc::clone(key);
+        change(database, &key);
     });
+}
+
+impl Database {
+    /// The entry of a name, made if there was none.
+    fn enter(&mut self, key: &[u8], serial: Serial) -> Key {
+        let found = self.entries.get_key_value(key).map(|(key, _)| Rc::clone(key));
+        let key = found.unwrap_or_else(|| {
+            let key = Key::from(key);
+            self.entries.insert(Rc::clone(&key), Entry::default());
+            key
+        });
+        self.entry(&key).serial = serial;
+        key
+    }
+
+    fn entry(&mut self, key: &Key) -> &mut Entry {
+        self.entries.get_mut(key).expect("a name that has just been looked up is there")
+    }
+
+    fn remove(&mut self, key: &[u8], serial: Serial) {
+        if self.entries.get(key).is_some_and(|entry| entry.serial == serial) {
+            self.forget(key);
+        }
+    }
+
+    fn forget(&mut self, key: &[u8]) {
+        if let Some((key, entry)) = self.entries.remove_entry(key) {
+            self.leave_turn(entry.turn, key);
+        }
+    }
+
+    fn set_turn(&mut self, key: &Key, turn: Turn) {
+        let before = std::mem::replace(&mut self.entry(key).turn, turn);
+        if before == turn {
+            return;
+        }
+        self.leave_turn(before, Rc::clone(key));
+        match turn {
+            Turn::Never => {}
+            Turn::At(at) => _ = self.times.insert((at, Rc::clone(key))),
+            Turn::Retry(at) => _ = self.retries.insert((at, Rc::clone(key))),
+        }
+    }
+
+    fn leave_turn(&mut self, turn: Turn, key: Key) {
+        match turn {
+            Turn::Never => {}
+            Turn::At(at) => _ = self.times.remove(&(at, key)),
+            Turn::Retry(at) => _ = self.retries.remove(&(at, key)),
+        }
+    }
 }
 
 impl Agenda {
-    /// Returns whether it is now the first one.
-    fn reschedule(&mut self, name: &Rc<Name>, at: Option<u64>) -> bool {
-        let Some(entry) = self.entries.get_mut(name) else { return false };
-        let before = std::mem::replace(&mut entry.at, at);
-        if before == at {
-            return false;
-        }
-        if let Some(before) = before {
-            self.times.remove(&(before, Rc::clone(name)));
-        }
-        let Some(at) = at else { return false };
-        self.times.insert((at, Rc::clone(name)));
-        self.times.first().is_some_and(|(_, first)| first == name)
-    }
-
-    fn remove(&mut self, named: &Named<'_>) {
-        if let Some((name, Entry { at: Some(at), .. })) = self.entries.remove_entry(named) {
-            self.times.remove(&(at, name));
-        }
-    }
-
     fn arm(&mut self, context: &Context) {
-        let Some((at, _)) = self.times.first() else { return };
-        if self.alarm.as_ref().is_some_and(|alarm| alarm.is_in_time_for(*at)) {
+        let (now, now_us) = (clock::now(), clock::monotonic_us());
+        let firsts = self.databases.values().flat_map(|database| {
+            let time = database.times.first().map(|(at, _)| *at);
+            let retry = database.retries.first();
+            let retry = retry.map(|(at, _)| now + at.saturating_sub(now_us).div_ceil(1000));
+            time.into_iter().chain(retry)
+        });
+        let Some(at) = firsts.min() else { return };
+        if self.alarm.as_ref().is_some_and(|alarm| alarm.is_in_time_for(at)) {
             return;
         }
         if let Some(alarm) = self.alarm.take() {
             alarm.stop(context);
         }
-        self.alarm = Some(Alarm::set(context, *at, on_alarm, ptr::null_mut()));
+        self.alarm = Some(Alarm::set(context, at, on_alarm, ptr::null_mut()));
     }
 }
 

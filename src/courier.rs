@@ -1,7 +1,7 @@
 //! Delivering what came due, and saying that something did.
 //!
-//! The [`agenda`] says which dehydrators have something to do. Each is looked at in its turn, for no longer
-//! than the budget; what is left carries on when clients have had theirs.
+//! The [`agenda`] says which dehydrators have something to do. Each is looked at in its turn, a batch at a
+//! time, until the budget is spent; what is left carries on when clients have had their turn.
 //!
 //! ```text
 //!   the agenda's timer, the tick ─▶ attend ─▶ announce: the event dehydrator.due
@@ -13,10 +13,8 @@
 //! and while clients are paused, nothing is done; the next tick tries again.
 
 use std::ffi::CStr;
-use std::rc::Rc;
 
 use crate::data_type::{Dehydrator, Writing, inspect, is_on_the_agenda};
-use crate::lawn::Element;
 use crate::policy::{MaxLen, Policy};
 use crate::replicate::Batch;
 use crate::server::context::log_warning;
@@ -28,9 +26,11 @@ use crate::{agenda, clock, config, lateness};
 /// Elements that are delivered before their removal is told: a few, so that the time that takes is
 /// within the budget too.
 const BATCH: usize = 64;
-/// A cluster's node that does not serve a key's slot looks again after this, in milliseconds: the slot is
+/// Bytes of elements in a batch, but for the last one: they are copied, and copied again by what takes them.
+const BATCH_BYTES: usize = 64 * 1024;
+/// A cluster's node that does not serve a key's slot looks again after this, in microseconds: the slot is
 /// being moved, and the key with it.
-const ELSEWHERE: u64 = 1000;
+const ELSEWHERE_US: u64 = 1_000_000;
 
 /// What may be spent in one go.
 struct Budget {
@@ -60,7 +60,7 @@ pub fn attend(context: &Context) {
         return;
     }
     let budget = Budget::start();
-    while let Some(name) = agenda::take(clock::now()) {
+    while let Some(name) = agenda::take() {
         if context.select_db(name.db) {
             attend_one(context, &name, &budget);
         }
@@ -71,86 +71,70 @@ pub fn attend(context: &Context) {
     agenda::arm(context);
 }
 
-fn attend_one(context: &Context, name: &Rc<Name>, budget: &Budget) {
+fn attend_one(context: &Context, name: &Name, budget: &Budget) {
     let key = OwnedStr::new(&name.key);
     let key = key.as_str();
     let now = clock::now();
     let found = inspect(context, key, |dehydrator| {
-        dehydrator.whereabouts().found();
-        (dehydrator.policy.clone(), dehydrator.lawn.next_deadline())
+        let whereabouts = dehydrator.whereabouts();
+        whereabouts.found();
+        (dehydrator.policy.clone(), dehydrator.lawn.next_deadline(), whereabouts.serial())
     });
-    let Some((policy, next)) = found.filter(|(policy, _)| is_on_the_agenda(policy)) else {
-        agenda::remove(name);
+    let Some((policy, next, serial)) = found.filter(|(policy, ..)| is_on_the_agenda(policy)) else {
+        agenda::forget(name);
         return;
     };
-    if next.is_none_or(|next| next > now) {
+    let Some(deadline) = next.filter(|next| *next <= now) else {
         // It was noted without its deadline, or something was taken or put off.
-        agenda::note(context, key, next, policy != Policy::Hold);
+        agenda::note(context, key, serial, next, policy != Policy::Hold);
         return;
-    }
+    };
     if !context.serves(key) {
-        agenda::again(name, now + ELSEWHERE);
+        agenda::wait(name, ELSEWHERE_US);
         return;
     }
     if agenda::announce(name) {
         context.notify_module(c"dehydrator.due", key);
     }
-    if policy != Policy::Hold {
-        let deadline = next.unwrap_or(now);
-        lateness::record(clock::now_us().saturating_sub(deadline.saturating_mul(1000)));
-    }
-    let delivered = match &policy {
+    let (delivered, result) = match &policy {
         Policy::Hold => return,
-        Policy::Drop => Ok(drop_due(context, key, now)),
+        Policy::Drop => (drop_due(context, key, now), Ok(())),
         _ => deliver(context, key, &policy, now, budget),
     };
-    match delivered {
-        Ok(count) => {
-            agenda::succeeded(name);
-            statistics::count(&DELIVERIES, count);
-            let next = inspect(context, key, |dehydrator| dehydrator.lawn.next_deadline());
-            if next.flatten().is_some_and(|next| next <= now) {
-                agenda::again(name, now);
-            }
+    lateness::record(clock::now_us().saturating_sub(deadline.saturating_mul(1000)));
+    statistics::count(&DELIVERIES, delivered);
+    let Err(reason) = result else {
+        agenda::succeeded(name);
+        let next = inspect(context, key, |dehydrator| dehydrator.lawn.next_deadline());
+        if next.flatten().is_some_and(|next| next <= now) {
+            agenda::again(name);
         }
-        Err(reason) => {
-            statistics::count(&RETRIES, 1);
-            if agenda::failed(name, now) {
-                log_warning(&format!(
-                    "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it \
-                     can: {reason}",
-                    name.key.escape_ascii(),
-                    name.db,
-                ));
-            }
-        }
+        return;
+    };
+    statistics::count(&RETRIES, 1);
+    if agenda::failed(name) {
+        log_warning(&format!(
+            "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
+            name.key.escape_ascii(),
+            name.db,
+        ));
     }
 }
 
-/// Moves some of what is due to where it belongs.
-///
-/// # Errors
-///
-/// Why one of them could not be moved. Those before it were.
+/// Moves some of what is due to where it belongs. Returns how many, and why not another one.
 fn deliver(
     context: &Context,
     key: Str<'_>,
     policy: &Policy,
     now: u64,
     budget: &Budget,
-) -> Result<u64, String> {
-    let collect = |dehydrator: &Dehydrator| -> Vec<Parcel> {
-        let due = dehydrator.lawn.iter_until(now).take(BATCH);
-        let parcel = |element: Element<'_>| Parcel {
-            id: OwnedStr::new(element.id),
-            element: OwnedStr::new(element.payload),
-            deadline: element.deadline,
-        };
-        due.map(|(_, element)| parcel(element)).collect()
-    };
+) -> (u64, Result<(), String>) {
+    let Some(command) = Command::of(policy) else { return (0, Ok(())) };
+    if command.adds && context.is_out_of_memory() {
+        return (0, Err("OOM used memory > 'maxmemory'".to_owned()));
+    }
     // Copied, because the commands that follow may call others that listen, who may do as they like.
-    let parcels = inspect(context, key, collect).unwrap_or_default();
-    let Some(command) = Command::of(policy) else { return Ok(0) };
+    let parcels = inspect(context, key, |dehydrator| collect(dehydrator, now)).unwrap_or_default();
     let (mut sent, mut result) = (0, Ok(()));
     for parcel in &parcels {
         result = command.send(context, parcel);
@@ -163,7 +147,25 @@ fn deliver(
         }
     }
     remove(context, key, &parcels[..sent]);
-    result.map(|()| sent as u64)
+    (sent as u64, result)
+}
+
+/// The first of what is due.
+fn collect(dehydrator: &Dehydrator, now: u64) -> Vec<Parcel> {
+    let mut parcels = Vec::new();
+    let mut bytes = 0;
+    for (_, element) in dehydrator.lawn.iter_until(now).take(BATCH) {
+        bytes += element.payload.len();
+        parcels.push(Parcel {
+            id: OwnedStr::new(element.id),
+            element: OwnedStr::new(element.payload),
+            deadline: element.deadline,
+        });
+        if bytes >= BATCH_BYTES {
+            break;
+        }
+    }
+    parcels
 }
 
 /// The command of the server's that moves an element.
@@ -173,6 +175,8 @@ struct Command {
     head: Vec<OwnedStr>,
     /// The names of a stream's fields.
     fields: Option<[OwnedStr; 2]>,
+    /// Whether it adds data, which a server without memory does not take.
+    adds: bool,
 }
 
 impl Command {
@@ -186,10 +190,11 @@ impl Command {
                 head.extend(trim.map(|word| OwnedStr::new(&word)));
                 head.push(OwnedStr::new(b"*"));
                 let fields = Some([OwnedStr::new(b"id"), OwnedStr::new(b"element")]);
-                Some(Self { name: c"XADD", head, fields })
+                Some(Self { name: c"XADD", head, fields, adds: true })
             }
             Policy::Publish { channel } => {
-                Some(Self { name: c"PUBLISH", head: vec![OwnedStr::new(channel)], fields: None })
+                let head = vec![OwnedStr::new(channel)];
+                Some(Self { name: c"PUBLISH", head, fields: None, adds: false })
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What happens to whole databases at once: FLUSHALL, SWAPDB, a load.
+//! What happens to whole databases at once: FLUSHALL, SWAPDB.
 //!
 //! The server does not name the keys that come and go by these, so what is noted by name is put right here.
 
@@ -14,7 +14,6 @@ use crate::server::{Context, event};
 pub fn register(context: &Context) -> bool {
     event::subscribe(context, raw::REDISMODULE_EVENT_FLUSHDB, on_flush)
         && event::subscribe(context, raw::REDISMODULE_EVENT_SWAPDB, on_swap)
-        && event::subscribe(context, raw::REDISMODULE_EVENT_REPL_ASYNC_LOAD, on_async_load)
 }
 
 // The server calls what follows. It hands each what it says of the event, live for the call: that is
@@ -46,19 +45,5 @@ unsafe extern "C" fn on_swap(
         // SAFETY: the server's promise above.
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         agenda::swapped(info.dbnum_first, info.dbnum_second);
-    });
-}
-
-/// A full sync beside the old data: names of both are noted by now.
-unsafe extern "C" fn on_async_load(
-    _context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    guard((), || {
-        if subevent != raw::REDISMODULE_SUBEVENT_REPL_ASYNC_LOAD_STARTED {
-            agenda::revise();
-        }
     });
 }

@@ -2,65 +2,106 @@
 //!
 //! The server does not tell a module to which name RENAME and MOVE bring a value. What has something to do
 //! when an element comes due must be found again; and when somebody turns keyspace events on, all
-//! dehydrators must be. A walk takes a tick's share at each tick: a million keys in some seconds. Whoever
-//! uses a dehydrator by its new name meanwhile makes it known at once.
+//! dehydrators must be. A walk takes a millisecond in five, until it is done: some seconds for ten million
+//! keys. Whoever changes something in a dehydrator meanwhile makes its name known at once.
 
 use std::cell::RefCell;
+use std::ffi::c_void;
+use std::ptr;
 
-use crate::agenda;
-use crate::data_type::{inspect, is_on_the_agenda, lost};
+use redis_module::raw::RedisModuleCtx;
+
+use crate::alarm::Alarm;
+use crate::data_type::{inspect_open, is_on_the_agenda, lost, seek_all};
+use crate::server::Context;
 use crate::server::context::publishes_module_events;
+use crate::server::guard::guard;
 use crate::server::key::Name;
 use crate::server::walk::Walk;
-use crate::server::{Context, OwnedStr};
+use crate::{agenda, clock};
+
+/// What a walk takes of one go, in microseconds.
+const SLICE_US: u64 = 1000;
+/// From the end of one go to the next, in milliseconds.
+const PAUSE: u64 = 4;
 
 #[derive(Default)]
 struct Search {
     /// The database in which it is, while there is one.
     walk: Option<(i32, Walk)>,
-    /// Whether events were on at the last tick.
+    /// Whether it is for all dehydrators, not only for those that are lost.
+    for_all: bool,
+    /// Whether events were on when it was last looked.
     published: bool,
+    alarm: Option<Alarm>,
 }
 
 thread_local! {
-    // Ticks run on the server's main thread alone.
+    // Timers and ticks run on the server's main thread alone.
     static SEARCH: RefCell<Search> = RefCell::default();
 }
 
-/// Begins a search if there is reason to, and goes on with it while `go_on` says so.
-pub fn step(context: &Context, mut go_on: impl FnMut() -> bool) {
+/// Begins a search if there is reason to. For the tick.
+pub fn begin(context: &Context) {
     SEARCH.with_borrow_mut(|search| {
         let publishes = publishes_module_events();
-        let all = publishes && !search.published;
-        search.published = publishes;
-        if all || (search.walk.is_none() && lost() > 0) {
+        if publishes && !search.published {
+            search.walk = Some((0, Walk::new()));
+            search.for_all = true;
+            seek_all(true);
+        } else if search.walk.is_none() && lost() > 0 {
             search.walk = Some((0, Walk::new()));
         }
-        while let Some((db, walk)) = &mut search.walk {
-            if !context.select_db(*db) {
-                search.walk = None;
-                break;
-            }
-            let mut names = Vec::new();
-            if !walk.step(context, |name| names.push(OwnedStr::new(name.bytes()))) {
-                search.walk = Some((*db + 1, Walk::new()));
-            }
-            for name in names {
-                look(context, &name);
-            }
-            if !go_on() {
-                break;
-            }
+        search.published = publishes;
+        if search.alarm.is_none() {
+            search.go_on(context);
         }
     });
 }
 
-fn look(context: &Context, key: &OwnedStr) {
-    let name = Name::of(context, key.as_str());
-    inspect(context, key.as_str(), |dehydrator| {
-        if is_on_the_agenda(&dehydrator.policy) && !agenda::contains(&name) {
-            agenda::add(name.clone());
+impl Search {
+    /// Walks for a while, and sees to it that it goes on if it is not done.
+    fn go_on(&mut self, context: &Context) {
+        let started = clock::monotonic_us();
+        while let Some((db, walk)) = &mut self.walk {
+            let (db, for_all) = (*db, self.for_all);
+            if !context.select_db(db) {
+                self.walk = None;
+                self.for_all = false;
+                seek_all(false);
+                return;
+            }
+            let more = walk.step(context, |name, key| {
+                inspect_open(key, |dehydrator| {
+                    let whereabouts = dehydrator.whereabouts();
+                    if is_on_the_agenda(&dehydrator.policy) && (for_all || !whereabouts.is_known())
+                    {
+                        let name = Name { db, key: name.bytes().into() };
+                        agenda::add(&name, whereabouts.serial());
+                    }
+                    whereabouts.found();
+                });
+            });
+            if !more {
+                self.walk = Some((db + 1, Walk::new()));
+            }
+            if clock::monotonic_us().saturating_sub(started) >= SLICE_US {
+                let at = clock::now() + PAUSE;
+                self.alarm = Some(Alarm::set(context, at, on_alarm, ptr::null_mut()));
+                return;
+            }
         }
-        dehydrator.whereabouts().found();
+    }
+}
+
+unsafe extern "C" fn on_alarm(context: *mut RedisModuleCtx, _data: *mut c_void) {
+    guard((), || {
+        // SAFETY: the server hands out a context for the length of this call.
+        let context = unsafe { Context::from_raw(context) };
+        SEARCH.with_borrow_mut(|search| {
+            search.alarm = None;
+            search.go_on(&context);
+        });
+        agenda::arm(&context);
     });
 }

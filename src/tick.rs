@@ -2,8 +2,8 @@
 //!
 //! It looks after keys that clients are asleep on, in case something reached them unnoticed, finds
 //! dehydrators that were renamed, and gives memory back: dehydrators that a burst left sparse are tidied,
-//! one at a time. All within one budget; what is left carries on at the next tick. Delivering has a timer
-//! and a budget of its own; the tick sees to it that nothing was missed.
+//! one at a time. All within one budget; what is left carries on at the next tick. Delivering and searching
+//! have timers and budgets of their own; the tick sees to it that nothing was missed.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -13,7 +13,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use crate::data_type::{self, Tidied};
 use crate::server::guard::guard;
 use crate::server::{Context, OwnedStr, event};
-use crate::{clock, courier, search, untidy, waiters};
+use crate::{agenda, clock, courier, search, untidy, waiters};
 
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
@@ -65,7 +65,8 @@ fn tick(context: &Context) {
     // A part of it at the most, so that none can keep the others waiting.
     let within = |part: u64| move || clock::monotonic_us().saturating_sub(started) < part;
     waiters::backstop(context, within(BUDGET_US / 2));
-    search::step(context, within(BUDGET_US * 3 / 4));
+    while within(BUDGET_US * 3 / 4)() && agenda::tidy() {}
+    search::begin(context);
 
     // Each name once: one that is noted again waits for the next tick.
     for _ in 0..untidy::len() {

@@ -7,7 +7,7 @@ use crate::replicate;
 use crate::server::command::access;
 use crate::server::key::Name;
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{Context, Error, error::Result};
 
 use super::args;
 
@@ -18,13 +18,18 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
         return Ok(());
     }
     let args::OnDue { key, policy } = args::OnDue::parse(args)?;
+    // A policy that only takes away is allowed to a server that is full.
+    let adds = !matches!(policy, Policy::Hold | Policy::Drop);
+    if adds && context.is_out_of_memory() && !context.is_replaying() {
+        return Err(Error::OutOfMemory);
+    }
     let mut dehydrator = Writing::open(context, key)?;
 
+    // What could not be delivered is tried at once, also where it was before.
+    agenda::succeeded(&Name::of(context, key));
     if dehydrator.set_policy(policy) {
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.ondue");
-        // What could not be delivered may be now.
-        agenda::succeeded(&Name::of(context, key));
     }
     context.reply_ok();
     Ok(())

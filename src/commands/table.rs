@@ -102,7 +102,7 @@ pub fn commands() -> Vec<Command> {
         Command::new(
             c"ondue",
             handler!(ondue::ondue),
-            c"write deny-oom getkeys-api getchannels-api",
+            c"write getkeys-api getchannels-api",
             -3,
             access::TOUCH,
         )

@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::data_type::{Dehydrator, Writing, inspect};
 use crate::lawn::{DEADLINE_MAX, Lawn};
+use crate::policy::Policy;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{Context, OwnedStr, Str, error::Result};
@@ -63,9 +64,13 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
 /// What there is for clients asleep.
 fn peek(context: &Context, key: Str<'_>, limit: usize) -> Peeked {
     let now = clock::now();
-    let look = |Dehydrator { lawn, .. }: &Dehydrator| Peeked {
-        due: lawn.iter_until(now).take(limit).count(),
-        next: lawn.next_deadline(),
+    let look = |dehydrator: &Dehydrator| {
+        if dehydrator.policy != Policy::Hold {
+            // It is delivered. Who sleeps is not woken for what will be gone.
+            return Peeked::default();
+        }
+        let lawn = &dehydrator.lawn;
+        Peeked { due: lawn.iter_until(now).take(limit).count(), next: lawn.next_deadline() }
     };
     inspect(context, key, look).unwrap_or_default()
 }

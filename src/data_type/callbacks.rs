@@ -94,8 +94,9 @@ impl Sink for Io {
 /// Gives a new value to the server, which will put it under this name.
 fn leak(dehydrator: Dehydrator, name: Option<Name>) -> *mut c_void {
     if is_on_the_agenda(&dehydrator.policy) {
-        name.into_iter().for_each(agenda::add);
-        dehydrator.whereabouts().found();
+        let whereabouts = dehydrator.whereabouts();
+        name.into_iter().for_each(|name| agenda::add(&name, whereabouts.serial()));
+        whereabouts.found();
     }
     Box::into_raw(Box::new(dehydrator)).cast()
 }
@@ -194,7 +195,7 @@ unsafe extern "C" fn unlink2(route: *mut RedisModuleKeyOptCtx, value: *const c_v
         if value.whereabouts().leaves()
             && let Some(name) = route.and_then(|route| route.from())
         {
-            agenda::remove(&name);
+            agenda::remove(&name, value.whereabouts().serial());
         }
     });
 }

@@ -1,7 +1,8 @@
 //! What is in a key: a lawn, and what becomes of what comes due in it.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use crate::agenda::Serial;
 use crate::lawn::Lawn;
 use crate::policy::Policy;
 
@@ -18,7 +19,7 @@ impl Dehydrator {
         let mut new = Self {
             lawn,
             policy,
-            whereabouts: Whereabouts::default(),
+            whereabouts: Whereabouts::unknown(),
             counted: Census { dehydrators: 1, ..Census::default() },
         };
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
@@ -116,20 +117,41 @@ impl Census {
 /// Whether the name is known of a dehydrator that the module must find by itself.
 ///
 /// The server does not say where RENAME and MOVE bring a value, only that it has left its name. One that
-/// is freed afterwards was deleted; one that is not has another name now, and is lost until somebody uses
-/// it, or until it is found by walking over the keyspace. A value may be freed on a background thread,
-/// which is why these are atomics. Nothing is ordered by them.
-#[derive(Default)]
-pub struct Whereabouts(AtomicU8);
+/// is freed afterwards was deleted; one that is not has another name now, and is lost until somebody
+/// changes something in it, or until it is found by walking over the keyspace. A value may be freed on a
+/// background thread, which is why these are atomics. Nothing is ordered by them.
+pub struct Whereabouts {
+    state: AtomicU8,
+    serial: Serial,
+}
 
 /// Values that are [`LOST`].
 static COUNT_LOST: AtomicUsize = AtomicUsize::new(0);
+/// Whether all values are being looked for, so that one which was not found yet can be lost too.
+static ALL_ARE_SOUGHT: AtomicBool = AtomicBool::new(false);
+/// The last one given.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 const UNKNOWN: u8 = 0;
 const KNOWN: u8 = 1;
 const LOST: u8 = 2;
 
 impl Whereabouts {
+    fn unknown() -> Self {
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { state: AtomicU8::new(UNKNOWN), serial }
+    }
+
+    /// Tells this value from all others.
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+
+    /// Whether its name has been noted.
+    pub fn is_known(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == KNOWN
+    }
+
     /// The name it has now has been noted.
     pub fn found(&self) {
         self.set(KNOWN);
@@ -137,15 +159,18 @@ impl Whereabouts {
 
     /// It leaves the name it had. Returns whether that had been noted.
     pub fn leaves(&self) -> bool {
-        let was_known = self.0.load(Ordering::Relaxed) == KNOWN;
-        if was_known {
+        let was_known = self.is_known();
+        if was_known || ALL_ARE_SOUGHT.load(Ordering::Relaxed) {
             self.set(LOST);
         }
         was_known
     }
 
     fn set(&self, state: u8) {
-        let before = self.0.swap(state, Ordering::Relaxed);
+        let before = self.state.swap(state, Ordering::Relaxed);
+        if before == state {
+            return;
+        }
         if before == LOST {
             COUNT_LOST.fetch_sub(1, Ordering::Relaxed);
         }
@@ -161,7 +186,12 @@ impl Drop for Whereabouts {
     }
 }
 
-/// How many dehydrators have left a name that was noted, and are still there.
+/// How many dehydrators have left a name that was noted, or might have been, and are still there.
 pub fn lost() -> usize {
     COUNT_LOST.load(Ordering::Relaxed)
+}
+
+/// Says whether all dehydrators are being looked for.
+pub fn seek_all(all: bool) {
+    ALL_ARE_SOUGHT.store(all, Ordering::Relaxed);
 }

@@ -26,7 +26,7 @@ use crate::server::{Context, Key, Str};
 use crate::{agenda, replicate, untidy, waiters};
 
 pub use callbacks::register;
-pub use dehydrator::{Census, Dehydrator, lost};
+pub use dehydrator::{Census, Dehydrator, lost, seek_all};
 
 /// The type, once it is registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
@@ -182,9 +182,12 @@ impl<'a> Writing<'a> {
         if dehydrator.lawn.is_sparse() && !is_idle {
             untidy::note(context.selected_db(), name.bytes());
         }
-        waiters::note(context, name, next);
+        let delivers = dehydrator.policy != Policy::Hold;
+        // What is delivered is not for those who sleep.
+        waiters::note(context, name, next.filter(|_| !delivers));
         if is_on_the_agenda(&dehydrator.policy) {
-            agenda::note(context, name, next, dehydrator.policy != Policy::Hold);
+            let serial = dehydrator.whereabouts().serial();
+            agenda::note(context, name, serial, next, delivers);
             dehydrator.whereabouts().found();
         }
         self.value = None;

@@ -104,6 +104,7 @@ impl Context {
             }
             Error::WrongType => Error::WRONG_TYPE.to_owned(),
             Error::Elsewhere => Error::ELSEWHERE.to_owned(),
+            Error::OutOfMemory => Error::OUT_OF_MEMORY.to_owned(),
             Error::Refused(reason) => format!("ERR {reason}"),
         };
         let text = CString::new(text).unwrap_or_else(|_| c"ERR refused".to_owned());
@@ -141,6 +142,15 @@ impl Context {
             let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
             flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
                 && api!(RedisModule_AvoidReplicaTraffic()) == 0
+        }
+    }
+
+    /// Whether more memory is in use than `maxmemory` allows, now.
+    pub fn is_out_of_memory(&self) -> bool {
+        // SAFETY: the context is live.
+        unsafe {
+            let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
+            flags & raw::REDISMODULE_CTX_FLAGS_OOM != 0
         }
     }
 
@@ -186,9 +196,10 @@ impl Context {
     ///
     /// What a client would be told. Nothing has changed then.
     pub fn call(&self, command: &CStr, arguments: &[Str<'_>]) -> std::result::Result<(), String> {
-        /// Replicate; errors as replies, also those of the call itself; heed `maxmemory`; and the
-        /// arguments as an array of strings.
-        const FORMAT: &CStr = c"!EMv";
+        /// Replicate; errors as replies, also those of the call itself; refuse to write where clients are
+        /// refused (too few replicas, a disk that fails), as for scripts; and the arguments as an array of
+        /// strings. Not to heed `maxmemory`: outside of commands that looks at the state at the last one.
+        const FORMAT: &CStr = c"!ESv";
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
         // SAFETY: the context is live, the arguments are the server's strings, and the format says what
         // follows. The text of an error lives as long as the reply.

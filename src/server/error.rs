@@ -11,6 +11,8 @@ pub enum Error {
     WrongType,
     /// The key's slot is served by another node of the cluster now.
     Elsewhere,
+    /// The server has no memory for more data.
+    OutOfMemory,
     /// Anything else, without the leading `ERR`.
     Refused(Cow<'static, str>),
 }
@@ -22,6 +24,8 @@ impl Error {
     /// As a client is told that was asleep when its server became a replica: ask again, and be sent to
     /// the right node.
     pub const ELSEWHERE: &str = "UNBLOCKED the key's slot is served by another node now";
+    /// The server's own words.
+    pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
     /// The words of every built-in type.
     pub const WRONG_TYPE: &str =
         "WRONGTYPE Operation against a key holding the wrong kind of value";

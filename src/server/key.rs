@@ -95,6 +95,13 @@ impl Key {
         Self::open(context, name, mode).expect("a key opened for writing need not exist")
     }
 
+    /// # Safety
+    ///
+    /// `raw` must be an open key. It is closed when this is dropped.
+    pub(super) unsafe fn from_raw(raw: NonNull<RedisModuleKey>) -> Self {
+        Self { raw }
+    }
+
     fn open(context: &Context, name: Str<'_>, mode: u32) -> Option<Self> {
         // SAFETY: context and name are live.
         let raw =

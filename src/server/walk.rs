@@ -1,12 +1,16 @@
 //! A walk over the keys of a database, a few at a time.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use redis_module::raw::{RedisModuleCtx, RedisModuleKey, RedisModuleScanCursor, RedisModuleString};
 
 use super::guard::guard;
-use super::{Context, Str};
+use super::{Context, Key, Str};
+
+/// Whom a walk shows keys to.
+type Show<'a> = &'a mut dyn FnMut(Str<'_>, &Key);
 
 /// A walk that goes on where it stopped. A key that is there from beginning to end is shown at least once,
 /// as SCAN has it.
@@ -23,9 +27,10 @@ impl Walk {
         }
     }
 
-    /// Shows the names of some more keys of the selected database. Returns whether there are more.
-    pub fn step(&mut self, context: &Context, mut show: impl FnMut(Str<'_>)) -> bool {
-        let mut show: &mut dyn FnMut(Str<'_>) = &mut show;
+    /// Shows some more keys of the selected database, open for looking at them. Nothing may be changed
+    /// meanwhile, nor another key opened. Returns whether there are more.
+    pub fn step(&mut self, context: &Context, mut show: impl FnMut(Str<'_>, &Key)) -> bool {
+        let mut show: Show<'_> = &mut show;
         let data = (&raw mut show).cast::<c_void>();
         // SAFETY: context and cursor are live. The callback is called before this returns, with the data
         // as it is.
@@ -45,15 +50,17 @@ impl Drop for Walk {
 unsafe extern "C" fn on_key(
     _context: *mut RedisModuleCtx,
     name: *mut RedisModuleString,
-    _key: *mut RedisModuleKey,
+    key: *mut RedisModuleKey,
     data: *mut c_void,
 ) {
     guard((), || {
-        let Some(name) = NonNull::new(name) else { return };
-        // SAFETY: the server hands out a name for the length of this call, and the data that `step` gave
-        // it, which nobody else uses meanwhile.
-        let (name, show) =
-            unsafe { (Str::from_raw(name), &mut *data.cast::<&mut dyn FnMut(Str<'_>)>()) };
-        show(name);
+        let (Some(name), Some(key)) = (NonNull::new(name), NonNull::new(key)) else { return };
+        // SAFETY: the server hands out a name and a key for the length of this call, and closes the key
+        // itself; and the data that `step` gave it, which nobody else uses meanwhile.
+        let (name, key, show) = unsafe {
+            let key = ManuallyDrop::new(Key::from_raw(key));
+            (Str::from_raw(name), key, &mut *data.cast::<Show<'_>>())
+        };
+        show(name, &key);
     });
 }

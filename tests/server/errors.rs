@@ -158,8 +158,12 @@ fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
     client.ask("CONFIG SET maxmemory 1");
     for verb in VERBS {
         let line = verb.replace("KEY", "k").replace(" id", " other");
-        let adds = ["PUSH", "UPDATE", "ONDUE"].iter().any(|adds| verb.contains(adds));
+        let adds = ["PUSH", "UPDATE"].iter().any(|adds| verb.contains(adds));
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
+    }
+    for policy in ["STREAM s", "PUBLISH c"] {
+        let refused = client.refused(&format!("DEHYDRATOR.ONDUE k {policy}"));
+        assert!(refused.starts_with("OOM"), "{refused}");
     }
 }

@@ -347,6 +347,14 @@ fn a_backlog_lets_others_have_their_turn() {
     client.ask("DEHYDRATOR.ONDUE big STREAM b");
     client.ask("DEHYDRATOR.PUSH small 0 element id");
     arrived(&mut client, "s", 1);
+    // Nor does it go before others because somebody writes to it.
+    for round in 0..10 {
+        client.ask("DEHYDRATOR.TOUCH big nobody 5");
+        client.ask(&format!("DEHYDRATOR.PUSH big 600000 element later-{round}"));
+        client.ask(&format!("DEHYDRATOR.PUSH small 0 element {round}"));
+        arrived(&mut client, "s", round + 2);
+        client.ask(&format!("DEHYDRATOR.PULL big later-{round}"));
+    }
     let left: i64 = cmd("DEHYDRATOR.LEN big").query(&mut client).expect("a number");
     assert!(left > 10_000, "{left} of the backlog were left when the small one had its turn");
     client.ask("CONFIG SET dehydrator.tick-budget-us 10000");
@@ -489,5 +497,223 @@ fn a_lease_that_runs_out_is_delivered() {
     client.ask("DEHYDRATOR.POLL k LEASE 200");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     assert_eq!(ids(&mut client, "s").len(), 0);
+    assert_eq!(arrived(&mut client, "s", 1), ["id"]);
+}
+
+#[test]
+fn a_bound_key_that_is_put_over_another_is_not_forgotten() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 300 element id");
+    let Value::BulkString(dump) = client.ask("DUMP k") else { panic!("a dump") };
+    for way in ["RESTORE over itself", "RESTORE over another", "COPY", "RENAME"] {
+        client.ask("FLUSHALL");
+        client.ask("DEHYDRATOR.ONDUE k STREAM s");
+        client.ask("DEHYDRATOR.PUSH k 300 element id");
+        client.ask("DEHYDRATOR.ONDUE other STREAM t");
+        client.ask("DEHYDRATOR.PUSH other 600000 element id");
+        let mut restore = redis::cmd("RESTORE");
+        match way {
+            "RESTORE over itself" => {
+                restore.arg("k").arg(0).arg(&dump).arg("REPLACE").exec(&mut client).expect("OK");
+            }
+            "RESTORE over another" => {
+                restore
+                    .arg("other")
+                    .arg(0)
+                    .arg(&dump)
+                    .arg("REPLACE")
+                    .exec(&mut client)
+                    .expect("OK");
+                client.ask("DEL k");
+            }
+            "COPY" => {
+                client.ask("COPY k other REPLACE");
+                client.ask("DEL k");
+            }
+            _ => drop(client.ask("RENAME k other")),
+        }
+        until(way, || (client.ask("XLEN s") == Value::Int(1)).then_some(()));
+    }
+}
+
+#[test]
+fn clients_asleep_on_a_bound_key_sleep_on() {
+    let server = Server::start(&[]);
+    let (mut client, mut sleeper) = (server.connect(), server.connect());
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    let start = Instant::now();
+    let thread =
+        std::thread::spawn(move || (sleeper.ask("DEHYDRATOR.POLL k BLOCK 600"), Instant::now()));
+    until("it is asleep", || (field(&server, "waiters") == 1).then_some(()));
+    for id in 0..5 {
+        client.ask(&format!("DEHYDRATOR.PUSH k {} element {id}", id * 20));
+    }
+    assert_eq!(arrived(&mut client, "s", 5), ["0", "1", "2", "3", "4"]);
+    let (reply, at) = thread.join().expect("no panic");
+    assert_eq!(reply, Value::Nil);
+    assert!(at - start >= Duration::from_millis(599), "{:?}", at - start);
+
+    // Until somebody says that elements are to be held.
+    let mut sleeper = server.connect();
+    let thread = std::thread::spawn(move || sleeper.ask("DEHYDRATOR.POLL k BLOCK 0"));
+    until("it is asleep", || (field(&server, "waiters") == 1).then_some(()));
+    client.ask("DEHYDRATOR.PUSH k 300 element id");
+    client.ask("DEHYDRATOR.ONDUE k HOLD");
+    assert_eq!(thread.join().expect("no panic"), texts(&["element"]));
+}
+
+#[test]
+fn large_elements_are_copied_one_at_a_time() {
+    const SIZE: usize = 4 << 20;
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for id in 0..32 {
+        let mut push = redis::cmd("DEHYDRATOR.PUSH");
+        let at = 5 + id;
+        push.arg("k").arg(0).arg(vec![b'x'; SIZE]).arg(id).arg("AT").arg(at);
+        push.exec(&mut client).expect("OK");
+    }
+    client.ask("CONFIG RESETSTAT");
+    let before = client.info("memory", "used_memory");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s MAXLEN 1");
+    until("all are gone", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
+    let peak = client.info("memory", "used_memory_peak");
+    // Some copies of one, not of all.
+    assert!(peak < before + 8 * SIZE as u64, "{before} bytes before, {peak} at the most");
+}
+
+#[test]
+fn memory_that_is_free_again_is_seen_without_a_command() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut set = redis::cmd("SET");
+    set.arg("big").arg(vec![b'x'; 50 << 20]).exec(&mut client).expect("OK");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 400 element id");
+    client.ask("XGROUP CREATE s workers $ MKSTREAM");
+    client.ask("CONFIG SET maxmemory 30mb");
+    // The last command before there is silence began in want of memory, and ended in plenty.
+    let mut consumer = server.connect();
+    let line = "XREADGROUP GROUP workers one BLOCK 0 STREAMS s >";
+    let thread = std::thread::spawn(move || consumer.ask(line));
+    client.ask("DEL big");
+    assert!(format!("{:?}", thread.join().expect("no panic")).contains("element"));
+}
+
+#[test]
+fn a_clock_that_steps_back_does_not_put_off_what_failed() {
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    client.ask("SET s text");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    client.ask("DEHYDRATOR.DEBUG k CLOCK 3600000");
+    let retries = field(&server, "retries");
+    until("it is tried", || (field(&server, "retries") > retries).then_some(()));
+    client.ask("DEHYDRATOR.DEBUG k CLOCK 0");
+    client.ask("DEL s");
+    assert_eq!(arrived(&mut client, "s", 1), ["id"]);
+}
+
+#[test]
+fn a_policy_that_is_said_anew_is_tried_at_once() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (again, stream) in
+        [("DEHYDRATOR.ONDUE k STREAM s", "s"), ("DEHYDRATOR.ONDUE k STREAM t", "t")]
+    {
+        client.ask("FLUSHALL");
+        client.ask("SET s text");
+        client.ask("DEHYDRATOR.ONDUE k STREAM s");
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        let before = field(&server, "retries");
+        until("it has failed often", || (field(&server, "retries") >= before + 5).then_some(()));
+        // By now it waits for more than three seconds.
+        client.ask("RENAME s other");
+        let start = Instant::now();
+        client.ask(again);
+        assert_eq!(arrived(&mut client, stream, 1), ["id"]);
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?} after {again}", start.elapsed());
+    }
+}
+
+#[test]
+fn events_that_were_off_for_a_while_come_again() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut ear = server.connect();
+    let mut events = ear.as_pubsub();
+    events.psubscribe("__keyevent@0__:dehydrator.due").expect("a subscription");
+    events_of(&mut client, "Ed");
+    client.ask("DEHYDRATOR.PUSH near 600000 element far");
+    client.ask("DEHYDRATOR.PUSH again 0 element id");
+    assert_eq!(events.get_message().expect("it").get_payload::<String>().expect("it"), "again");
+    events_of(&mut client, "");
+    client.ask("DEHYDRATOR.PUSH near 700 element id");
+    client.ask("DEHYDRATOR.POLL again");
+    client.ask("DEHYDRATOR.PUSH again 900 element id");
+    let ticks = field(&server, "ticks");
+    until("a tick went by", || (field(&server, "ticks") > ticks + 1).then_some(()));
+    events_of(&mut client, "Ed");
+    for key in ["near", "again"] {
+        assert_eq!(events.get_message().expect("it").get_payload::<String>().expect("it"), key);
+    }
+}
+
+#[test]
+fn many_bound_keys_do_not_make_whole_databases_slow() {
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]);
+    let mut client = server.connect();
+    for first in (0..100_000).step_by(10_000) {
+        let mut pipe = redis::pipe();
+        for key in first..first + 10_000 {
+            pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(600_000).arg("element").arg("id").ignore();
+            pipe.cmd("DEHYDRATOR.ONDUE").arg(key).arg("DROP").ignore();
+        }
+        pipe.exec(&mut client).expect("replies");
+    }
+    assert_eq!(field(&server, "on_agenda"), 100_000);
+    client.ask("SLOWLOG RESET");
+    client.ask("SWAPDB 0 1");
+    client.ask("FLUSHALL ASYNC");
+    let log: Vec<(u64, u64, u64, Vec<String>, Value, Value)> =
+        cmd("SLOWLOG GET 128").query(&mut client).expect("a log");
+    for entry in log.iter().filter(|entry| ["SWAPDB", "FLUSHALL"].contains(&&entry.3[0][..])) {
+        // It was 350 milliseconds, in proportion to the keys.
+        assert!(entry.2 < 50_000, "{:?} took {} us", entry.3, entry.2);
+    }
+    assert_eq!(field(&server, "on_agenda"), 0);
+}
+
+#[test]
+fn a_renamed_key_is_found_among_many_others() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEBUG POPULATE 500000");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 0 element first");
+    arrived(&mut client, "s", 1);
+    client.ask("DEHYDRATOR.PUSH k 100 element id");
+    client.ask("RENAME k there");
+    let start = Instant::now();
+    assert_eq!(arrived(&mut client, "s", 2), ["first", "id"]);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn what_clients_may_not_write_is_not_delivered_either() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("CONFIG SET min-replicas-to-write 1");
+    let refused = client.refused("XADD s * a b");
+    assert!(refused.starts_with("NOREPLICAS"), "{refused}");
+    client.ask("CONFIG SET min-replicas-to-write 0");
+    client.ask("DEHYDRATOR.PUSH k 100 element id");
+    client.ask("CONFIG SET min-replicas-to-write 1");
+    until("it is tried", || (field(&server, "retries") > 0).then_some(()));
+    client.ask("CONFIG SET min-replicas-to-write 0");
     assert_eq!(arrived(&mut client, "s", 1), ["id"]);
 }
