@@ -7,7 +7,8 @@ SECONDS ?= 600
 # Where the servers for `make test-servers` are unpacked.
 SERVERS_DIR ?= target/servers
 
-.PHONY: build build-debug run test test-servers torture fuzz bench lint fmt setup help clean
+.PHONY: build build-debug run test test-servers torture fuzz bench lint lint-scripts fmt deny package \
+    package-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -48,6 +49,23 @@ lint: setup ## Formatting, and lints with warnings as errors
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features tiny-bounds -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --no-deps --document-private-items
+
+lint-scripts: ## The shell scripts, by shellcheck
+	@scripts/setup.sh scripts
+	shellcheck scripts/*.sh .ci/run
+
+deny: ## Licences, sources, versions and known holes of the libraries, by cargo-deny (built once: minutes)
+	@scripts/deny.sh
+
+package: build ## target/package: a .deb, its line tables, a tarball, release notes, sums
+	@scripts/setup.sh package
+	scripts/package.sh
+
+package-test: package ## Install the .deb in a clean Debian (root), start the packaged servers, remove it
+	scripts/package-test.sh
+
+release-notes: ## What CHANGELOG.md says of the topmost version
+	@scripts/release-notes.sh
 
 fmt: ## Format the code
 	cargo fmt

@@ -4,7 +4,10 @@
 #
 # Where it may not install, it prints the one command that would, and fails.
 #
-#   scripts/setup.sh [c++]    with a C++ compiler, which the fuzzer needs
+#   scripts/setup.sh [extra...]
+#       c++           a C++ compiler, which the fuzzer needs
+#       package       what makes a .deb, and, for root, debootstrap, which tests it
+#       scripts       shellcheck, the linter of scripts
 set -eu
 
 # As in Cargo.toml.
@@ -34,7 +37,20 @@ if ! found /usr/lib /usr/local/lib "${LIBCLANG_PATH:-/usr/lib}" \
         -path '*clang/*/include/stddef.h'; then
     need libclang-dev
 fi
-[ "${1:-}" != c++ ] || command -v c++ >/dev/null || need g++
+for extra in "$@"; do
+    case $extra in
+        c++) command -v c++ >/dev/null || need g++ ;;
+        package)
+            command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
+            [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
+            ;;
+        scripts) command -v shellcheck >/dev/null || need shellcheck ;;
+        *)
+            echo "setup.sh: there is no extra called '$extra'" >&2
+            exit 1
+            ;;
+    esac
+done
 # Whoever names programs of their own needs none from us.
 command -v "${DEHYDRATOR_SERVER:-redis-server}" >/dev/null || need redis-server
 command -v "${DEHYDRATOR_CLI:-redis-cli}" >/dev/null || need redis-tools

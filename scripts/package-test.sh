@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Install the .deb that scripts/package.sh has made, as its README.Debian says, with the servers that Debian
+# packages; start each server with it; use it; and remove it again.
+#
+#   scripts/package-test.sh [suite...]
+#
+# As root, in a fresh Debian of each suite (by default this machine's and, where that is bookworm, trixie
+# too), made by debootstrap in a temporary folder. Otherwise, or where debootstrap may not work (as in some
+# containers), the package is only unpacked, and loaded by the servers of scripts/servers.sh.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# shellcheck disable=SC1091
+codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+suites=("$@")
+if [ ${#suites[@]} = 0 ]; then
+    suites=("$codename")
+    [ "$codename" != bookworm ] || suites+=(trixie)
+fi
+package=$(ls target/package/dehydrator_*.deb)
+work=$(mktemp -d)
+trap 'rm -rf --one-file-system "$work"' EXIT
+
+# What is done with each server, by a shell that has run(), which starts it in the foreground on the socket
+# $socket, cli(), and $conf, the server's configuration.
+try_it() {
+    cat <<'SH'
+fail() { echo "package-test: $*" >&2; exit 1; }
+
+start() {
+    run >"$socket.log" 2>&1 &
+    server=$!
+    for _ in $(seq 100); do
+        [ "$(cli PING 2>&1)" != PONG ] || return 0
+        kill -0 $server 2>/dev/null || break
+        sleep 0.1
+    done
+    cat "$socket.log" "${log:-/dev/null}" >&2
+    fail "the server does not start"
+}
+
+stop() {
+    cli SHUTDOWN SAVE || :
+    wait $server || :
+}
+
+is() {
+    wanted=$1
+    shift
+    got=$(cli "$@" 2>&1)
+    [ "$got" = "$wanted" ] || fail "$*: '$got' instead of '$wanted'"
+}
+
+start
+is OK DEHYDRATOR.PUSH orders 0 'capture payment 17' order:17
+is OK DEHYDRATOR.PUSH orders 600000 'cancel basket 18' order:18
+is 'capture payment 17' DEHYDRATOR.POLL orders
+# Sentinel, for one, has a server rewrite its configuration. The next start must not stumble over it.
+is OK CONFIG REWRITE
+stop
+[ "$(grep -c ^loadmodule "$conf")" = 1 ] || fail "CONFIG REWRITE leaves not one loadmodule line in $conf"
+start
+is 'cancel basket 18' DEHYDRATOR.PULL orders order:18
+stop
+SH
+}
+
+# in_chroot <suite>
+in_chroot() {
+    local root=$work/$1 mirror servers=redis
+    [ "$1" = bookworm ] || servers='redis valkey'
+    # The mirror that this machine uses.
+    mirror=$(sed -n -E 's/^(URIs: *|deb +(\[[^]]*\] +)?)(https?:[^ ]*).*/\3/p' \
+        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1) || :
+    mkdir -p target/debootstrap "$root"
+    debootstrap --variant=minbase --cache-dir="$PWD/target/debootstrap" \
+        "$1" "$root" "$mirror" >"$work/debootstrap.log" 2>&1 || return
+    # Nothing is started but by us.
+    printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+    chmod +x "$root/usr/sbin/policy-rc.d"
+    cp target/package/dehydrator*.deb "$root/tmp/"
+    {
+        cat <<'SH'
+set -eu
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+cd /tmp
+SH
+        printf "servers='%s'\n" "$servers"
+        cat <<'SH'
+for name in $servers; do set -- "$@" $name-server; done
+apt-get -q install -y --no-install-recommends ./dehydrator*.deb "$@" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }
+for name in $servers; do (
+    conf=/etc/$name/$name.conf
+    # As README.Debian says.
+    command=$(sed -n "s,^ *sudo \(tee -a $conf.*\),\1,p" /usr/share/doc/dehydrator/README.Debian)
+    eval "$command" >/dev/null
+    # The service's own rules, which no chroot enforces.
+    module=$(sed -n 's/^loadmodule //p' "$conf")
+    unit=$(find /usr/lib/systemd /lib/systemd -name "$name-server.service" | head -n 1)
+    case $module in
+        /usr/lib/*) grep -q '^ExecPaths=.* /usr/lib' "$unit" ;;
+        *) false ;;
+    esac || { echo "package-test: $unit does not let the server load $module" >&2; exit 1; }
+    # As the service does, but for the port: a chroot has its host's.
+    mkdir -p /run/$name
+    chown $name:$name /run/$name
+    socket=/run/$name/test.sock
+    log=/var/log/$name/$name-server.log
+    run() {
+        cd /var/lib/$name
+        exec setpriv --reuid=$name --regid=$name --init-groups $name-server "$conf" \
+            --daemonize no --port 0 --unixsocket $socket
+    }
+    cli() { $name-cli -s $socket "$@"; }
+SH
+        try_it
+        cat <<'SH'
+    echo "$($name-server --version | cut -d ' ' -f 1-3): installed, loaded, rewritten, loaded again"
+); done
+files=$(dpkg -L dehydrator dehydrator-dbgsym)
+dpkg -i dehydrator*.deb >/dev/null
+dpkg --purge dehydrator-dbgsym dehydrator >/dev/null
+for file in $files; do
+    [ -d "$file" ] || [ ! -e "$file" ] || { echo "package-test: $file is left behind" >&2; exit 1; }
+done
+SH
+    } >"$root/tmp/try.sh"
+    env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot "$root" /bin/sh /tmp/try.sh ||
+        exit 1
+    echo "$1: removed without a trace"
+    rm -rf --one-file-system "$root"
+}
+
+# unpacked <server>
+unpacked() {
+    local dir=$work/$1
+    mkdir -p "$dir"
+    dpkg -x "$package" "$dir/root"
+    {
+        echo 'set -eu'
+        printf 'dir=%q servers=%q name=%q\n' "$dir" "$(realpath target/servers)" "$1"
+        cat <<'SH'
+conf=$dir/test.conf
+socket=$dir/s
+sed "s,/usr/lib,$dir/root&," "$dir/root/usr/share/dehydrator/dehydrator.conf" >"$conf"
+run() { exec "$servers/$name" "$conf" --port 0 --unixsocket "$socket" --dir "$dir"; }
+cli() { "$servers/redis-cli" -s "$socket" "$@"; }
+SH
+        try_it
+        # shellcheck disable=SC2016
+        echo 'echo "$name: unpacked, loaded, rewritten, loaded again"'
+    } | bash
+}
+
+if [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null && [ -n "$codename" ]; then
+    tested=yes
+    for suite in "${suites[@]}"; do
+        in_chroot "$suite" || tested=
+    done
+    [ -z "$tested" ] || exit 0
+    tail -n 3 "$work/debootstrap.log" >&2
+fi
+echo "No Debian could be made here by debootstrap: the package is not installed, only unpacked."
+scripts/servers.sh target/servers >/dev/null
+for server in redis-7.0 redis-8 valkey-8; do
+    unpacked "$server"
+done

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Make the packages of the module that `make` has built, in target/package: a .deb, with the line tables
+# in another, a tarball, and the sums of all three.
+#
+# Plain dpkg-deb: there is one file to install, and nothing to be configured.
+#
+#   DEBFULLNAME=, DEBEMAIL=   whom the packages name as their maintainer, as for Debian's own tools
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+module=target/release/libdehydrator.so
+out=target/package
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+machine=$(uname -m)
+architecture=$(dpkg --print-architecture)
+maintainer="${DEBFULLNAME:-The Dehydrator authors} <${DEBEMAIL:-authors@dehydrator.invalid}>"
+
+# The same commit gives the same files.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+export SOURCE_DATE_EPOCH
+umask 022
+
+if [ ! -e "$module" ]; then
+    echo "There is no $module yet: run \`make\` first." >&2
+    exit 1
+fi
+rm -rf "$out"
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+scripts/release-notes.sh >"$out/RELEASE-NOTES.md"
+scripts/third-party.sh >"$work/THIRD-PARTY"
+
+# --- the tarball, with line tables, for whoever unpacks it by hand -----------------------------------
+name=dehydrator-$version-linux-$machine
+mkdir "$work/$name"
+install -m 755 "$module" "$work/$name/"
+install -m 644 redis.conf README.md LICENSE CHANGELOG.md "$out/RELEASE-NOTES.md" "$work/THIRD-PARTY" \
+    "$work/$name/"
+tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+    --use-compress-program='gzip -n' -cf "$out/$name.tar.gz" "$name"
+
+# --- the .deb ----------------------------------------------------------------------------------------
+# control <package> <size in kB> <more fields>: its description, which ends with the fields given.
+control() {
+    cat <<TEXT
+Package: $1
+Source: dehydrator
+Version: $version-1
+Architecture: $architecture
+Maintainer: $maintainer
+Installed-Size: $2
+$3
+TEXT
+}
+
+# pack <package> <fields>: puts what is below $work/<package> into a .deb.
+pack() {
+    local root=$work/$1
+    mkdir -p "$root/DEBIAN"
+    (cd "$root" && find . -type f ! -path './DEBIAN/*' -printf '%P\0' | sort -z | xargs -0 md5sum) \
+        >"$root/DEBIAN/md5sums"
+    control "$1" "$(du -sk --apparent-size --exclude=DEBIAN "$root" | cut -f 1)" "$2" \
+        >"$root/DEBIAN/control"
+    find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+    dpkg-deb --root-owner-group -Zxz -b "$root" "$out/${1}_$version-1_$architecture.deb" >/dev/null
+}
+
+root=$work/dehydrator
+doc=$root/usr/share/doc/dehydrator
+# Where Debian's own package of a module puts it. The services of redis-server and of valkey-server may
+# execute nothing outside /usr/lib, and the servers refuse a module that nobody may execute.
+installed=$root/usr/lib/redis/modules/libdehydrator.so
+install -D -m 755 "$module" "$installed"
+strip --strip-debug --strip-unneeded --remove-section=.comment "$installed"
+install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
+install -D -m 644 dist/lintian-overrides "$root/usr/share/lintian/overrides/dehydrator"
+install -D -m 644 dist/README.Debian "$doc/README.Debian"
+install -D -m 644 redis.conf "$doc/examples/redis.conf"
+install -m 644 README.md docs/design.md "$doc/"
+gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
+{
+    echo "dehydrator ($version-1) unstable; urgency=medium"
+    echo
+    # Lists are spelled differently here, and headings have no place.
+    sed -n 's/^- /  * /p; s/^  /    /p' "$out/RELEASE-NOTES.md"
+    echo
+    echo " -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
+} | gzip -9n >"$doc/changelog.Debian.gz"
+cat LICENSE - "$work/THIRD-PARTY" >"$doc/copyright" <<'TEXT'
+
+-----------------------------------------------------------------------------------------------------
+
+TEXT
+chmod 644 "$doc"/*.gz "$doc/copyright"
+
+# Which C library it needs: dpkg-shlibdeps wants to see a source package.
+mkdir -p "$work/source/debian"
+printf 'Source: dehydrator\n\nPackage: dehydrator\nArchitecture: any\n' >"$work/source/debian/control"
+depends=$(cd "$work/source" && dpkg-shlibdeps -O --ignore-missing-info "$installed" 2>"$work/warnings") || {
+    cat "$work/warnings" >&2
+    exit 1
+}
+pack dehydrator "Depends: ${depends#shlibs:Depends=}
+Suggests: redis-server | valkey-server
+Section: database
+Priority: optional
+Description: data type for Redis and Valkey that gives elements back when due
+ A module for redis-server and valkey-server. It adds a type of key that holds
+ elements back until their time has come: delayed jobs, retries, timeouts. They
+ can be cancelled by their ids, are given out in the order of their deadlines,
+ by leases if wished, and survive restarts and failovers.
+ .
+ The server must be told to load it: see README.Debian."
+
+# --- the line tables, by which gdb and perf show where in the sources something is ----------------------
+id=$(readelf -n "$module" | sed -n 's/.*Build ID: //p')
+if [ -n "$id" ]; then
+    symbols=$work/dehydrator-dbgsym/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
+    mkdir -p "${symbols%/*}"
+    objcopy --only-keep-debug --compress-debug-sections "$module" "$symbols"
+    chmod 644 "$symbols"
+    install -D -m 644 LICENSE "$work/dehydrator-dbgsym/usr/share/doc/dehydrator-dbgsym/copyright"
+    install -m 644 "$doc/changelog.Debian.gz" "$work/dehydrator-dbgsym/usr/share/doc/dehydrator-dbgsym/"
+    pack dehydrator-dbgsym "Depends: dehydrator (= $version-1)
+Section: debug
+Priority: optional
+Description: debug symbols for dehydrator"
+fi
+
+(cd "$out" && sha256sum -- *.deb *.tar.gz >SHA256SUMS)
+ls -l "$out"

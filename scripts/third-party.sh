@@ -1,0 +1,26 @@
+#!/bin/sh
+# Print the licences of the libraries that are linked into the module, which ask for that wherever the
+# module goes without its sources. Needs those sources: after `make` they are there.
+set -eu
+cd "$(dirname "$0")/.."
+sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
+
+echo 'libdehydrator.so contains these libraries, each under its licence, which follows. The Rust standard'
+echo 'library is in it too: Copyright (c) The Rust Project Contributors, Apache-2.0 or MIT, as most below.'
+
+# What runs while the module is built, macros among it, is not in the module. A path in brackets is ours.
+cargo tree --locked --edges normal,no-proc-macro --prefix none --format '{p}|{l}' |
+    sed 's/ (\*)$//' | sort -u | grep -v ' (/' |
+    while IFS='|' read -r crate licence; do
+        folder=${crate% v*}-${crate##* v}
+        printf '\n=== %s: %s ===\n\n' "$crate" "$licence"
+        # Where one may choose, MIT.
+        for text in "$sources"/*/"$folder"/LICENSE-MIT "$sources"/*/"$folder"/LICENSE* ''; do
+            [ ! -f "$text" ] || break
+        done
+        if [ -n "$text" ]; then
+            cat "$text"
+        else
+            echo "(Its archive has no text of it: see https://crates.io/crates/${crate% v*})"
+        fi
+    done
