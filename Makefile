@@ -7,7 +7,7 @@ SECONDS ?= 600
 # Where the servers for `make test-servers` are unpacked.
 SERVERS_DIR ?= target/servers
 
-.PHONY: build build-debug run test test-servers torture fuzz bench lint lint-scripts fmt deny package \
+.PHONY: build build-debug run top top-test test test-servers torture fuzz bench lint lint-scripts fmt deny package \
     package-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -15,6 +15,12 @@ build: setup ## Build the module: target/release/libdehydrator.so (the default)
 
 run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (PORT=, DATA= to change)
 	@scripts/run.sh
+
+top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=redis://user:password@host:6379/0)
+	@cargo run --quiet --locked --manifest-path top/Cargo.toml -- $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+
+top-test: build ## The live view beside a real server
+	DEHYDRATOR_MODULE=$(abspath $(MODULE)) cargo test --locked --manifest-path top/Cargo.toml
 
 build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so
 	cargo build --locked
@@ -48,6 +54,7 @@ lint: setup ## Formatting, and lints with warnings as errors
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features tiny-bounds -- -D warnings
+	cd top && cargo fmt --check && cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --no-deps --document-private-items
 
 lint-scripts: ## The shell scripts, by shellcheck
@@ -69,6 +76,7 @@ release-notes: ## What CHANGELOG.md says of the topmost version
 
 fmt: ## Format the code
 	cargo fmt
+	cd top && cargo fmt
 
 setup: ## Install what is missing (a C compiler, libclang, redis-server), or say what to install
 	@scripts/setup.sh

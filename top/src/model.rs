@@ -1,0 +1,177 @@
+//! What is shown: the last replies of the server, and what follows from two of them.
+//!
+//! Times are handed in, as the time since the program started, so that tests need not wait.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What `DEHYDRATOR.INFO` says of a dehydrator.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Facts {
+    pub length: u64,
+    pub due: u64,
+    pub leased: u64,
+    pub ttls: u64,
+    /// In unix milliseconds.
+    pub next_deadline: Option<u64>,
+    /// In bytes.
+    pub memory: u64,
+    /// What becomes of an element when it comes due, if the module says so.
+    pub policy: Option<Vec<u8>>,
+}
+
+#[derive(Default)]
+pub struct Dehydrator {
+    pub facts: Facts,
+    /// Elements more in each second, between the last two times that it was asked.
+    pub net: Option<f64>,
+    asked: Option<Duration>,
+    /// The walk over all keys that saw it last.
+    seen_by_walk: u64,
+}
+
+#[derive(Default)]
+pub struct Model {
+    /// As in `Redis 7.0.15`.
+    pub server: String,
+    /// The server's clock, in unix milliseconds.
+    pub now_ms: u64,
+    /// The fields of the module's section of INFO, without their prefix. Older modules have fewer.
+    pub fields: BTreeMap<String, f64>,
+    /// By how much each field has grown in a second, between the last two times that it was asked.
+    growth: BTreeMap<String, f64>,
+    fields_asked: Option<Duration>,
+    pub dehydrators: BTreeMap<Vec<u8>, Dehydrator>,
+    /// The number of elements for each TTL, of the dehydrator that is selected.
+    pub by_ttl: Vec<(u64, u64)>,
+    /// How many walks over all keys have come to their end.
+    pub walks: u64,
+    pub order: Order,
+    pub selected: Option<Vec<u8>>,
+    /// What went wrong, if the last refresh did.
+    pub error: Option<String>,
+}
+
+/// By what the dehydrators are sorted, the greatest first; by key, the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Order {
+    #[default]
+    Length,
+    Due,
+    Leased,
+    Net,
+    Memory,
+    Key,
+}
+
+impl Order {
+    pub const ALL: [Self; 6] =
+        [Self::Length, Self::Due, Self::Leased, Self::Net, Self::Memory, Self::Key];
+
+    pub fn next(self) -> Self {
+        let place = Self::ALL.iter().position(|order| *order == self).unwrap_or(0);
+        Self::ALL[(place + 1) % Self::ALL.len()]
+    }
+}
+
+impl Model {
+    /// Takes in the text of `INFO server dehydrator`.
+    pub fn take_info(&mut self, info: &str, now: Duration) {
+        let lines = info.lines().filter_map(|line| line.trim().split_once(':'));
+        let all: BTreeMap<_, _> = lines.collect();
+        let version = |field| all.get(field).copied();
+        self.server = match (version("valkey_version"), version("redis_version")) {
+            (Some(valkey), _) => format!("Valkey {valkey}"),
+            (None, Some(redis)) => format!("Redis {redis}"),
+            (None, None) => "a server".into(),
+        };
+        let time = all.get("server_time_usec").and_then(|us| us.parse::<u64>().ok());
+        self.now_ms = time.unwrap_or(0) / 1000;
+
+        let fields: BTreeMap<_, _> = all
+            .iter()
+            .filter_map(|(name, value)| {
+                let name = name.strip_prefix("dehydrator_")?;
+                Some((name.to_owned(), value.parse::<f64>().ok()?))
+            })
+            .collect();
+        let seconds = self.fields_asked.map(|asked| now.saturating_sub(asked).as_secs_f64());
+        self.growth = fields
+            .iter()
+            .filter_map(|(name, value)| {
+                let seconds = seconds.filter(|seconds| *seconds > 0.0)?;
+                Some((name.clone(), (value - self.fields.get(name)?) / seconds))
+            })
+            .collect();
+        self.fields = fields;
+        self.fields_asked = Some(now);
+    }
+
+    /// By how much a counter grows in a second; `None` if that is not known. One that shrinks has been
+    /// set to 0, because the server has started anew.
+    pub fn rate(&self, counter: &str) -> Option<f64> {
+        self.growth.get(counter).copied().filter(|growth| *growth >= 0.0)
+    }
+
+    /// How many elements leave in a second, whichever way: as many as come, but for those that there are
+    /// more of.
+    pub fn out(&self) -> Option<f64> {
+        let more = self.growth.get("elements")?;
+        Some((self.rate("pushes")? - more).max(0.0))
+    }
+
+    /// A walk over all keys has come by this dehydrator.
+    pub fn saw(&mut self, key: Vec<u8>) {
+        self.dehydrators.entry(key).or_default().seen_by_walk = self.walks;
+    }
+
+    /// The walk is at its end: what it has not seen is gone.
+    pub fn end_walk(&mut self) {
+        let walk = self.walks;
+        self.dehydrators.retain(|_, dehydrator| dehydrator.seen_by_walk == walk);
+        self.walks += 1;
+    }
+
+    pub fn take_facts(&mut self, key: &[u8], facts: Facts, now: Duration) {
+        let Some(dehydrator) = self.dehydrators.get_mut(key) else { return };
+        if let Some(asked) = dehydrator.asked.filter(|asked| *asked < now) {
+            let more = facts.length as f64 - dehydrator.facts.length as f64;
+            dehydrator.net = Some(more / (now - asked).as_secs_f64());
+        }
+        dehydrator.facts = facts;
+        dehydrator.asked = Some(now);
+    }
+
+    /// The dehydrators in the order that is wished.
+    pub fn sorted(&self) -> Vec<(&Vec<u8>, &Dehydrator)> {
+        let mut sorted: Vec<_> = self.dehydrators.iter().collect();
+        let number = |dehydrator: &Dehydrator| match self.order {
+            Order::Length => dehydrator.facts.length as f64,
+            Order::Due => dehydrator.facts.due as f64,
+            Order::Leased => dehydrator.facts.leased as f64,
+            Order::Net => dehydrator.net.unwrap_or(0.0),
+            Order::Memory => dehydrator.facts.memory as f64,
+            Order::Key => 0.0,
+        };
+        // They are sorted by key already, and equals stay so.
+        sorted.sort_by(|(_, a), (_, b)| number(b).total_cmp(&number(a)));
+        sorted
+    }
+
+    /// Where in that order the one is that is selected.
+    pub fn place(&self) -> Option<usize> {
+        let selected = self.selected.as_ref()?;
+        self.sorted().iter().position(|(key, _)| *key == selected)
+    }
+
+    /// Selects the one that is so many lines further down.
+    pub fn select(&mut self, further: isize) {
+        let last = self.dehydrators.len().saturating_sub(1);
+        let place = self.place().map_or(0, |place| place.saturating_add_signed(further).min(last));
+        let key = self.sorted().get(place).map(|(key, _)| (*key).clone());
+        if key != self.selected {
+            self.by_ttl.clear();
+        }
+        self.selected = key;
+    }
+}

@@ -1,0 +1,197 @@
+//! What is drawn of a real server, and of replies that a test makes up.
+
+#[path = "../../tests/server/harness.rs"]
+#[allow(dead_code)]
+mod harness;
+
+use std::time::Duration;
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
+use redis::Connection;
+
+use crate::model::{Facts, Model, Order};
+use crate::watch::Watch;
+use crate::{pressed, view};
+use harness::{Ask, Server, cmd};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What is on a terminal of 100 by 24, a string for each line.
+fn drawn(model: &Model) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(100, 24)).expect("a terminal");
+    terminal.draw(|frame| view::draw(frame, model)).expect("no I/O");
+    let buffer = terminal.backend().buffer().clone();
+    let lines = buffer.content().chunks(100);
+    lines.map(|line| line.iter().map(|cell| cell.symbol()).collect()).collect()
+}
+
+/// The words of the line that has this one among them.
+fn line_with<'a>(drawn: &'a [String], word: &str) -> Vec<&'a str> {
+    let mut lines =
+        drawn.iter().map(|line| line.split([' ', '│']).filter(|it| !it.is_empty()).collect());
+    let found = lines.find(|words: &Vec<&str>| words.contains(&word));
+    found.unwrap_or_else(|| panic!("no {word} in\n{}", drawn.join("\n")))
+}
+
+fn watch(server: &Server) -> Watch {
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    Watch::new(redis::Client::open(url).expect("a url"))
+}
+
+fn push(client: &mut Connection, key: &[u8], ttl: u64, ids: std::ops::Range<u32>) {
+    let mut pipe = redis::pipe();
+    for id in ids {
+        pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(ttl).arg("element").arg(id).ignore();
+    }
+    pipe.query::<()>(client).expect("pushed");
+}
+
+#[test]
+fn shows_what_a_server_holds() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    push(&mut client, b"jobs", 7_200_000, 0..1500);
+    push(&mut client, b"jobs", 5_400_000, 1500..1520);
+    push(&mut client, b"\x1b[31mred\xff", 0, 0..3);
+    client.ask("SET other value");
+    client.ask("DEHYDRATOR.PUSH leases 0 element id");
+    client.ask("DEHYDRATOR.POLL leases LEASE 60000");
+
+    let (mut watch, mut model) = (watch(&server), Model::default());
+    watch.refresh(&mut model, SECOND);
+    let first = drawn(&model);
+    assert!(first[0].contains("Dehydrator on Redis") || first[0].contains("Dehydrator on Valkey"));
+    assert!(first.concat().contains(" 3 dehydrators "), "{first:#?}");
+    let jobs = line_with(&first, "jobs");
+    assert_eq!(jobs[..7], ["jobs", "1,520", "0", "0", "-", "2", "1.5"], "{jobs:?}");
+    assert_eq!(line_with(&first, "leases")[..5], ["leases", "1", "0", "1", "-"]);
+    // An escape sequence in a key must not reach the terminal.
+    let binary = line_with(&first, r"\x1b[31mred\xff");
+    assert_eq!(binary[1..7], ["3", "3", "0", "-", "1", "0"]);
+
+    // The longest is selected, and its TTLs are shown, with bars as long as there are elements.
+    assert!(first.concat().contains("TTLs of jobs"));
+    assert_eq!(line_with(&first, "1.5")[0], "jobs");
+    let bar = |words: &str| {
+        let line = first.iter().find(|line| line.contains(words));
+        line.unwrap_or_else(|| panic!("{first:#?}")).matches('█').count()
+    };
+    let (hour, minutes) = (bar(" 2 h        1,500 █"), bar(" 1.5 h           20 "));
+    assert!(hour > 60 && minutes <= 2, "{first:#?}");
+
+    // A second later: some came, one went with its last element.
+    push(&mut client, b"jobs", 5_400_000, 1520..1540);
+    client.ask("DEHYDRATOR.XACK leases id");
+    watch.refresh(&mut model, 3 * SECOND);
+    let second = drawn(&model);
+    assert_eq!(line_with(&second, "jobs")[..5], ["jobs", "1,540", "0", "0", "+10.0"]);
+    assert!(second.concat().contains(" 2 dehydrators "), "{second:#?}");
+}
+
+#[test]
+fn is_not_confused_by_keys_that_change_and_servers_that_go() {
+    let mut server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH jobs 60000 element id");
+    let (mut watch, mut model) = (watch(&server), Model::default());
+    watch.refresh(&mut model, SECOND);
+    assert_eq!(model.selected.as_deref(), Some(&b"jobs"[..]));
+
+    client.ask("DEL jobs");
+    cmd("SET jobs string").query::<()>(&mut client).expect("set");
+    watch.refresh(&mut model, 2 * SECOND);
+    assert_eq!((model.error.clone(), model.selected.clone()), (None, None));
+    assert!(drawn(&model).concat().contains(" 0 dehydrators "));
+
+    server.kill();
+    watch.refresh(&mut model, 3 * SECOND);
+    assert!(model.error.is_some());
+    drawn(&model);
+    server.relaunch();
+    watch.refresh(&mut model, 4 * SECOND);
+    assert_eq!(model.error, None);
+}
+
+#[test]
+fn walks_over_many_keys_in_steps() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    let mut pipe = redis::pipe();
+    for number in 0..60_000 {
+        pipe.cmd("SET").arg(number).arg("value").ignore();
+    }
+    for number in 0..1200 {
+        let key = format!("jobs:{number}");
+        pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(60_000).arg("element").arg("id").ignore();
+    }
+    pipe.query::<()>(&mut client).expect("pushed");
+
+    let (mut watch, mut model) = (watch(&server), Model::default());
+    watch.refresh(&mut model, SECOND);
+    assert_eq!(model.walks, 0, "one refresh walks over 60,000 keys");
+    assert!(drawn(&model).concat().contains("dehydrators so far"));
+    for second in 2..10 {
+        watch.refresh(&mut model, second * SECOND);
+    }
+    assert_eq!(model.dehydrators.len(), 1200);
+    assert!(model.dehydrators.values().all(|it| it.facts.length == 1), "some were never asked");
+}
+
+/// INFO as a module has it that counts.
+fn counters(pushes: u64, elements: u64) -> String {
+    format!(
+        "# Server\r\nredis_version:8.0.2\r\nserver_time_usec:1700000000000000\r\n\r\n\
+         # dehydrator\r\ndehydrator_elements:{elements}\r\ndehydrator_pushes:{pushes}\r\n\
+         dehydrator_pulls:7\r\ndehydrator_lateness_p99_us:2360\r\ndehydrator_new:text\r\n"
+    )
+}
+
+#[test]
+fn tells_rates_from_two_looks_at_the_counters() {
+    let mut model = Model::default();
+    model.take_info(&counters(1_000_000, 50), SECOND);
+    assert_eq!((model.rate("pushes"), model.out()), (None, None));
+    model.take_info(&counters(1_000_300, 80), 3 * SECOND);
+    let drawn = drawn(&model);
+    // Of 300 that came in two seconds, 270 have left.
+    assert_eq!(line_with(&drawn, "out")[..6], ["in", "150/s", "out", "135/s", "pulls", "0.0/s"]);
+    assert_eq!(line_with(&drawn, "elements")[..2], ["elements", "80"]);
+    let late = line_with(&drawn, "p99");
+    assert!(late.windows(3).any(|words| words == ["p99", "2.4", "ms"]), "{late:?}");
+    // What the module does not tell.
+    assert!(late.windows(3).any(|words| words == ["late:", "last", "-"]), "{late:?}");
+
+    // The server has started anew.
+    model.take_info(&counters(5, 5), 4 * SECOND);
+    assert_eq!(model.rate("pushes"), None);
+}
+
+#[test]
+fn sorts_and_selects() {
+    let mut model = Model::default();
+    for (key, length, due) in [("a", 1, 3), ("b", 3, 2), ("c", 2, 1)] {
+        model.saw(key.into());
+        let facts = Facts { length, due, ..Facts::default() };
+        model.take_facts(key.as_bytes(), facts, SECOND);
+    }
+    let keys = |model: &Model| -> String {
+        model.sorted().iter().map(|(key, _)| view::shown(key)).collect()
+    };
+    let press = |code: char, model: &mut Model| {
+        pressed(KeyEvent::from(KeyCode::Char(code)), model);
+        (keys(model), model.selected.clone().map(|key| view::shown(&key)))
+    };
+    let at = |keys: &str, selected: &str| (keys.to_owned(), Some(selected.to_owned()));
+    model.select(0);
+    assert_eq!(press('j', &mut model), at("bca", "c"));
+    // Who is selected stays so, wherever it goes.
+    assert_eq!(press('s', &mut model), at("abc", "c"));
+    assert_eq!(press('k', &mut model), at("abc", "b"));
+    for _ in 0..5 {
+        press('k', &mut model);
+    }
+    assert_eq!(press('k', &mut model), at("abc", "a"));
+    assert_eq!(Order::ALL.iter().fold(model.order, |order, _| order.next()), model.order);
+}

@@ -1,0 +1,131 @@
+//! Asks the server, by INFO and SCAN alone, a bounded number of times at each refresh.
+
+use std::time::Duration;
+
+use redis::{Client, Connection, ErrorKind, RedisResult, Value};
+
+use crate::model::{Facts, Model};
+
+/// So many slots of the server's table of keys does one SCAN look at: well below a millisecond.
+const COUNT: usize = 500;
+/// So many SCANs at one refresh; the next one carries on. A million keys are walked over in 40 refreshes.
+const SCANS: usize = 50;
+/// So many dehydrators are asked at one refresh; the next one carries on with the others.
+const ASKED: usize = 500;
+/// A server that does not answer is told to the user, not waited for.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+pub struct Watch {
+    client: Client,
+    connection: Option<Connection>,
+    cursor: u64,
+    /// The dehydrator that is asked next.
+    next: Vec<u8>,
+}
+
+impl Watch {
+    pub fn new(client: Client) -> Self {
+        Self { client, connection: None, cursor: 0, next: Vec::new() }
+    }
+
+    /// Brings the model up to date. What goes wrong is said in it, and tried again the next time.
+    pub fn refresh(&mut self, model: &mut Model, now: Duration) {
+        match self.try_refresh(model, now) {
+            Ok(()) => model.error = None,
+            Err(error) => {
+                model.error = Some(error.to_string());
+                // Commands that are refused leave the connection as it was; for all else a new one is made.
+                self.connection = None;
+                self.cursor = 0;
+            }
+        }
+    }
+
+    fn try_refresh(&mut self, model: &mut Model, now: Duration) -> RedisResult<()> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            none => {
+                let connection = self.client.get_connection_with_timeout(PATIENCE)?;
+                connection.set_read_timeout(Some(PATIENCE))?;
+                connection.set_write_timeout(Some(PATIENCE))?;
+                none.insert(connection)
+            }
+        };
+
+        let info: String = redis::cmd("INFO").arg("server").arg("dehydrator").query(connection)?;
+        model.take_info(&info, now);
+        if model.fields.is_empty() {
+            return Err((ErrorKind::Client, "the server has no module called dehydrator").into());
+        }
+
+        for _ in 0..SCANS {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(self.cursor).arg("COUNT").arg(COUNT).arg("TYPE").arg("dehy-type");
+            let (cursor, keys): (u64, Vec<Vec<u8>>) = scan.query(connection)?;
+            keys.into_iter().for_each(|key| model.saw(key));
+            self.cursor = cursor;
+            if cursor == 0 {
+                model.end_walk();
+                break;
+            }
+        }
+
+        let mut keys: Vec<Vec<u8>> =
+            model.dehydrators.range(self.next.clone()..).map(|(key, _)| key.clone()).collect();
+        self.next = if keys.len() > ASKED { keys.swap_remove(ASKED) } else { Vec::new() };
+        keys.truncate(ASKED);
+        let mut asked = redis::pipe();
+        keys.iter().for_each(|key| {
+            asked.cmd("DEHYDRATOR.INFO").arg(key);
+        });
+        // One that is no dehydrator any more has an error for a reply, which is none of the others' concern.
+        let replies = if keys.is_empty() {
+            Vec::new()
+        } else {
+            asked.ignore_errors().query::<Vec<Value>>(connection)?
+        };
+        for (key, reply) in keys.iter().zip(&replies) {
+            if let Some((facts, _)) = parse(reply) {
+                model.take_facts(key, facts, now);
+            }
+        }
+
+        // Whoever was selected may be gone; and somebody always is.
+        model.select(0);
+        if let Some(key) = model.selected.clone() {
+            let mut full = redis::cmd("DEHYDRATOR.INFO");
+            full.arg(&key).arg("FULL");
+            if let Some((_, by_ttl)) = full.query(connection).ok().as_ref().and_then(parse) {
+                model.by_ttl = by_ttl;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The reply of `DEHYDRATOR.INFO key [FULL]`, and the elements for each TTL. What is not known yet is
+/// passed over, what is missing is 0.
+fn parse(reply: &Value) -> Option<(Facts, Vec<(u64, u64)>)> {
+    let mut facts = Facts::default();
+    let mut by_ttl = Vec::new();
+    let number = |value: &Value| redis::from_redis_value_ref::<Option<u64>>(value).ok().flatten();
+    for (name, value) in reply.as_map_iter()? {
+        let Value::BulkString(name) = name else { continue };
+        match name.as_slice() {
+            b"length" => facts.length = number(value).unwrap_or(0),
+            b"due" => facts.due = number(value).unwrap_or(0),
+            b"leased" => facts.leased = number(value).unwrap_or(0),
+            b"ttls" => facts.ttls = number(value).unwrap_or(0),
+            b"next-deadline" => facts.next_deadline = number(value),
+            b"memory" => facts.memory = number(value).unwrap_or(0),
+            b"policy" => facts.policy = redis::from_redis_value_ref(value).ok(),
+            b"elements-by-ttl" => {
+                let pairs = value.as_map_iter()?;
+                by_ttl = pairs.filter_map(|(ttl, n)| Some((number(ttl)?, number(n)?))).collect();
+                by_ttl.sort_unstable();
+            }
+            _ => (),
+        }
+    }
+    Some((facts, by_ttl))
+}
