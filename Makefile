@@ -8,7 +8,7 @@ SECONDS ?= 600
 SERVERS_DIR ?= target/servers
 
 .PHONY: build build-debug run top top-test test test-servers torture fuzz bench lint lint-scripts fmt deny package \
-    package-test release-notes setup help clean
+    package-test grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -70,6 +70,10 @@ package: build ## target/package: a .deb, its line tables, a tarball, release no
 
 package-test: package ## Install the .deb in a clean Debian (root), start the packaged servers, remove it
 	scripts/package-test.sh
+
+grafana-test: build ## Each query of grafana/dehydrator.json, asked of a real exporter and a real Prometheus
+	@scripts/setup.sh grafana
+	scripts/grafana-test.sh
 
 release-notes: ## What CHANGELOG.md says of the topmost version
 	@scripts/release-notes.sh

@@ -7,6 +7,7 @@
 #   scripts/setup.sh [extra...]
 #       c++           a C++ compiler, which the fuzzer needs
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
+#       grafana       what reads the dashboard, for its test
 #       scripts       shellcheck, the linter of scripts
 set -eu
 
@@ -43,6 +44,10 @@ for extra in "$@"; do
         package)
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
+            ;;
+        grafana)
+            command -v jq >/dev/null || need jq
+            command -v curl >/dev/null || need "curl ca-certificates"
             ;;
         scripts) command -v shellcheck >/dev/null || need shellcheck ;;
         *)

@@ -26,7 +26,8 @@ The url is as in redis://user:password@host:6379/0 or redis+unix:///path/to/sock
 by default it is redis://127.0.0.1:6379. A password may also be in REDISCLI_AUTH.
 --every: how often the view is refreshed (default: 1 second).
 
-One node of a cluster is shown at a time, one database of a server.";
+One node of a cluster is shown at a time, one database of a server. An ACL user needs
++info +scan +dehydrator.info, and ~*.";
 
 struct Options {
     client: redis::Client,

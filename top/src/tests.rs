@@ -63,7 +63,7 @@ fn shows_what_a_server_holds() {
     watch.refresh(&mut model, SECOND);
     let first = drawn(&model);
     assert!(first[0].contains("Dehydrator on Redis") || first[0].contains("Dehydrator on Valkey"));
-    assert!(first.concat().contains(" 3 dehydrators "), "{first:#?}");
+    assert!(first.concat().contains(" dehydrators: 3 "), "{first:#?}");
     let jobs = line_with(&first, "jobs");
     assert_eq!(jobs[..7], ["jobs", "1,520", "0", "0", "-", "2", "1.5"], "{jobs:?}");
     assert_eq!(line_with(&first, "leases")[..5], ["leases", "1", "0", "1", "-"]);
@@ -87,7 +87,7 @@ fn shows_what_a_server_holds() {
     watch.refresh(&mut model, 3 * SECOND);
     let second = drawn(&model);
     assert_eq!(line_with(&second, "jobs")[..5], ["jobs", "1,540", "0", "0", "+10.0"]);
-    assert!(second.concat().contains(" 2 dehydrators "), "{second:#?}");
+    assert!(second.concat().contains(" dehydrators: 2 "), "{second:#?}");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn is_not_confused_by_keys_that_change_and_servers_that_go() {
     cmd("SET jobs string").query::<()>(&mut client).expect("set");
     watch.refresh(&mut model, 2 * SECOND);
     assert_eq!((model.error.clone(), model.selected.clone()), (None, None));
-    assert!(drawn(&model).concat().contains(" 0 dehydrators "));
+    assert!(drawn(&model).concat().contains(" dehydrators: 0 "));
 
     server.kill();
     watch.refresh(&mut model, 3 * SECOND);
@@ -131,7 +131,7 @@ fn walks_over_many_keys_in_steps() {
     let (mut watch, mut model) = (watch(&server), Model::default());
     watch.refresh(&mut model, SECOND);
     assert_eq!(model.walks, 0, "one refresh walks over 60,000 keys");
-    assert!(drawn(&model).concat().contains("dehydrators so far"));
+    assert!(drawn(&model).concat().contains("dehydrators so far: "));
     for second in 2..10 {
         watch.refresh(&mut model, second * SECOND);
     }

@@ -102,8 +102,8 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let widths =
         [Constraint::Min(12)].into_iter().chain([12, 10, 10, 10, 8, 9, 9].map(Constraint::Length));
     let how_many = match (model.dehydrators.len(), model.walks) {
-        (known, 0) => format!(" {known} dehydrators so far "),
-        (known, _) => format!(" {known} dehydrators "),
+        (known, 0) => format!(" dehydrators so far: {known} "),
+        (known, _) => format!(" dehydrators: {known} "),
     };
     let table = Table::new(rows, widths)
         .header(Row::new(header))

@@ -1,0 +1,10 @@
+-- For redis_exporter's option -script: the numbers of `INFO dehydrator`, so that each becomes a metric,
+-- redis_script_values{key="dehydrator_due"} and so on. What the module tells one day, this passes on.
+--
+-- The exporter wants names and values in turn, as strings.
+local values = {}
+for name, value in string.gmatch(redis.call('INFO', 'dehydrator'), '(dehydrator_[%w_]+):([%d.]+)\r\n') do
+    values[#values + 1] = name
+    values[#values + 1] = value
+end
+return values

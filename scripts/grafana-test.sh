@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Start a server with the module, Debian's redis_exporter with grafana/dehydrator.lua, and Debian's
+# Prometheus, and see that each query of the dashboard has an answer.
+#
+# The two are taken from PATH if they are there. Otherwise their packages are unpacked in target/grafana:
+# installing them would start services.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+module=$(realpath "${DEHYDRATOR_MODULE:-target/release/libdehydrator.so}")
+server=${DEHYDRATOR_SERVER:-redis-server}
+cli=${DEHYDRATOR_CLI:-redis-cli}
+unpacked=$PWD/target/grafana
+mkdir -p "$unpacked"
+PATH=$PATH:$unpacked/usr/bin
+
+fetch() { (cd "$unpacked" && apt-get -qq -o APT::Sandbox::User="$(id -un)" download "$1"); }
+for package in prometheus-redis-exporter prometheus; do
+    command -v "$package" >/dev/null && continue
+    # On a fresh machine apt does not know yet what there is.
+    fetch "$package" 2>/dev/null || { apt-get -qq update && fetch "$package"; } || {
+        echo "grafana-test.sh: please install $package" >&2
+        exit 1
+    }
+    dpkg -x "$unpacked/$package"_*.deb "$unpacked"
+    rm "$unpacked/$package"_*.deb
+done
+
+work=$(mktemp -d)
+started=()
+clean_up() {
+    kill "${started[@]}" 2>/dev/null || :
+    wait
+    rm -rf "$work"
+}
+trap clean_up EXIT
+
+# A port that nobody listens on.
+free_port() {
+    local port
+    while port=$((20000 + RANDOM % 20000)) && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+    echo "$port"
+}
+port=$(free_port) exporter=$(free_port) prometheus=$(free_port)
+
+# until_true <what> <command>...
+until_true() {
+    local what=$1
+    shift
+    for _ in {1..300}; do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+    echo "grafana-test.sh: waited in vain until $what" >&2
+    tail -n 20 "$work"/*.log >&2
+    exit 1
+}
+ask() { "$cli" -p "$port" "$@"; }
+
+"$server" --port "$port" --save '' --dir "$work" --loadmodule "$module" >"$work/server.log" 2>&1 &
+started+=($!)
+until_true "the server is up" ask PING
+ask DEHYDRATOR.PUSH jobs 0 element 1 >/dev/null
+ask DEHYDRATOR.PUSH jobs 600000 element 2 >/dev/null
+ask DEHYDRATOR.POLL jobs >/dev/null
+
+prometheus-redis-exporter -redis.addr "redis://127.0.0.1:$port" -web.listen-address "127.0.0.1:$exporter" \
+    -script grafana/dehydrator.lua >"$work/exporter.log" 2>&1 &
+started+=($!)
+metrics() { curl -sf "http://127.0.0.1:$exporter/metrics"; }
+until_true "the exporter is up" metrics
+
+# All that INFO tells in numbers arrives, with its value, unless that has changed meanwhile.
+metrics >"$work/metrics"
+fields=0
+for field in $(ask INFO dehydrator | sed -n 's/^\(dehydrator_[a-z0-9_]*\):[0-9.]*\r$/\1/p'); do
+    fields=$((fields + 1))
+    grep -q "^redis_script_values{.*key=\"$field\".*} [0-9]" "$work/metrics" || {
+        echo "grafana-test.sh: the exporter does not tell $field" >&2
+        exit 1
+    }
+done
+[ "$fields" -gt 0 ] || { echo "grafana-test.sh: INFO dehydrator is empty" >&2; exit 1; }
+
+cat >"$work/prometheus.yml" <<YAML
+scrape_configs:
+  - job_name: redis
+    scrape_interval: 1s
+    scrape_timeout: 1s
+    static_configs:
+      - targets: ["127.0.0.1:$exporter"]
+YAML
+prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
+    --web.listen-address="127.0.0.1:$prometheus" >"$work/prometheus.log" 2>&1 &
+started+=($!)
+api() { curl -sf "http://127.0.0.1:$prometheus/api/v1/$1" "${@:2}"; }
+# answers <query>: is there a number for it?
+answers() { api query --data-urlencode "query=$1" | jq -e '.data.result | length > 0'; }
+# A rate needs two looks.
+until_true "Prometheus has looked twice" answers 'rate(redis_script_values[10s])'
+
+# What Grafana puts in, put in by us.
+# shellcheck disable=SC2016  # these are not variables of ours
+jq -r '.. | .expr? // empty' grafana/dehydrator.json |
+    sed 's/\$__rate_interval/10s/g; s/\$instance/.*/g' >"$work/queries"
+missing=0 queries=0
+while read -r query; do
+    queries=$((queries + 1))
+    # Again, if a slow machine was late with an answer to Prometheus.
+    answers "$query" >/dev/null || { sleep 1 && answers "$query" >/dev/null; } || {
+        echo "grafana-test.sh: no answer to $query" >&2
+        missing=1
+    }
+done <"$work/queries"
+# The list of servers to choose from.
+variable=$(jq -r '.templating.list[] | select(.name == "instance").query' grafana/dehydrator.json)
+selector=${variable#label_values(}
+answers "${selector%, instance)}" >/dev/null || {
+    echo "grafana-test.sh: no answer to $variable" >&2
+    missing=1
+}
+[ "$missing" = 0 ] && [ "$queries" -gt 0 ] || exit 1
+echo "$fields fields of INFO exported, $queries queries of the dashboard answered"
