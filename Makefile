@@ -7,7 +7,10 @@ SECONDS ?= 600
 # Where the servers for `make test-servers` are unpacked.
 SERVERS_DIR ?= target/servers
 
-.PHONY: build build-debug run top top-test test test-servers torture fuzz bench lint lint-scripts fmt deny package \
+# The oldest Rust that will do.
+RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+.PHONY: build build-debug run top top-test test test-servers torture fuzz bench lint lint-scripts fmt msrv deny package \
     package-test grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -57,6 +60,11 @@ lint: setup ## Formatting, and lints with warnings as errors
 	cd top && cargo fmt --check && cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --no-deps --document-private-items
 
+msrv: setup ## Build all of it with the oldest Rust that Cargo.toml allows, which rustup fetches
+	rustup toolchain install $(RUST) --profile minimal --no-self-update
+	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --all-targets
+	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --all-targets --manifest-path top/Cargo.toml
+
 lint-scripts: ## The shell scripts, by shellcheck
 	@scripts/setup.sh scripts
 	shellcheck scripts/*.sh .ci/run
@@ -68,8 +76,8 @@ package: build ## target/package: a .deb, its line tables, a tarball, release no
 	@scripts/setup.sh package
 	scripts/package.sh
 
-package-test: package ## Install the .deb in a clean Debian (root), start the packaged servers, remove it
-	scripts/package-test.sh
+package-test: package ## Install the .deb in a clean Debian (root), start the packaged servers, remove it (SUITES=)
+	scripts/package-test.sh $(SUITES)
 
 grafana-test: build ## Each query of grafana/dehydrator.json, asked of a real exporter and a real Prometheus
 	@scripts/setup.sh grafana
