@@ -76,7 +76,6 @@ installed=$root/usr/lib/redis/modules/libdehydrator.so
 install -D -m 755 "$module" "$installed"
 strip --strip-debug --strip-unneeded --remove-section=.comment "$installed"
 install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
-install -D -m 644 dist/lintian-overrides "$root/usr/share/lintian/overrides/dehydrator"
 install -D -m 644 dist/README.Debian "$doc/README.Debian"
 install -D -m 644 redis.conf "$doc/examples/redis.conf"
 install -m 644 README.md docs/design.md "$doc/"
@@ -84,14 +83,15 @@ gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
 {
     echo "dehydrator ($version-1) unstable; urgency=medium"
     echo
-    # Lists are spelled differently here, and headings have no place.
-    sed -n 's/^- /  * /p; s/^  /    /p' "$out/RELEASE-NOTES.md"
+    echo "  * What is new is in changelog.gz."
     echo
     echo " -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
 } | gzip -9n >"$doc/changelog.Debian.gz"
 cat LICENSE - "$work/THIRD-PARTY" >"$doc/copyright" <<'TEXT'
 
 -----------------------------------------------------------------------------------------------------
+
+On Debian the text of Apache-2.0 is in /usr/share/common-licenses/Apache-2.0.
 
 TEXT
 chmod 644 "$doc"/*.gz "$doc/copyright"
