@@ -103,8 +103,7 @@ fn run(terminal: &mut DefaultTerminal, options: Options) -> io::Result<()> {
             let Event::Key(key) = event::read()? else { continue };
             match pressed(key, &mut model) {
                 Pressed::Quit => return Ok(()),
-                // Its TTLs are asked for at once.
-                Pressed::Other => break,
+                Pressed::Other => watch.refresh_selected(&mut model),
                 Pressed::Nothing => (),
             }
         }

@@ -81,6 +81,11 @@ fn shows_what_a_server_holds() {
     let (hour, minutes) = (bar(" 2 h        1,500 █"), bar(" 1.5 h           20 "));
     assert!(hour > 60 && minutes <= 2, "{first:#?}");
 
+    // Another is selected: its TTLs are shown before the next refresh.
+    model.select(1);
+    watch.refresh_selected(&mut model);
+    assert_eq!((model.selected.as_deref(), model.by_ttl.len()), (Some(&b"\x1b[31mred\xff"[..]), 1));
+
     // A second later: some came, one went with its last element.
     push(&mut client, b"jobs", 5_400_000, 1520..1540);
     client.ask("DEHYDRATOR.XACK leases id");

@@ -30,14 +30,24 @@ impl Watch {
 
     /// Brings the model up to date. What goes wrong is said in it, and tried again the next time.
     pub fn refresh(&mut self, model: &mut Model, now: Duration) {
-        match self.try_refresh(model, now) {
-            Ok(()) => model.error = None,
-            Err(error) => {
-                model.error = Some(error.to_string());
-                // Commands that are refused leave the connection as it was; for all else a new one is made.
-                self.connection = None;
-                self.cursor = 0;
-            }
+        let result = self.try_refresh(model, now);
+        self.conclude(model, result);
+    }
+
+    /// Brings the TTLs of the one that is selected up to date, and nothing else: it has just been selected.
+    pub fn refresh_selected(&mut self, model: &mut Model) {
+        if let Some(connection) = &mut self.connection {
+            let result = ask_selected(connection, model);
+            self.conclude(model, result);
+        }
+    }
+
+    fn conclude(&mut self, model: &mut Model, result: RedisResult<()>) {
+        model.error = result.err().map(|error| error.to_string());
+        if model.error.is_some() {
+            // Replies may still be on their way, which are no replies to what is asked next.
+            self.connection = None;
+            self.cursor = 0;
         }
     }
 
@@ -92,14 +102,22 @@ impl Watch {
 
         // Whoever was selected may be gone; and somebody always is.
         model.select(0);
-        if let Some(key) = model.selected.clone() {
-            let mut full = redis::cmd("DEHYDRATOR.INFO");
-            full.arg(&key).arg("FULL");
-            if let Some((_, by_ttl)) = full.query(connection).ok().as_ref().and_then(parse) {
-                model.by_ttl = by_ttl;
-            }
+        ask_selected(connection, model)
+    }
+}
+
+fn ask_selected(connection: &mut Connection, model: &mut Model) -> RedisResult<()> {
+    let Some(key) = &model.selected else { return Ok(()) };
+    let mut full = redis::cmd("DEHYDRATOR.INFO");
+    full.arg(key).arg("FULL");
+    match full.query::<Value>(connection) {
+        Ok(reply) => {
+            model.by_ttl = parse(&reply).map(|(_, by_ttl)| by_ttl).unwrap_or_default();
+            Ok(())
         }
-        Ok(())
+        // The server refuses: the key has just become something else.
+        Err(error) if error.code().is_some() => Ok(()),
+        Err(error) => Err(error),
     }
 }
 
