@@ -10,7 +10,7 @@ SERVERS_DIR ?= target/servers
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build build-debug run top top-test test test-servers torture fuzz bench lint lint-scripts fmt msrv deny package \
+.PHONY: build build-debug run top top-test test test-servers torture fuzz bench bench-core lint lint-scripts fmt msrv deny package \
     package-test grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -49,9 +49,12 @@ fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 	@scripts/setup.sh c++
 	scripts/fuzz.sh $(SECONDS)
 
-bench: build ## The module beside the server's own types, as ratios, and how late it wakes
+bench: build bench-core ## Everything as ratios: the core, the module, and how late it wakes; see docs/benchmarks.md
 	cargo bench --locked --bench module
 	cargo bench --locked --bench lateness
+
+bench-core: ## The core beside other stores of timers; writes docs/benchmarks.md and docs/charts/
+	cargo bench --locked --bench core
 
 lint: setup ## Formatting, and lints with warnings as errors
 	cargo fmt --check

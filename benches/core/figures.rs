@@ -1,0 +1,82 @@
+//! What was measured: for each measure, store and figure one value for each round.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::Measure;
+
+#[derive(Default)]
+pub struct Figures {
+    values: BTreeMap<(Measure, String, String), Vec<f64>>,
+}
+
+impl Figures {
+    pub fn add(&mut self, measure: &Measure, store: &str, figure: &str, value: f64) {
+        let key = (measure.clone(), store.to_owned(), figure.to_owned());
+        self.values.entry(key).or_default().push(value);
+    }
+
+    /// The median of the rounds.
+    pub fn get(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
+        let key = (measure.clone(), store.to_owned(), figure.to_owned());
+        let mut values = self.values.get(&key)?.clone();
+        values.sort_by(f64::total_cmp);
+        Some(values[values.len() / 2])
+    }
+
+    /// The highest of the rounds.
+    pub fn most(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
+        let key = (measure.clone(), store.to_owned(), figure.to_owned());
+        self.values.get(&key)?.iter().copied().max_by(f64::total_cmp)
+    }
+
+    /// How many rounds there were.
+    pub fn rounds(&self, measure: &Measure, store: &str) -> usize {
+        let of = |key: &&(Measure, String, String)| key.0 == *measure && key.1 == store;
+        self.values.keys().find(of).map_or(0, |key| self.values[key].len())
+    }
+
+    /// The measures of a kind that there are figures of.
+    pub fn measures(&self, kind: &str) -> Vec<Measure> {
+        let mut measures: Vec<_> =
+            self.values.keys().map(|key| key.0.clone()).filter(|it| it.kind == kind).collect();
+        measures.dedup();
+        measures
+    }
+
+    /// One line for each figure, tabs between the columns.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        for ((measure, store, figure), values) in &self.values {
+            let Measure { kind, timers, ttls, count, ticks } = measure;
+            let values: Vec<String> = values.iter().map(f64::to_string).collect();
+            let values = values.join(" ");
+            writeln!(
+                text,
+                "{kind}\t{timers}\t{ttls}\t{count}\t{ticks}\t{store}\t{figure}\t{values}"
+            )
+            .expect("a string takes it");
+        }
+        text
+    }
+
+    /// What [`Figures::to_text`] wrote. Panics on anything else.
+    pub fn from_text(text: &str) -> Self {
+        let mut figures = Self::default();
+        for line in text.lines() {
+            let columns: Vec<&str> = line.split('\t').collect();
+            let number = |column: usize| columns[column].parse().expect("a number");
+            let measure = Measure {
+                kind: columns[0].into(),
+                timers: number(1),
+                ttls: number(2),
+                count: number(3),
+                ticks: number(4) as u64,
+            };
+            for value in columns[7].split(' ') {
+                figures.add(&measure, columns[5], columns[6], value.parse().expect("a number"));
+            }
+        }
+        figures
+    }
+}

@@ -1,0 +1,141 @@
+//! A timer's life, one operation after the other, at a given number of timers and of TTLs.
+//!
+//! The first pass counts bytes, and has the allocator fetch from the kernel what the second, the timed
+//! one, will need: page faults are the kernel's, differ from machine to machine, and would drown the
+//! rest. Where they belong, in the pause while a store grows, they are counted.
+//!
+//! Ids are touched, restarted and stopped in random order. Expiry follows a fill, without any of that
+//! in between; what comes due then lies where starting put it. What is taken out is read: a store must
+//! not look faster because the compiler saw that nobody wants the payload.
+
+use std::hint::black_box;
+
+use crate::load::{PAYLOAD, TTL_MIN, Ttls, id, shuffled};
+use crate::memory;
+use crate::stopwatch::Stopwatch;
+use crate::store::Store;
+
+/// Virtual milliseconds over which each phase is spread, fewer for few timers. Four of them stay below the shortest TTL, so
+/// that nothing comes due before its time.
+const PHASE: usize = 500;
+/// Quiet ticks that are timed, between the end of the first phase and the shortest TTL.
+const QUIET: u64 = 8_000;
+/// Milliseconds from one look to the next while everything expires.
+const STEP: u64 = 10;
+
+const _: () = assert!(4 * PHASE < TTL_MIN as usize && PHASE as u64 + QUIET < TTL_MIN);
+
+struct Life<S> {
+    store: S,
+    count: usize,
+    ttls: Ttls,
+    now: u64,
+}
+
+impl<S: Store> Life<S> {
+    fn new(count: usize, ttls: Ttls) -> Self {
+        Self { store: S::new(0), count, ttls, now: 0 }
+    }
+
+    /// Runs an operation for each element and returns nanoseconds an operation. Time moves on between
+    /// them, off the clock.
+    fn phase(
+        &mut self,
+        elements: impl Iterator<Item = usize>,
+        mut operation: impl FnMut(&mut Self, usize),
+    ) -> f64 {
+        let mut elements = elements.peekable();
+        let ticks = PHASE.min(self.count / 1000);
+        let mut spent = 0.0;
+        let mut done = 0;
+        for tick in 1..=ticks {
+            let until = self.count * tick / ticks;
+            let stopwatch = Stopwatch::start();
+            while done < until {
+                let Some(element) = elements.next() else { break };
+                operation(self, element);
+                done += 1;
+            }
+            spent += stopwatch.ns();
+            if elements.peek().is_some() {
+                self.pass_time();
+            }
+        }
+        spent / done as f64
+    }
+
+    fn pass_time(&mut self) {
+        self.now += 1;
+        self.store.expire(self.now, &mut |_, _| panic!("an element is early"));
+    }
+
+    fn start_all(&mut self) -> f64 {
+        self.phase(0..self.count, |life, element| {
+            life.store.start(&id(element), &PAYLOAD, life.ttls.of(element), life.now);
+        })
+    }
+}
+
+/// Measures all operations and says each figure as it comes.
+pub fn run<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) {
+    let ttls = Ttls::new(ttls);
+    if ttls.longest() > S::MAX_TTL {
+        return;
+    }
+    let order = shuffled(count, 1);
+    let randomly = || order.iter().map(|element| *element as usize);
+
+    memory::set_counting(true);
+    let mut life = Life::<S>::new(count, ttls);
+    life.start_all();
+    say("bytes", memory::allocated() as f64 / count as f64);
+    for element in randomly().skip(1) {
+        life.store.stop(&id(element)).expect("an element that is there");
+    }
+    say("left", memory::allocated() as f64 / count as f64);
+    drop(life);
+    memory::set_counting(false);
+
+    let mut life = Life::<S>::new(count, ttls);
+    say("start", life.start_all());
+    if S::TIMERS {
+        let touch = life.phase(randomly(), |life, element| {
+            assert!(life.store.restart(&id(element), life.ttls.of(element), life.now));
+        });
+        say("touch", touch);
+        let restart = life.phase(randomly(), |life, element| {
+            assert!(life.store.restart(&id(element), life.ttls.other(element), life.now));
+        });
+        say("restart", restart);
+    }
+    let stop = life.phase(randomly(), |life, element| {
+        black_box(life.store.stop(&id(element)).expect("an element that is there"));
+    });
+    say("stop", stop);
+    drop(life);
+
+    let mut life = Life::<S>::new(count, ttls);
+    life.start_all();
+    if !S::TIMERS {
+        // The nearest thing to expiry: everything goes in the order in which it came.
+        let expire = life.phase(0..count, |life, element| {
+            black_box(life.store.stop(&id(element)).expect("an element that is there"));
+        });
+        say("expire", expire);
+        return;
+    }
+    let stopwatch = Stopwatch::start();
+    (0..QUIET).for_each(|_| life.pass_time());
+    say("quiet tick", stopwatch.ns() / QUIET as f64);
+
+    let mut expired = 0;
+    let stopwatch = Stopwatch::start();
+    while expired < count {
+        life.now += STEP;
+        life.store.expire(life.now, &mut |_, payload| {
+            black_box(*payload);
+            expired += 1;
+        });
+    }
+    say("expire", stopwatch.ns() / count as f64);
+}

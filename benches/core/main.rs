@@ -1,0 +1,152 @@
+//! The core beside other ways to keep timers: every scheme of Varghese and Lauck, the best libraries,
+//! the paper's own pseudo-code, and what there would be without any timers.
+//!
+//! ```text
+//!   cargo bench --bench core                  everything, and the tables and charts in docs/ anew
+//!   cargo bench --bench core -- --quick       a glance, in less than a minute; docs/ stay
+//!   cargo bench --bench core -- --check       only that all stores are right
+//!   cargo bench --bench core -- --report      the tables and charts from the last run's figures
+//!   cargo test --bench core                   as --check
+//!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`
+//!   … -- one lawn start --timers 10000        one operation, see `one`
+//! ```
+//!
+//! Each measurement of each store runs in a process of its own, one after the other, so that none finds
+//! the memory as another has left it. Rounds go over all stores before the next one begins: what the
+//! machine does meanwhile hits all of them.
+//!
+//! | module | noun |
+//! |---|---|
+//! | `store` | what a store of timers can do |
+//! | `stores` | the stores, ours among them |
+//! | `named`, `lists` | the table of ids, and the lists, that the classic schemes are given |
+//! | `oracle` | the model that each must agree with first |
+//! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `one` | the measurements |
+//! | `plan` | which of them are run |
+//! | `figures`, `report`, `chart`, `machine` | what came of it |
+//! | `load`, `memory`, `stopwatch` | ids and TTLs; the allocator that counts; the thread's own time |
+
+#[path = "../../src/lawn/mod.rs"]
+#[allow(dead_code, unused_imports, reason = "the bench does not use all of it")]
+mod lawn;
+
+mod chart;
+mod figures;
+mod growth;
+mod lifecycle;
+mod lists;
+mod load;
+mod machine;
+mod memory;
+mod named;
+mod one;
+mod oracle;
+mod plan;
+mod report;
+mod sessions;
+mod steady;
+mod stopwatch;
+mod store;
+mod stores;
+mod units;
+mod workers;
+mod worst;
+
+use lexopt::prelude::*;
+use store::Store;
+
+/// What is measured, and how much of it: the command line of a measuring process.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Measure {
+    /// `life`, `steady`, `growth`, `worst`, `collisions`, `workers`, `units` or `sessions`.
+    pub kind: String,
+    pub timers: usize,
+    pub ttls: usize,
+    /// Of other measures than timers: threads, units, minutes.
+    pub count: usize,
+    pub ticks: u64,
+}
+
+impl Measure {
+    pub fn new(kind: &str, timers: usize, ttls: usize) -> Self {
+        Self { kind: kind.into(), timers, ttls, count: 1, ticks: 0 }
+    }
+
+    fn run(&self, store: &str, say: &mut dyn FnMut(&str, f64)) {
+        let Self { timers, ttls, count, ticks, .. } = *self;
+        match self.kind.as_str() {
+            "life" => for_store!(store, life(timers, ttls, say)),
+            "steady" => for_store!(store, steady(timers, ttls, say)),
+            "growth" => for_store!(store, growth(timers, ttls, say)),
+            "worst" => for_store!(store, worst(timers, say)),
+            "sessions" => for_store!(store, sessions(count as u64, say)),
+            "collisions" => worst::collisions(timers, say),
+            "workers" => workers::run(count, timers, say),
+            "units" => units::run(store, count as u32, ticks, say),
+            other => panic!("there is no measure called {other}"),
+        }
+    }
+}
+
+// The macro wants names without paths.
+use growth::run as growth;
+use lifecycle::run as life;
+use one::run as one_operation;
+use sessions::run as sessions;
+use steady::run as steady;
+use worst::run as worst;
+
+fn check<S: Store>(seed: u64) {
+    oracle::check::<S>(seed);
+}
+
+/// Proves every store; a new seed each time.
+fn check_all() {
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let seed = clock.map_or(0, |since| since.as_nanos() as u64);
+    for store in stores::ALL {
+        for_store!(store, check(seed));
+    }
+    eprintln!("{} stores agree with the model under seed {seed}", stores::ALL.len());
+}
+
+fn main() -> Result<(), lexopt::Error> {
+    let mut words: Vec<String> = Vec::new();
+    let mut measure = Measure::new("", 1_000_000, 8);
+    // Cargo says --bench when it benches, and nothing when it tests.
+    let (mut bench, mut only_check, mut quick, mut only_report) = (false, false, false, false);
+    let mut args = lexopt::Parser::from_env();
+    while let Some(arg) = args.next()? {
+        match arg {
+            Long("bench") => bench = true,
+            Long("check") => only_check = true,
+            Long("quick") => quick = true,
+            Long("report") => only_report = true,
+            Long("timers") => measure.timers = args.value()?.parse()?,
+            Long("ttls") => measure.ttls = args.value()?.parse()?,
+            Long("count") => measure.count = args.value()?.parse()?,
+            Long("ticks") => measure.ticks = args.value()?.parse()?,
+            Value(word) => words.push(word.string()?),
+            other => return Err(other.unexpected()),
+        }
+    }
+    let mut words = words.iter().map(String::as_str);
+    match (words.next(), words.next(), words.next()) {
+        (Some("one"), Some(store), Some(operation)) => {
+            for_store!(store, one_operation(operation, measure.timers));
+        }
+        (Some(kind), Some(store), None) => {
+            measure.kind = kind.into();
+            measure.run(store, &mut |figure, value| println!("{figure}\t{value}"));
+        }
+        (None, ..) if only_report => report::write(),
+        (None, ..) => {
+            check_all();
+            if (bench || quick) && !only_check {
+                plan::run(quick);
+            }
+        }
+        _ => return Err("a measure and a store are wanted".into()),
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! One operation, for a tool that counts instructions.
+//!
+//! ```sh
+//! valgrind --tool=callgrind --callgrind-out-file=/dev/null --collect-atstart=no \
+//!     --toggle-collect='core::one::measured*' target/release/deps/core-… one lawn start --timers 10000
+//! ```
+//!
+//! The line `Collected` divided by the number of timers is instructions an operation.
+
+use std::hint::black_box;
+
+use crate::load::{PAYLOAD, TTL_MIN, Ttls, id, shuffled};
+use crate::store::Store;
+
+pub const OPERATIONS: [&str; 6] = ["start", "touch", "restart", "stop", "expire", "quiet"];
+
+/// What the tool looks at. A name of its own, whatever the store is.
+#[inline(never)]
+pub fn measured(operations: &mut dyn FnMut()) {
+    operations();
+    black_box(());
+}
+
+/// `timers` operations of that kind on `timers` timers with eight TTLs.
+pub fn run<S: Store>(operation: &str, timers: usize) {
+    let ttls = Ttls::new(8);
+    let order = shuffled(timers, 1);
+    let randomly = || order.iter().map(|element| *element as usize);
+    let mut store = S::new(0);
+    let start = |store: &mut S| {
+        (0..timers).for_each(|it| store.start(&id(it), &PAYLOAD, ttls.of(it), 0));
+    };
+    if operation == "start" {
+        return measured(&mut || start(&mut store));
+    }
+    start(&mut store);
+    measured(&mut || match operation {
+        "touch" => {
+            randomly().for_each(|it| assert!(store.restart(&id(it), ttls.of(it), 1)));
+        }
+        "restart" => {
+            randomly().for_each(|it| assert!(store.restart(&id(it), ttls.other(it), 1)));
+        }
+        "stop" => randomly().for_each(|it| {
+            black_box(store.stop(&id(it)));
+        }),
+        "expire" if S::TIMERS => {
+            store.expire(ttls.longest(), &mut |_, payload| {
+                black_box(*payload);
+            });
+        }
+        "expire" => (0..timers).for_each(|it| {
+            black_box(store.stop(&id(it)));
+        }),
+        "quiet" => {
+            let ticks = (TTL_MIN - 1).min(timers as u64);
+            (1..=ticks).for_each(|now| store.expire(now, &mut |_, _| panic!("early")));
+        }
+        other => panic!("there is no operation called {other}"),
+    });
+}

@@ -1,0 +1,183 @@
+//! Which measurements are run, how often, and in which order.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use crate::Measure;
+use crate::figures::Figures;
+use crate::one::OPERATIONS;
+use crate::report;
+use crate::stores::ALL;
+use crate::units;
+
+/// Those that look at more timers the more there are: only for a few timers.
+const LINEAR: [&str; 2] = ["ordered-list", "unordered-list"];
+/// Those that the goals are measured against: the best peers, and the floors.
+const NEAR: [&str; 6] = ["lawn", "hierarchy", "delay-queue", "heap", "floor-arena", "floor-boxes"];
+/// The best of each family, for what takes long.
+pub const BEST: [&str; 5] = ["lawn", "paper", "hierarchy", "delay-queue", "heap"];
+/// For ten million timers.
+pub const LARGE: [&str; 4] = ["lawn", "hierarchy", "floor-arena", "floor-boxes"];
+/// For other numbers of TTLs than eight. A tick of the paper's that has something to do looks at each
+/// of them, which takes hours where there are a million: see the steady state instead.
+pub const TTLS: [&str; 3] = ["lawn", "hierarchy", "heap"];
+pub const GROWTH: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "floor-boxes"];
+pub const WORST: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "heap"];
+pub const INSTRUCTIONS: [&str; 6] =
+    ["lawn", "hierarchy", "delay-queue", "heap", "floor-arena", "floor-boxes"];
+/// Timers whose operations are counted in instructions.
+pub const COUNTED: usize = 10_000;
+
+/// Where the figures of the last run are.
+pub fn figures_file() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/core-figures.tsv")
+}
+
+struct Plan {
+    figures: Figures,
+    began: Instant,
+    quick: bool,
+}
+
+impl Plan {
+    /// Runs a measure of all these stores, so many rounds.
+    fn measure<'a>(
+        &mut self,
+        rounds: usize,
+        measure: &Measure,
+        stores: impl IntoIterator<Item = &'a str> + Clone,
+    ) {
+        for round in 1..=rounds {
+            for store in stores.clone() {
+                let Measure { kind, timers, ttls, count, ticks } = measure;
+                eprintln!(
+                    "{:4} s  {kind} {store}, {timers} timers, {ttls} TTLs, count {count} ({round}/{rounds})",
+                    self.began.elapsed().as_secs(),
+                );
+                let mut child = Command::new(std::env::current_exe().expect("a path"));
+                child.args([kind, store]);
+                for (name, value) in [
+                    ("--timers", *timers as u64),
+                    ("--ttls", *ttls as u64),
+                    ("--count", *count as u64),
+                    ("--ticks", *ticks),
+                ] {
+                    child.args([name, &value.to_string()]);
+                }
+                // What was freed stays with the process, see `lifecycle`.
+                child.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:-1,muzzy_decay_ms:-1");
+                let output = child.stderr(Stdio::inherit()).output().expect("a process");
+                assert!(output.status.success(), "{kind} of {store} failed");
+                for line in String::from_utf8(output.stdout).expect("text").lines() {
+                    let (figure, value) = line.split_once('\t').expect("a name and a value");
+                    self.figures.add(measure, store, figure, value.parse().expect("a number"));
+                }
+            }
+        }
+        self.save();
+    }
+
+    /// So that a run that was stopped has something to report.
+    fn save(&self) {
+        if !self.quick {
+            std::fs::write(figures_file(), self.figures.to_text()).expect("target/ is there");
+        }
+    }
+
+    /// Instructions an operation, where valgrind is installed.
+    fn count_instructions(&mut self, stores: &[&str]) {
+        let measure = Measure::new("instructions", COUNTED, 8);
+        for store in stores {
+            for operation in OPERATIONS {
+                if store.starts_with("floor") && !["start", "stop"].contains(&operation) {
+                    continue;
+                }
+                eprintln!(
+                    "{:4} s  instructions {store} {operation}",
+                    self.began.elapsed().as_secs()
+                );
+                let output = Command::new("valgrind")
+                    .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+                    .args(["--collect-atstart=no", "--toggle-collect=core::one::measured*"])
+                    .arg(std::env::current_exe().expect("a path"))
+                    .args(["one", store, operation, "--timers", &COUNTED.to_string()])
+                    .output();
+                let Ok(output) = output else {
+                    eprintln!("no valgrind, no instructions counted");
+                    return;
+                };
+                let text = String::from_utf8_lossy(&output.stderr);
+                let collected = text.lines().find_map(|line| line.split_once("Collected :"));
+                let count = collected.and_then(|(_, count)| count.trim().parse::<f64>().ok());
+                let Some(count) = count else {
+                    eprintln!("valgrind says: {text}");
+                    return;
+                };
+                let operations = if operation == "quiet" { COUNTED - 1 } else { COUNTED };
+                self.figures.add(&measure, store, operation, count / operations as f64);
+            }
+        }
+        self.save();
+    }
+}
+
+/// Runs everything and reports it.
+pub fn run(quick: bool) {
+    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick };
+    if quick {
+        glance(&mut plan);
+        print!("{}", plan.figures.to_text());
+        return;
+    }
+    everything(&mut plan);
+    eprintln!("{:4} s  done", plan.began.elapsed().as_secs());
+    report::write();
+}
+
+fn timed() -> impl Iterator<Item = &'static str> + Clone {
+    ALL.into_iter().filter(|store| !store.starts_with("floor"))
+}
+
+/// Three rounds of what the goals are measured against, one of what is far from it.
+fn everything(plan: &mut Plan) {
+    plan.measure(3, &Measure::new("life", 10_000, 8), ALL);
+    let scalable = ALL.into_iter().filter(|store| !LINEAR.contains(store));
+    let (near, far): (Vec<_>, Vec<_>) = scalable.partition(|store| NEAR.contains(store));
+    plan.measure(3, &Measure::new("life", 1_000_000, 8), near);
+    plan.measure(1, &Measure::new("life", 1_000_000, 8), far);
+    plan.measure(1, &Measure::new("growth", 10_000_000, 8), GROWTH);
+    plan.measure(1, &Measure::new("life", 10_000_000, 8), LARGE);
+    for ttls in [10, 1_000, 100_000, 1_000_000] {
+        plan.measure(1, &Measure::new("steady", 1_000_000, ttls), BEST);
+    }
+    plan.measure(1, &Measure::new("worst", 1_000_000, 1), WORST);
+    plan.measure(1, &Measure::new("collisions", 10_000, 1), ["lawn"]);
+    for count in [32, 256, 2_048, 32_768] {
+        let ticks = units::ticks(count as u32, 256);
+        plan.measure(1, &Measure { count, ticks, ..Measure::new("units", 0, 0) }, units::STORES);
+    }
+    // An ordered list would walk over half of 20,000 timers at each ping.
+    let sessions = Measure { count: 10, ..Measure::new("sessions", 10_000, 3) };
+    plan.measure(1, &sessions, timed().filter(|store| *store != "ordered-list"));
+    for count in [1, 2] {
+        plan.measure(3, &Measure { count, ..Measure::new("workers", 1_000_000, 8) }, ["lawn"]);
+    }
+    plan.count_instructions(&INSTRUCTIONS);
+    for ttls in [1_000_000, 10_000, 1] {
+        let measure = Measure::new("life", 1_000_000, ttls);
+        plan.measure(1, &measure, TTLS);
+    }
+}
+
+fn glance(plan: &mut Plan) {
+    plan.measure(1, &Measure::new("life", 10_000, 8), ALL);
+    plan.measure(1, &Measure::new("life", 200_000, 8), BEST);
+    plan.measure(1, &Measure::new("steady", 200_000, 1_000), BEST);
+    plan.measure(1, &Measure::new("growth", 1_000_000, 8), GROWTH);
+    plan.measure(1, &Measure::new("worst", 100_000, 1), WORST);
+    plan.measure(1, &Measure { count: 2, ..Measure::new("workers", 100_000, 8) }, ["lawn"]);
+    let ticks = units::ticks(256, 16);
+    plan.measure(1, &Measure { count: 256, ticks, ..Measure::new("units", 0, 0) }, units::STORES);
+    plan.measure(1, &Measure { count: 1, ..Measure::new("sessions", 10_000, 3) }, BEST);
+}

@@ -1,0 +1,488 @@
+//! The tables of docs/benchmarks.md, between their markers, and the charts in docs/charts/.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::chart::{self, Line};
+use crate::figures::Figures;
+use crate::machine;
+use crate::plan::{BEST, COUNTED, GROWTH, INSTRUCTIONS, LARGE, TTLS, WORST, figures_file};
+use crate::store::Store;
+use crate::stores::ALL;
+use crate::units;
+use crate::{Measure, for_store};
+
+const OURS: &str = "lawn";
+const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
+/// The issue's goals in nanoseconds, at a million and at ten million timers, and as ratios to the best
+/// peer.
+const GOALS: [(&str, f64, f64, f64); 5] = [
+    ("start", 80.0, 110.0, 1.6),
+    ("restart", 110.0, 160.0, 3.0),
+    ("touch", 70.0, 105.0, 4.5),
+    ("stop", 110.0, 170.0, 2.5),
+    ("expire", 60.0, 80.0, 2.0),
+];
+
+fn label(store: &str) -> &'static str {
+    fn of<S: Store>() -> &'static str {
+        S::LABEL
+    }
+    for_store!(store, of())
+}
+
+/// As a label for a chart.
+fn plain(store: &str) -> String {
+    label(store).replace('*', "").replace("one allocation per record", "boxes")
+}
+
+/// A number as it is worth reading: two digits, or all there are before the point; counts as they are.
+fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        _ if value.fract() == 0.0 => 0,
+        below if below < 1.0 => 2,
+        below if below < 10.0 => 1,
+        _ => 0,
+    };
+    let text = format!("{value:.digits$}");
+    let (whole, rest) = text.split_once('.').map_or((text.as_str(), ""), |split| split);
+    let mut grouped = String::new();
+    for (place, digit) in whole.chars().enumerate() {
+        if place > 0 && (whole.len() - place).is_multiple_of(3) && digit.is_ascii_digit() {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if rest.is_empty() { grouped } else { format!("{grouped}.{rest}") }
+}
+
+fn cell(value: Option<f64>) -> String {
+    value.map_or_else(String::new, number)
+}
+
+fn table(head: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut text = String::new();
+    let mut line = |cells: &[String]| {
+        writeln!(text, "| {} |", cells.join(" | ")).expect("a string takes it");
+    };
+    line(head);
+    let rules: Vec<String> =
+        (0..head.len()).map(|column| if column == 0 { "---" } else { "---:" }.into()).collect();
+    line(&rules);
+    rows.into_iter().for_each(|row| line(&row));
+    text
+}
+
+fn head(first: &str, rest: &[&str]) -> Vec<String> {
+    std::iter::once(first).chain(rest.iter().copied()).map(Into::into).collect()
+}
+
+struct Report {
+    figures: Figures,
+}
+
+impl Report {
+    fn life(timers: usize, ttls: usize) -> Measure {
+        Measure::new("life", timers, ttls)
+    }
+
+    /// The stores that have a figure.
+    fn having(
+        &self,
+        measure: &Measure,
+        figure: &str,
+        stores: &[&'static str],
+    ) -> Vec<&'static str> {
+        let has = |store: &&str| self.figures.get(measure, store, figure).is_some();
+        stores.iter().copied().filter(has).collect()
+    }
+
+    /// Nanoseconds an operation, and how many times ours.
+    fn operations(&self, timers: usize) -> String {
+        let measure = Self::life(timers, 8);
+        let columns =
+            ["start", "restart", "touch", "stop", "expire", "quiet tick", "bytes", "left"];
+        let rows = self.having(&measure, "start", &ALL).into_iter().map(|store| {
+            let mut row = vec![label(store).to_owned()];
+            for figure in columns {
+                let value = self.figures.get(&measure, store, figure);
+                let ours = self.figures.get(&measure, OURS, figure);
+                // tokio's clock is moved by the bench, at a cost that is not the queue's.
+                let alien = store == "delay-queue" && figure == "quiet tick";
+                row.push(match (value, ours) {
+                    _ if alien => String::new(),
+                    (Some(value), Some(ours)) if store != OURS && OPERATIONS.contains(&figure) => {
+                        format!("{} (×{:.1})", number(value), value / ours)
+                    }
+                    (value, _) => cell(value),
+                });
+            }
+            row.push(self.figures.rounds(&measure, store).to_string());
+            row
+        });
+        let columns: Vec<&str> = columns.into_iter().chain(["rounds"]).collect();
+        table(&head("ns an operation (times ours)", &columns), rows)
+    }
+
+    /// The best store of all that are not ours and keep time.
+    fn best_peer(&self, measure: &Measure, figure: &str) -> Option<(&'static str, f64)> {
+        let peers = ALL.into_iter().filter(|store| *store != OURS && !store.starts_with("floor"));
+        let known = peers.filter_map(|it| Some((it, self.figures.get(measure, it, figure)?)));
+        known.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    fn goals(&self) -> String {
+        let million = Self::life(1_000_000, 8);
+        let most = Self::life(10_000_000, 8);
+        let ours = |measure: &Measure, figure: &str| self.figures.get(measure, OURS, figure);
+        let ratio = |over: Option<f64>, under: Option<f64>| {
+            over.zip(under).map_or_else(String::new, |(over, under)| format!("{:.2}", over / under))
+        };
+        let mut rows = Vec::new();
+        for (figure, goal, goal_most, goal_ratio) in GOALS {
+            let peer = self.best_peer(&million, figure);
+            let floor = self.figures.get(&million, "floor-arena", figure);
+            rows.push(vec![
+                format!("{figure}, ns"),
+                format!("{goal} / {goal_most}"),
+                format!("{} / {}", cell(ours(&million, figure)), cell(ours(&most, figure))),
+                peer.map_or_else(String::new, |(it, value)| {
+                    format!("{}: {}", plain(it), number(value))
+                }),
+                format!("{goal_ratio}"),
+                ratio(peer.map(|peer| peer.1), ours(&million, figure)),
+                ratio(ours(&million, figure), floor),
+            ]);
+        }
+        let peer = self.best_peer(&million, "bytes");
+        rows.push(vec![
+            "bytes a timer".into(),
+            "112".into(),
+            format!("{} / {}", cell(ours(&million, "bytes")), cell(ours(&most, "bytes"))),
+            peer.map_or_else(String::new, |(it, value)| {
+                format!("{}: {}", plain(it), number(value))
+            }),
+            "0.7 of it".into(),
+            ratio(ours(&million, "bytes"), peer.map(|peer| peer.1)),
+            ratio(ours(&million, "bytes"), self.figures.get(&million, "floor-arena", "bytes")),
+        ]);
+        let row = |what: &str, goal: &str, got: String| {
+            let mut row = vec![what.into(), goal.into(), got];
+            row.resize(7, String::new());
+            row
+        };
+        let quiet = cell(ours(&million, "quiet tick"));
+        rows.push(row("quiet tick, ns", "under 5", quiet));
+        let steady = [10, 1_000, 100_000, 1_000_000].map(|ttls| {
+            cell(self.figures.get(&Measure::new("steady", 1_000_000, ttls), OURS, "fire"))
+        });
+        let flat = "under 180, flat";
+        rows.push(row("a timer that fires, at 10 to 10^6 TTLs, ns", flat, steady.join(" / ")));
+        let growth = Measure::new("growth", 10_000_000, 8);
+        let slowest = ["fresh", "known"].map(|memory| {
+            cell(self.figures.get(&growth, OURS, &format!("{memory}: slowest start")))
+        });
+        let slowest = slowest.join(" / ");
+        let what = "slowest start on the way to 10^7, fresh / known memory, ms";
+        rows.push(row(what, "under 0.5", slowest));
+        let columns = [
+            "goal, 10^6 / 10^7",
+            "ours",
+            "best peer",
+            "goal, times ahead",
+            "times ahead",
+            "of the arena floor",
+        ];
+        table(&head("", &columns), rows)
+    }
+
+    /// The operations over the number of TTLs.
+    fn ttls(&self) -> String {
+        let counts = [1, 8, 10_000, 1_000_000];
+        let mut rows = Vec::new();
+        for store in TTLS {
+            let mut row = vec![label(store).to_owned()];
+            for figure in ["start", "restart", "stop", "expire"] {
+                let values = counts
+                    .map(|ttls| cell(self.figures.get(&Self::life(1_000_000, ttls), store, figure)))
+                    .map(|value| if value.is_empty() { "–".into() } else { value });
+                row.push(values.join(" / "));
+            }
+            rows.push(row);
+        }
+        table(
+            &head("ns at 1 / 8 / 10^4 / 10^6 TTLs", &["start", "restart", "stop", "expire"]),
+            rows,
+        )
+    }
+
+    fn steady(&self) -> String {
+        let measures = self.figures.measures("steady");
+        let ttls: Vec<String> = measures.iter().map(|it| number(it.ttls as f64)).collect();
+        let ttls: Vec<&str> = ttls.iter().map(String::as_str).collect();
+        let rows = BEST.into_iter().map(|store| {
+            let values = measures.iter().map(|it| cell(self.figures.get(it, store, "fire")));
+            std::iter::once(label(store).to_owned()).chain(values).collect()
+        });
+        table(&head("ns for each timer that fires, at so many TTLs", &ttls), rows)
+    }
+
+    fn growth(&self) -> String {
+        let measure = Measure::new("growth", 10_000_000, 8);
+        let columns = [
+            "fresh: slowest start",
+            "fresh: at element",
+            "fresh: slow starts",
+            "known: slowest start",
+            "known: at element",
+            "known: slow starts",
+        ];
+        let rows = GROWTH.into_iter().map(|store| {
+            let values = columns.map(|figure| cell(self.figures.get(&measure, store, figure)));
+            std::iter::once(label(store).to_owned()).chain(values).collect()
+        });
+        let columns = [
+            "fresh memory: slowest start, ms",
+            "at element",
+            "starts over 0.5 ms",
+            "known memory: slowest start, ms",
+            "at element",
+            "starts over 0.5 ms",
+        ];
+        table(&head("", &columns), rows)
+    }
+
+    fn worst(&self) -> String {
+        let measure = Measure::new("worst", 1_000_000, 1);
+        let distinct = Self::life(1_000_000, 1_000_000);
+        let rows = WORST.into_iter().map(|store| {
+            let get = |figure| cell(self.figures.get(&measure, store, figure));
+            vec![
+                label(store).to_owned(),
+                cell(self.figures.get(&distinct, store, "start")),
+                cell(self.figures.get(&distinct, store, "expire")),
+                get("all due at once"),
+                get("hot id"),
+                get("hot id, bytes left behind"),
+                get("oldest pulled"),
+            ]
+        });
+        let columns = [
+            "a TTL for each: start",
+            "expire",
+            "all due at once",
+            "hot id replaced",
+            "bytes left behind",
+            "oldest pulled, new one started",
+        ];
+        table(&head("ns an operation", &columns), rows)
+    }
+
+    fn collisions(&self) -> String {
+        let measure = Measure::new("collisions", 10_000, 1);
+        let get = |ids: &str, keys: &str| {
+            cell(self.figures.get(&measure, OURS, &format!("{ids} ids, keys {keys}")))
+        };
+        let rows = ["random", "colliding"]
+            .into_iter()
+            .map(|ids| vec![format!("{ids} ids"), get(ids, "known"), get(ids, "random")]);
+        table(
+            &head("ns to start or stop", &["keys of the hash known", "keys drawn at random"]),
+            rows,
+        )
+    }
+
+    fn workers(&self) -> String {
+        let rows = self.figures.measures("workers").into_iter().map(|measure| {
+            let get = |figure| cell(self.figures.most(&measure, OURS, figure));
+            vec![measure.count.to_string(), get("each its own"), get("one for all")]
+        });
+        let columns = ["a Lawn for each, no locks", "one Lawn behind a lock"];
+        table(&head("threads: million operations a second", &columns), rows)
+    }
+
+    fn units(&self) -> String {
+        let rows = self.figures.measures("units").into_iter().map(|measure| {
+            for figure in ["schedules", "executions", "sum"] {
+                let of = |store: &str| self.figures.get(&measure, store, figure);
+                assert!(
+                    units::STORES.iter().all(|store| of(store) == of(OURS)),
+                    "stores disagree on the {figure} of {} units",
+                    measure.count
+                );
+            }
+            let mut row = vec![
+                number(measure.count as f64),
+                number(measure.ticks as f64),
+                cell(self.figures.get(&measure, OURS, "schedules")),
+                cell(self.figures.get(&measure, OURS, "executions")),
+            ];
+            row.extend(
+                units::STORES.map(|it| cell(self.figures.get(&measure, it, "ns a schedule"))),
+            );
+            row
+        });
+        let columns = [
+            "ticks",
+            "schedules",
+            "executions",
+            "**our Lawn**, by id",
+            "wheel and table of ids",
+            "wheel, by handle",
+        ];
+        table(&head("units: ns a schedule", &columns), rows)
+    }
+
+    fn sessions(&self) -> String {
+        let Some(measure) = self.figures.measures("sessions").pop() else { return String::new() };
+        let stores = self.having(&measure, "operations", &ALL);
+        let rows = stores.iter().map(|store| {
+            let get = |figure| self.figures.get(&measure, store, figure);
+            for figure in ["operations", "pings", "reconnections given up", "expiries"] {
+                assert_eq!(
+                    get(figure),
+                    self.figures.get(&measure, OURS, figure),
+                    "{store}: {figure}"
+                );
+            }
+            let ours = self.figures.get(&measure, OURS, "ns an operation");
+            let ratio = get("ns an operation").zip(ours).map(|(value, ours)| value / ours);
+            vec![label(store).to_owned(), cell(get("ns an operation")), cell(ratio)]
+        });
+        let all = |figure| cell(self.figures.get(&measure, OURS, figure));
+        format!(
+            "{}\n{} operations; fired, the same for all: {} pings, {} reconnections given up, {} \
+             expiries.\n",
+            table(&head("", &["ns an operation", "times ours"]), rows),
+            all("operations"),
+            all("pings"),
+            all("reconnections given up"),
+            all("expiries"),
+        )
+    }
+
+    fn instructions(&self) -> String {
+        let measure = Measure::new("instructions", COUNTED, 8);
+        let columns = ["start", "restart", "touch", "stop", "expire", "quiet"];
+        let rows = INSTRUCTIONS.into_iter().map(|store| {
+            let values = columns.map(|figure| cell(self.figures.get(&measure, store, figure)));
+            std::iter::once(label(store).to_owned()).chain(values).collect()
+        });
+        table(&head("instructions an operation", &columns), rows)
+    }
+
+    fn charts(&self, folder: &Path) {
+        let million = Self::life(1_000_000, 8);
+        let stores =
+            ["lawn", "hierarchy", "delay-queue", "quad-wheel", "heap", "btree", "floor-arena"];
+        let stores = self.having(&million, "start", &stores);
+        let groups: Vec<_> = OPERATIONS
+            .iter()
+            .map(|figure| {
+                let value = |it: &&str| self.figures.get(&million, it, figure);
+                (figure.to_string(), stores.iter().map(value).collect())
+            })
+            .collect();
+        let names: Vec<_> = stores.iter().map(|store| plain(store)).collect();
+        let title = "A million timers, 8 TTLs: ns an operation";
+        chart::grouped(&folder.join("core-operations.svg"), title, &names, &groups);
+
+        let bars = |measure: &Measure, figure: &str, stores: &[&'static str]| -> Vec<_> {
+            let mut bars: Vec<_> = stores
+                .iter()
+                .filter_map(|it| Some((plain(it), self.figures.get(measure, it, figure)?)))
+                .collect();
+            bars.sort_by(|a, b| a.1.total_cmp(&b.1));
+            bars
+        };
+        let title = "Bytes a timer: id of 16, payload of 64, a million";
+        chart::bars(&folder.join("core-memory.svg"), title, &bars(&million, "bytes", &ALL), false);
+        let growth = Measure::new("growth", 10_000_000, 8);
+        let title = "Slowest single start on the way to ten million, known memory, ms";
+        let slowest = bars(&growth, "known: slowest start", &GROWTH);
+        chart::bars(&folder.join("core-growth.svg"), title, &slowest, true);
+        if let Some(sessions) = self.figures.measures("sessions").pop() {
+            let title = "10,000 sessions with three timeouts each: ns an operation";
+            let values = bars(&sessions, "ns an operation", &ALL);
+            chart::bars(&folder.join("core-sessions.svg"), title, &values, true);
+        }
+
+        let lines =
+            |stores: &[&'static str], point: &dyn Fn(&str) -> Vec<(f64, f64)>| -> Vec<Line> {
+                stores.iter().map(|it| Line { name: plain(it), points: point(it) }).collect()
+            };
+        let steady = self.figures.measures("steady");
+        let fire = lines(&BEST, &|store| {
+            let point = |it: &Measure| Some((it.ttls as f64, self.figures.get(it, store, "fire")?));
+            steady.iter().filter_map(point).collect()
+        });
+        let title = "A million timers, a tick each ms: ns for each that fires and starts again";
+        chart::lines(&folder.join("core-ttls.svg"), title, "TTLs", &fire);
+        let sizes = [10_000, 1_000_000, 10_000_000];
+        let size = lines(&LARGE, &|store| {
+            let point = |timers: &usize| {
+                let figure = self.figures.get(&Self::life(*timers, 8), store, "stop")?;
+                Some((*timers as f64, figure))
+            };
+            sizes.iter().filter_map(point).collect()
+        });
+        chart::lines(
+            &folder.join("core-size.svg"),
+            "Stopping a timer by its id, ns",
+            "timers",
+            &size,
+        );
+        let load = self.figures.measures("units");
+        let names = ["our Lawn, by id", "wheel and table of ids", "wheel, by handle"];
+        let units: Vec<Line> = units::STORES
+            .iter()
+            .zip(names)
+            .map(|(store, name)| {
+                let point = |it: &Measure| {
+                    Some((it.count as f64, self.figures.get(it, store, "ns a schedule")?))
+                };
+                Line { name: name.into(), points: load.iter().filter_map(point).collect() }
+            })
+            .collect();
+        let title = "The workload of Ratas's benchmark: ns a schedule";
+        chart::lines(&folder.join("core-units.svg"), title, "units of ten timers", &units);
+    }
+}
+
+/// Puts `content` between the markers of `section`.
+fn put(page: &mut String, section: &str, content: &str) {
+    let (open, close) = (format!("<!-- core:{section} -->\n"), format!("<!-- /core:{section} -->"));
+    let from = page.find(&open).unwrap_or_else(|| panic!("no marker {open}")) + open.len();
+    let to = page.find(&close).unwrap_or_else(|| panic!("no marker {close}"));
+    page.replace_range(from..to, &format!("\n{content}\n"));
+}
+
+/// Writes tables and charts from the figures of the last run.
+pub fn write() {
+    let file = figures_file();
+    let text = std::fs::read_to_string(&file)
+        .unwrap_or_else(|_| panic!("{} comes from a whole run", file.display()));
+    let report = Report { figures: Figures::from_text(&text) };
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
+    let charts = docs.join("charts");
+    std::fs::create_dir_all(&charts).expect("a folder for charts");
+    report.charts(&charts);
+
+    let path = docs.join("benchmarks.md");
+    let mut page = std::fs::read_to_string(&path).expect("docs/benchmarks.md");
+    put(&mut page, "machine", &machine::describe());
+    put(&mut page, "goals", &report.goals());
+    put(&mut page, "few", &report.operations(10_000));
+    put(&mut page, "million", &report.operations(1_000_000));
+    put(&mut page, "most", &report.operations(10_000_000));
+    put(&mut page, "ttls", &report.ttls());
+    put(&mut page, "steady", &report.steady());
+    put(&mut page, "growth", &report.growth());
+    put(&mut page, "worst", &report.worst());
+    put(&mut page, "collisions", &report.collisions());
+    put(&mut page, "workers", &report.workers());
+    put(&mut page, "units", &report.units());
+    put(&mut page, "sessions", &report.sessions());
+    put(&mut page, "instructions", &report.instructions());
+    std::fs::write(&path, page).expect("docs/benchmarks.md");
+}

@@ -1,0 +1,55 @@
+//! The stores that are compared: one file for each family.
+
+pub mod delay_queue;
+pub mod floors;
+pub mod hierarchy;
+pub mod list;
+pub mod ours;
+pub mod paper;
+pub mod quad_wheel;
+pub mod tree;
+pub mod wheel;
+
+/// Calls a function that is generic over a [`Store`](crate::store::Store) for the store of a name.
+#[macro_export]
+macro_rules! for_store {
+    ($name:expr, $function:ident($($argument:expr),*)) => {{
+        use $crate::named::Named;
+        use $crate::stores::*;
+        match $name {
+            "lawn" => $function::<ours::Ours>($($argument),*),
+            "paper" => $function::<Named<paper::Paper>>($($argument),*),
+            "unordered-list" => $function::<Named<list::Unordered>>($($argument),*),
+            "ordered-list" => $function::<Named<list::Ordered>>($($argument),*),
+            "heap" => $function::<Named<tree::Heap>>($($argument),*),
+            "btree" => $function::<Named<tree::Tree>>($($argument),*),
+            "simple-wheel" => $function::<Named<wheel::Simple>>($($argument),*),
+            "hashed-sorted" => $function::<Named<wheel::HashedSorted>>($($argument),*),
+            "hashed-unsorted" => $function::<Named<wheel::HashedUnsorted>>($($argument),*),
+            "hierarchy" => $function::<Named<hierarchy::Hierarchy>>($($argument),*),
+            "quad-wheel" => $function::<Named<quad_wheel::QuadWheel>>($($argument),*),
+            "delay-queue" => $function::<delay_queue::Delayed>($($argument),*),
+            "floor-boxes" => $function::<floors::Boxes>($($argument),*),
+            "floor-arena" => $function::<floors::Arena>($($argument),*),
+            other => panic!("there is no store called {other}"),
+        }
+    }};
+}
+
+/// All of them, in the order of the tables.
+pub const ALL: [&str; 14] = [
+    "lawn",
+    "paper",
+    "hierarchy",
+    "quad-wheel",
+    "delay-queue",
+    "hashed-unsorted",
+    "hashed-sorted",
+    "simple-wheel",
+    "heap",
+    "btree",
+    "ordered-list",
+    "unordered-list",
+    "floor-arena",
+    "floor-boxes",
+];

@@ -1,0 +1,61 @@
+//! The Lawn of this project, through the functions that the module calls.
+
+use ahash::RandomState;
+
+use crate::lawn::Lawn;
+use crate::store::{Id, Payload, Store};
+
+pub struct Ours(Lawn);
+
+impl Ours {
+    /// A lawn whose hash of ids has these keys, as an attacker would know them.
+    pub fn with_hasher(hasher: RandomState) -> Self {
+        Self(Lawn::new(hasher))
+    }
+}
+
+impl Store for Ours {
+    const NAME: &'static str = "lawn";
+    const LABEL: &'static str = "**our Lawn**";
+
+    fn new(_now: u64) -> Self {
+        Self(Lawn::new(RandomState::new()))
+    }
+
+    fn start(&mut self, id: &Id, payload: &Payload, ttl: u64, now: u64) {
+        self.0.start(id, ttl, payload, now).expect("an id is started once");
+    }
+
+    fn restart(&mut self, id: &Id, ttl: u64, now: u64) -> bool {
+        self.0.restart_at(id, ttl, now + ttl)
+    }
+
+    fn replace(&mut self, id: &Id, payload: &Payload, ttl: u64, now: u64) {
+        self.0.replace_at(id, ttl, payload, now + ttl).expect("there is room");
+    }
+
+    fn stop(&mut self, id: &Id) -> Option<Payload> {
+        let taken = self.0.stop(id)?;
+        Some(taken.element().payload.try_into().expect("64 bytes"))
+    }
+
+    fn expire(&mut self, now: u64, sink: &mut impl FnMut(&Id, &Payload)) {
+        while let Some(taken) = self.0.pop_due(now) {
+            let element = taken.element();
+            sink(
+                element.id.try_into().expect("16 bytes"),
+                element.payload.try_into().expect("64 bytes"),
+            );
+        }
+    }
+
+    fn rearm(&mut self, now: u64, ttl: &mut impl FnMut() -> u64) -> usize {
+        let mut count = 0;
+        // A lease is a TTL: the element moves to another queue and stays where it is in memory.
+        while self.0.next_deadline().is_some_and(|next| next <= now) {
+            self.0.lease_due(now, ttl());
+            count += 1;
+        }
+        count
+    }
+}
