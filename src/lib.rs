@@ -20,7 +20,7 @@
 //!                      all but lawn ─▶ server             a safe face over the module API
 //! ```
 //!
-//! *One PUSH*: the table below names [`push::push`]; `args` makes a typed request of the arguments;
+//! *One PUSH*: [`commands`] names `push::push`; `args` makes a typed request of the arguments;
 //! [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start`] does it;
 //! [`replicate`] says the effect; the event, the reply. A replica and the append-only file come in by
 //! the same door, with the deadline in the request.

@@ -20,7 +20,7 @@
 use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
-use hashbrown::HashTable;
+use hashbrown::{HashTable, hash_table};
 
 use super::slab::Handle;
 use super::{Mover, TINY, relocate};
@@ -69,6 +69,20 @@ impl Table {
     }
 }
 
+/// The place for a new entry. Nothing has changed until it is filled.
+pub(super) struct Vacancy<'a> {
+    place: hash_table::VacantEntry<'a, Entry>,
+    hash: IdHash,
+    len: &'a mut usize,
+}
+
+impl Vacancy<'_> {
+    pub(super) fn fill(self, handle: Handle) {
+        self.place.insert(Entry { hash: self.hash, handle });
+        *self.len += 1;
+    }
+}
+
 /// The index of a lawn.
 #[derive(Clone)]
 pub(super) struct Index {
@@ -113,16 +127,24 @@ impl Index {
         found.map(|entry| entry.handle)
     }
 
-    /// Adds an entry. The caller has made sure that its id is not there yet.
-    pub(super) fn insert(&mut self, hash: IdHash, handle: Handle) {
+    /// The place for a new entry, or `None` if there is a handle under this hash whose record `is_it`.
+    pub(super) fn vacancy(
+        &mut self,
+        hash: IdHash,
+        mut is_it: impl FnMut(Handle) -> bool,
+    ) -> Option<Vacancy<'_>> {
         let mut table = self.table_of(hash);
         while self.tables[table].entries.len() >= TABLE_MAX && self.tables[table].depth < DEPTH_MAX
         {
             self.split(table);
             table = self.table_of(hash);
         }
-        self.tables[table].insert(Entry { hash, handle });
-        self.len += 1;
+        let is_entry = |entry: &Entry| entry.hash == hash && is_it(entry.handle);
+        let spread = |entry: &Entry| entry.hash.spread();
+        match self.tables[table].entries.entry(hash.spread(), is_entry, spread) {
+            hash_table::Entry::Occupied(_) => None,
+            hash_table::Entry::Vacant(place) => Some(Vacancy { place, hash, len: &mut self.len }),
+        }
     }
 
     /// Takes out the entry under this hash whose record `is_it`.
@@ -323,6 +345,10 @@ mod tests {
         Index::new(RandomState::with_seeds(1, 2, 3, 4))
     }
 
+    fn insert(index: &mut Index, hash: IdHash, handle: Handle) {
+        index.vacancy(hash, |it| it == handle).expect("it is not there yet").fill(handle);
+    }
+
     fn handle(number: u32) -> Handle {
         Handle::from_bits(number + 1).expect("not zero")
     }
@@ -335,7 +361,7 @@ mod tests {
         let mut largest = 0;
         for number in 0..ids {
             let hash = index.hash(&number.to_le_bytes());
-            index.insert(hash, handle(number));
+            insert(&mut index, hash, handle(number));
             largest = index
                 .tables
                 .iter()
@@ -371,7 +397,7 @@ mod tests {
     fn hashes_that_share_their_top_bits_only_make_the_directory_deep() {
         let mut index = index();
         for number in 0..30_000 {
-            index.insert(IdHash(number), handle(number));
+            insert(&mut index, IdHash(number), handle(number));
         }
         index.check(|_, _| true);
         for number in 0..30_000 {
@@ -387,7 +413,7 @@ mod tests {
             let mut index = index();
             let add = |index: &mut Index, number: u32| {
                 let hash = index.hash(&number.to_le_bytes());
-                index.insert(hash, handle(number));
+                insert(index, hash, handle(number));
             };
             let stay = 3000;
             (0..stay).for_each(|number| add(&mut index, number));
@@ -425,7 +451,7 @@ mod tests {
     fn equal_hashes_are_told_apart_by_their_records() {
         let mut index = index();
         for number in 0..10_000 {
-            index.insert(IdHash(7), handle(number));
+            insert(&mut index, IdHash(7), handle(number));
         }
         index.check(|_, _| true);
         assert_eq!(index.find(IdHash(7), |it| it == handle(9_999)), Some(handle(9_999)));

@@ -197,6 +197,21 @@ fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
     *items = mover.relocate(std::mem::take(items));
 }
 
+/// Puts a record into the order of deadlines.
+fn file(
+    queues: &mut Queues,
+    thicket: &mut Thicket,
+    records: &mut Records,
+    handle: Handle,
+    ttl: u64,
+    turn: Turn,
+) {
+    if !queues.push(records, handle, ttl, turn) {
+        records.set_block(handle, None);
+        thicket.insert(turn, ttl, handle);
+    }
+}
+
 /// A store of elements that each come due once. See the [module](self).
 #[derive(Clone)]
 pub struct Lawn {
@@ -280,12 +295,14 @@ impl Lawn {
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
+        let turn = self.next_turn(deadline);
         let hash = self.index.hash(id);
-        if self.find_hashed(hash, id).is_some() {
-            return Err(StartError::Exists);
-        }
-        let handle = self.store(id, ttl, payload, deadline)?;
-        self.index.insert(hash, handle);
+        let Self { index, records, queues, thicket, .. } = self;
+        let vacancy = index.vacancy(hash, |handle| records.id(handle) == id);
+        let vacancy = vacancy.ok_or(StartError::Exists)?;
+        let handle = records.insert(id, payload, turn).ok_or(StartError::Full)?;
+        file(queues, thicket, records, handle, ttl, turn);
+        vacancy.fill(handle);
         Ok(())
     }
 
@@ -323,7 +340,7 @@ impl Lawn {
     pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
         let hash = self.index.hash(id);
         let records = &self.records;
-        let handle = self.index.remove(hash, |handle| records.get(handle).id() == id)?;
+        let handle = self.index.remove(hash, |handle| records.id(handle) == id)?;
         Some(self.unfile(handle))
     }
 
@@ -359,7 +376,7 @@ impl Lawn {
         if let Some(block) = self.queues.unread_head() {
             self.read_ahead(&block);
         }
-        let hash = self.index.hash(self.records.get(handle).id());
+        let hash = self.index.hash(self.records.id(handle));
         self.index.remove(hash, |it| it == handle).expect("a filed record is in the index");
         Some(self.unfile(handle))
     }
@@ -518,7 +535,7 @@ impl Lawn {
     }
 
     fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
-        self.index.find(hash, |handle| self.records.get(handle).id() == id)
+        self.index.find(hash, |handle| self.records.id(handle) == id)
     }
 
     /// Looks up the records of a block that are about to be taken one after the other. Each look-up
@@ -557,26 +574,27 @@ impl Lawn {
         }
         let turn = self.next_turn(deadline);
         let handle = self.records.insert(id, payload, turn).ok_or(StartError::Full)?;
-        self.file(handle, ttl);
+        self.file(handle, ttl, turn);
         Ok(handle)
     }
 
     /// Gives a record a new timer.
     fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) {
-        self.unlink(handle);
+        let block = self.records.block(handle);
+        self.unlink(handle, block);
         let turn = self.next_turn(deadline);
         self.records.set_turn(handle, turn);
-        self.file(handle, ttl);
+        self.file(handle, ttl, turn);
     }
 
     fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64) {
         self.restart(handle, ttl, deadline);
-        let deliveries = self.records.get(handle).deliveries();
+        let deliveries = self.records.deliveries(handle);
         self.count_deliveries(handle, deliveries.saturating_add(1));
     }
 
     fn count_deliveries(&mut self, handle: Handle, deliveries: u16) {
-        self.delivered -= usize::from(self.records.get(handle).deliveries() > 0);
+        self.delivered -= usize::from(self.records.deliveries(handle) > 0);
         self.delivered += usize::from(deliveries > 0);
         self.records.set_deliveries(handle, deliveries);
     }
@@ -589,25 +607,23 @@ impl Lawn {
     }
 
     /// Puts a record into the order of deadlines.
-    fn file(&mut self, handle: Handle, ttl: u64) {
-        if !self.queues.push(&mut self.records, handle, ttl) {
-            self.thicket.insert(self.records.turn(handle), ttl, handle);
-        }
+    fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) {
+        file(&mut self.queues, &mut self.thicket, &mut self.records, handle, ttl, turn);
     }
 
-    /// Takes a record out of the order of deadlines.
-    fn unlink(&mut self, handle: Handle) {
-        match self.records.block(handle) {
+    /// Takes a record out of the order of deadlines. It still says where it was.
+    fn unlink(&mut self, handle: Handle, block: Option<Handle>) {
+        match block {
             Some(block) => self.queues.remove(&mut self.records, handle, block),
             None => self.thicket.remove(self.records.turn(handle)),
         }
-        self.records.set_block(handle, None);
     }
 
     /// As [`Lawn::unlink`], of a record that is out of the index already.
     fn unfile(&mut self, handle: Handle) -> Taken<'_> {
-        self.unlink(handle);
-        self.delivered -= usize::from(self.records.get(handle).deliveries() > 0);
+        let (block, deliveries) = self.records.block_and_deliveries(handle);
+        self.unlink(handle, block);
+        self.delivered -= usize::from(deliveries > 0);
         Taken { records: &mut self.records, handle }
     }
 
@@ -622,7 +638,7 @@ impl Lawn {
 
     fn tidy_record(&mut self) -> bool {
         let Some(old) = self.records.straggler() else { return false };
-        let hash = self.index.hash(self.records.get(old).id());
+        let hash = self.index.hash(self.records.id(old));
         let Some(new) = self.records.relocate(old) else { return false };
         self.repoint(hash, old, new);
         true

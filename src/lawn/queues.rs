@@ -75,8 +75,13 @@ impl Queues {
 
     /// Files a record in the queue of `ttl`. `false` if it does not belong into a queue, or no block
     /// could be had; then nothing has changed.
-    pub(super) fn push(&mut self, records: &mut Records, handle: Handle, ttl: u64) -> bool {
-        let turn = records.turn(handle);
+    pub(super) fn push(
+        &mut self,
+        records: &mut Records,
+        handle: Handle,
+        ttl: u64,
+        turn: Turn,
+    ) -> bool {
         let Some(number) = self.find(ttl) else {
             return self.start_queue(records, handle, ttl, turn);
         };
@@ -98,13 +103,12 @@ impl Queues {
         let line = self.block_mut(block);
         let was_first = line.first() == Some(handle);
         line.remove(handle);
-        let line = *self.block(block);
-        let number = line.queue;
+        let (number, length, is_sparse) = (line.queue, line.len(), line.is_sparse());
         let is_head = was_first && line.prev.is_none();
         self.queues[usize::from(number)].len -= 1;
-        if line.len() == 0 {
+        if length == 0 {
             self.drop_block(block);
-        } else if line.is_sparse() {
+        } else if is_sparse {
             self.join(records, block);
         }
         if is_head {
@@ -202,11 +206,11 @@ impl Queues {
         let ends = self.queues[usize::from(queue)].ends.as_mut().expect("a queue with a block");
         match prev {
             None => ends.0 = new,
-            Some(prev) => self.blocks.get_mut(prev)[0].next = Some(new),
+            Some(prev) => self.blocks.unit_mut(prev).next = Some(new),
         }
         match next {
             None => ends.1 = new,
-            Some(next) => self.blocks.get_mut(next)[0].prev = Some(new),
+            Some(next) => self.blocks.unit_mut(next).prev = Some(new),
         }
         for handle in self.block(new).handles().iter() {
             records.set_block(handle, Some(new));
@@ -241,11 +245,11 @@ impl Queues {
     }
 
     fn block(&self, handle: Handle) -> &Block {
-        &self.blocks.get(handle)[0]
+        self.blocks.unit(handle)
     }
 
     fn block_mut(&mut self, handle: Handle) -> &mut Block {
-        &mut self.blocks.get_mut(handle)[0]
+        self.blocks.unit_mut(handle)
     }
 
     fn find(&self, ttl: u64) -> Option<QueueNumber> {

@@ -45,7 +45,7 @@ impl<'a> Record<'a> {
 
     /// How often it was given out under a lease.
     pub(super) fn deliveries(&self) -> u16 {
-        u16::from_le_bytes([self.header[DELIVERIES], self.header[DELIVERIES + 1]])
+        deliveries_of(self.header)
     }
 
     pub(super) fn id(&self) -> &'a [u8] {
@@ -58,22 +58,37 @@ impl<'a> Record<'a> {
 }
 
 fn turn_of(header: &[u8; LENGTHS]) -> Turn {
-    let mut deadline = [0; 8];
-    deadline.copy_from_slice(&header[..PUSH]);
-    let mut push = [0; 8];
-    push[..BLOCK - PUSH].copy_from_slice(&header[PUSH..BLOCK]);
-    Turn { deadline: u64::from_le_bytes(deadline), push: u64::from_le_bytes(push) }
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, ..] = *header;
+    Turn {
+        deadline: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+        push: u64::from_le_bytes([i, j, k, l, m, n, 0, 0]),
+    }
 }
 
-fn put_turn(bytes: &mut [u8], turn: Turn) {
-    bytes[..PUSH].copy_from_slice(&turn.deadline.to_le_bytes());
-    bytes[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
+fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
+    header[..PUSH].copy_from_slice(&turn.deadline.to_le_bytes());
+    header[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
 }
 
 fn block_of(header: &[u8; LENGTHS]) -> Option<Handle> {
-    let mut block = [0; 4];
-    block.copy_from_slice(&header[BLOCK..DELIVERIES]);
-    Handle::from_bits(u32::from_le_bytes(block))
+    let [a, b, c, d] = [header[BLOCK], header[BLOCK + 1], header[BLOCK + 2], header[BLOCK + 3]];
+    Handle::from_bits(u32::from_le_bytes([a, b, c, d]))
+}
+
+fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
+    u16::from_le_bytes([header[DELIVERIES], header[DELIVERIES + 1]])
+}
+
+/// Where id and payload lie in what follows the header: where the first begins, and both lengths.
+fn parts(rest: &[u8]) -> (usize, usize, usize) {
+    // As most are: a byte for each length.
+    if let [id @ 0..0x80, payload @ 0..0x80, ..] = *rest {
+        return (2, id.into(), payload.into());
+    }
+    let mut at = 0;
+    let id = get_length(rest, &mut at);
+    let payload = get_length(rest, &mut at);
+    (at, id, payload)
 }
 
 fn put_length(bytes: &mut [u8], at: &mut usize, mut length: usize) {
@@ -121,11 +136,18 @@ impl Records {
 
         let handle = self.slab.insert(size.div_ceil(size_of::<Granule>()))?;
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
-        put_turn(bytes, turn);
-        bytes[BLOCK..LENGTHS].fill(0);
-        let (lengths_at, rest) = bytes[LENGTHS..].split_at_mut(end);
-        lengths_at.copy_from_slice(&lengths[..end]);
-        let (id_at, rest) = rest.split_at_mut(id.len());
+        let (header, rest) = bytes.split_first_chunk_mut().expect("a slot holds a header");
+        put_turn(header, turn);
+        header[BLOCK..].fill(0);
+        if let [one, two, ..] = rest
+            && end == 2
+        {
+            // Bytes, not a call that copies them.
+            [*one, *two] = [lengths[0], lengths[1]];
+        } else {
+            rest[..end].copy_from_slice(&lengths[..end]);
+        }
+        let (id_at, rest) = rest[end..].split_at_mut(id.len());
         id_at.copy_from_slice(id);
         rest[..payload.len()].copy_from_slice(payload);
         Some(handle)
@@ -134,11 +156,27 @@ impl Records {
     pub(super) fn get(&self, handle: Handle) -> Record<'_> {
         let bytes = self.slab.get(handle).as_flattened();
         let (header, rest) = bytes.split_first_chunk().expect("a slot holds a header");
-        let mut at = 0;
-        let id_length = get_length(rest, &mut at);
-        let payload_length = get_length(rest, &mut at);
+        let (at, id_length, payload_length) = parts(rest);
         let (id, rest) = rest[at..].split_at(id_length);
         Record { header, id, payload: &rest[..payload_length] }
+    }
+
+    /// The id alone.
+    pub(super) fn id(&self, handle: Handle) -> &[u8] {
+        let rest = &self.slab.get(handle).as_flattened()[LENGTHS..];
+        let (at, id_length, _) = parts(rest);
+        &rest[at..at + id_length]
+    }
+
+    /// The block and the deliveries, without reading the lengths.
+    pub(super) fn block_and_deliveries(&self, handle: Handle) -> (Option<Handle>, u16) {
+        let header = self.header(handle);
+        (block_of(header), deliveries_of(header))
+    }
+
+    /// The deliveries alone.
+    pub(super) fn deliveries(&self, handle: Handle) -> u16 {
+        deliveries_of(self.header(handle))
     }
 
     /// The turn alone, without reading the lengths.
@@ -153,19 +191,18 @@ impl Records {
 
     /// Says which block holds the record now.
     pub(super) fn set_block(&mut self, handle: Handle, block: Option<Handle>) {
-        let bytes = self.slab.get_mut(handle).as_flattened_mut();
-        bytes[BLOCK..DELIVERIES].copy_from_slice(&Handle::to_bits(block).to_le_bytes());
+        let bits = Handle::to_bits(block).to_le_bytes();
+        self.header_mut(handle)[BLOCK..DELIVERIES].copy_from_slice(&bits);
     }
 
     /// Says how often a record was given out under a lease.
     pub(super) fn set_deliveries(&mut self, handle: Handle, deliveries: u16) {
-        let bytes = self.slab.get_mut(handle).as_flattened_mut();
-        bytes[DELIVERIES..LENGTHS].copy_from_slice(&deliveries.to_le_bytes());
+        self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
     }
 
     /// Gives a record, which is filed nowhere, another turn.
     pub(super) fn set_turn(&mut self, handle: Handle, turn: Turn) {
-        put_turn(self.slab.get_mut(handle).as_flattened_mut(), turn);
+        put_turn(self.header_mut(handle), turn);
     }
 
     pub(super) fn remove(&mut self, handle: Handle) {
@@ -191,6 +228,11 @@ impl Records {
     fn header(&self, handle: Handle) -> &[u8; LENGTHS] {
         let bytes = self.slab.get(handle).as_flattened();
         bytes.first_chunk().expect("a slot holds a header")
+    }
+
+    fn header_mut(&mut self, handle: Handle) -> &mut [u8; LENGTHS] {
+        let bytes = self.slab.get_mut(handle).as_flattened_mut();
+        bytes.first_chunk_mut().expect("a slot holds a header")
     }
 }
 

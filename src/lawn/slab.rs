@@ -41,6 +41,9 @@ const SHELF: usize = if TINY { 4 } else { 256 };
 const NIL: u32 = u32::MAX;
 /// Slots wider than this many units have a page to themselves.
 const STEPPED: usize = 1024;
+/// A class that has so many pages makes the next one at its full size: what that may waste is little beside
+/// them, and nothing is copied while it fills.
+const PAGES_AT_ONCE: u32 = 4;
 /// How many pages with room are looked at for the emptiest one.
 const CANDIDATES: usize = 32;
 
@@ -93,40 +96,51 @@ fn class_of(width: usize) -> (usize, usize) {
 
 #[derive(Clone)]
 struct Page<T> {
-    /// The slots that have been used so far, one after the other.
+    /// The slots that have memory, used or not, one after the other.
     slots: Vec<T>,
     /// One bit for each slot: in use or free. Words are added as slots are.
     used: Vec<u64>,
     /// Units in a slot; 0 marks a page number that is vacant.
     width: u32,
+    /// Slots in use, and how many there can be.
     live: u16,
+    capacity: u16,
+    /// The size class of its slots.
+    class: u8,
     /// The first word of `used` that may have a free bit.
-    hint: u16,
+    hint: u8,
     /// Neighbours among the pages of the class that have room; `next` also links vacant numbers.
     prev: u32,
     next: u32,
 }
 
 impl<T: Copy + Default> Page<T> {
-    fn new(width: usize) -> Self {
+    fn new(class: usize, width: usize) -> Self {
         Self {
             slots: Vec::new(),
             used: Vec::new(),
             width: width as u32,
             live: 0,
+            capacity: page_capacity::<T>(width) as u16,
+            // There are 153 at the most.
+            class: class as u8,
             hint: 0,
             prev: NIL,
             next: NIL,
         }
     }
 
-    /// Slots in a full page.
-    fn capacity(&self) -> usize {
-        page_capacity::<T>(self.width as usize)
+    /// A number without a page.
+    fn vacant(next: u32) -> Self {
+        Self { next, ..Self::new(0, 0) }
     }
 
-    /// Takes the first free slot. Returns it, and whether the page had to grow for it.
-    fn take_slot(&mut self) -> (usize, bool) {
+    fn is_full(&self) -> bool {
+        self.live == self.capacity
+    }
+
+    /// Takes the first free slot. Returns it, and by how many slots the page has grown for it.
+    fn take_slot(&mut self) -> (usize, u32) {
         let mut word = self.hint as usize;
         while self.used.get(word).is_some_and(|bits| *bits == u64::MAX) {
             word += 1;
@@ -136,28 +150,36 @@ impl<T: Copy + Default> Page<T> {
         }
         let slot = word * 64 + self.used[word].trailing_ones() as usize;
         self.used[word] |= 1 << (slot % 64);
-        self.hint = word as u16;
+        // A page has at most 1,024 slots, so 16 words.
+        self.hint = word as u8;
         self.live += 1;
 
-        let width = self.width as usize;
-        let end = (slot + 1) * width;
-        let grows = self.slots.len() < end;
-        if grows {
-            if self.slots.capacity() < end {
-                // Doubling, but never past a full page.
-                let target = (2 * self.slots.len()).min(self.capacity() * width).max(end);
-                self.slots.reserve_exact(target - self.slots.len());
-            }
-            self.slots.resize(end, T::default());
-        }
-        (slot, grows)
+        let is_new = (slot + 1) * self.width as usize > self.slots.len();
+        (slot, if is_new { self.make(slot + 1) } else { 0 })
+    }
+
+    /// Slots that have memory.
+    fn made(&self) -> usize {
+        self.slots.len() / self.width as usize
+    }
+
+    /// Makes at least so many slots, and as many again as there are, but no more than a full page's.
+    /// Returns how many are new.
+    #[cold]
+    fn make(&mut self, wanted: usize) -> u32 {
+        let before = self.made();
+        let slots = (2 * before).min(self.capacity.into()).max(wanted);
+        let units = slots * self.width as usize;
+        self.slots.reserve_exact(units - self.slots.len());
+        self.slots.resize(units, T::default());
+        (slots - before) as u32
     }
 
     fn release_slot(&mut self, slot: usize) {
         let word = slot / 64;
         assert!(self.is_used(slot), "slot {slot} is freed twice");
         self.used[word] &= !(1 << (slot % 64));
-        self.hint = self.hint.min(word as u16);
+        self.hint = self.hint.min(word as u8);
         self.live -= 1;
     }
 
@@ -172,10 +194,10 @@ impl<T: Copy + Default> Page<T> {
 }
 
 fn page_capacity<T>(width: usize) -> usize {
-    if width > STEPPED {
-        return 1;
+    match width {
+        1..=STEPPED => (PAGE_BYTES / (width * size_of::<T>())).clamp(1, SLOTS_MAX),
+        _ => 1,
     }
-    (PAGE_BYTES / (width * size_of::<T>())).clamp(1, SLOTS_MAX)
 }
 
 /// What is known of all the pages of one width.
@@ -213,13 +235,25 @@ impl<T: Copy + Default> Slab<T> {
     pub(super) fn get(&self, handle: Handle) -> &[T] {
         let page = self.page(handle.page());
         let width = page.width as usize;
-        &page.slots[handle.slot() * width..][..width]
+        let start = handle.slot() * width;
+        &page.slots[start..start + width]
     }
 
     pub(super) fn get_mut(&mut self, handle: Handle) -> &mut [T] {
         let page = self.page_mut(handle.page());
         let width = page.width as usize;
-        &mut page.slots[handle.slot() * width..][..width]
+        let start = handle.slot() * width;
+        &mut page.slots[start..start + width]
+    }
+
+    /// As [`Slab::get`], of a slab whose slots are all one unit wide.
+    pub(super) fn unit(&self, handle: Handle) -> &T {
+        &self.page(handle.page()).slots[handle.slot()]
+    }
+
+    /// As [`Slab::unit`].
+    pub(super) fn unit_mut(&mut self, handle: Handle) -> &mut T {
+        &mut self.page_mut(handle.page()).slots[handle.slot()]
     }
 
     /// Takes a slot of at least `width` units, whose content is whatever was there before. `None`
@@ -235,10 +269,11 @@ impl<T: Copy + Default> Slab<T> {
             number => number,
         };
         let page = self.page_mut(number);
-        let (slot, grew) = page.take_slot();
-        let full = usize::from(page.live) == page.capacity();
-        self.classes[class].live += 1;
-        self.classes[class].slots += u32::from(grew);
+        let (slot, new) = page.take_slot();
+        let full = page.is_full();
+        let class = &mut self.classes[class];
+        class.live += 1;
+        class.slots += new;
         if full {
             self.unlink(number);
         }
@@ -251,10 +286,10 @@ impl<T: Copy + Default> Slab<T> {
         let number = handle.page();
         let leaving = self.leaving;
         let page = self.page_mut(number);
-        let was_full = usize::from(page.live) == page.capacity();
+        let was_full = page.is_full();
         page.release_slot(handle.slot());
         let empty = page.live == 0;
-        let class = self.class_of_page(number);
+        let class = usize::from(page.class);
         self.classes[class].live -= 1;
         if was_full && number != leaving {
             self.link(number);
@@ -262,7 +297,7 @@ impl<T: Copy + Default> Slab<T> {
         if empty {
             let page = self.page(number);
             let alone = page.prev == NIL && page.next == NIL;
-            if number == leaving || page.capacity() == 1 || !alone {
+            if number == leaving || page.capacity == 1 || !alone {
                 self.close_page(number);
             }
         }
@@ -358,11 +393,11 @@ impl<T: Copy + Default> Slab<T> {
     }
 
     fn class_of_page(&self, number: u32) -> usize {
-        class_of(self.page(number).width as usize).0
+        self.page(number).class.into()
     }
 
     fn open_page(&mut self, class: usize, width: usize) -> Option<u32> {
-        let page = Page::new(width);
+        let page = Page::new(class, width);
         let number = match self.vacant {
             NIL => {
                 if self.shelves.last().is_none_or(|shelf| shelf.len() == SHELF) {
@@ -385,6 +420,10 @@ impl<T: Copy + Default> Slab<T> {
                 number
             }
         };
+        if self.classes[class].pages >= PAGES_AT_ONCE {
+            let capacity = usize::from(self.page(number).capacity);
+            self.classes[class].slots += self.page_mut(number).make(capacity);
+        }
         self.classes[class].pages += 1;
         self.link(number);
         Some(number)
@@ -399,11 +438,11 @@ impl<T: Copy + Default> Slab<T> {
             self.unlink(number);
         }
         let page = self.page(number);
-        let slots = page.slots.len() / page.width as usize;
+        let slots = page.made();
         self.classes[class].pages -= 1;
         self.classes[class].slots -= slots as u32;
         let vacant = self.vacant;
-        *self.page_mut(number) = Page { next: vacant, ..Page::new(0) };
+        *self.page_mut(number) = Page::vacant(vacant);
         self.vacant = number;
     }
 
@@ -456,7 +495,7 @@ impl<T: Copy + Default> Slab<T> {
             if pages == 1 {
                 return slots >= 4 * live + 8;
             }
-            let per_page = self.page(partial).capacity() as u64;
+            let per_page = u64::from(self.page(partial).capacity);
             let capacity = u64::from(pages) * per_page;
             let free = capacity - u64::from(live);
             free >= per_page && 4 * free > capacity
@@ -484,15 +523,16 @@ impl<T: Copy + Default> Slab<T> {
                 vacant += 1;
                 continue;
             }
-            let class = &mut seen[class_of(page.width as usize).0];
+            assert_eq!(usize::from(page.class), class_of(page.width as usize).0, "page {number}");
+            let class = &mut seen[usize::from(page.class)];
             let live: u32 = page.used.iter().map(|bits| bits.count_ones()).sum();
             assert_eq!(live, u32::from(page.live), "page {number}: bits and count disagree");
-            assert!(usize::from(page.live) <= page.capacity(), "page {number} is overfull");
+            assert!(page.live <= page.capacity, "page {number} is overfull");
             assert!(page.used[..usize::from(page.hint)].iter().all(|bits| *bits == u64::MAX));
             class.pages += 1;
             class.live += live;
-            class.slots += (page.slots.len() / page.width as usize) as u32;
-            let has_room = usize::from(page.live) < page.capacity() && number != self.leaving;
+            class.slots += page.made() as u32;
+            let has_room = !page.is_full() && number != self.leaving;
             assert_eq!(has_room, self.is_linked(number), "page {number} is in the wrong list");
             with_room += usize::from(has_room);
         }
