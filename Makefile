@@ -10,8 +10,8 @@ SERVERS_DIR ?= target/servers
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build build-debug run top top-test test test-servers torture fuzz bench bench-core lint lint-scripts fmt msrv deny package \
-    package-test grafana-test release-notes setup help clean
+.PHONY: build build-debug run top top-test test test-examples test-servers torture fuzz bench bench-core lint lint-scripts fmt msrv deny \
+    package package-test grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -32,6 +32,12 @@ test: build build-debug ## Prove it: unit and oracle tests, then real servers, r
 	cargo test --locked --lib
 	cargo test --locked --lib --features tiny-bounds
 	cargo test --locked --test server
+
+test-examples: build ## The recipes in examples/, each with its client library, which is fetched
+	@scripts/setup.sh examples
+	scripts/examples.sh
+	cargo build --locked --profile test --example session_timeouts
+	cargo test --locked --test examples
 
 test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8
 	scripts/servers.sh $(SERVERS_DIR)
@@ -70,7 +76,7 @@ msrv: setup ## Build all of it with the oldest Rust that Cargo.toml allows, whic
 
 lint-scripts: ## The shell scripts, by shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh .ci/run
+	shellcheck scripts/*.sh examples/*.sh .ci/run
 
 deny: ## Licences, sources, versions and known holes of the libraries, by cargo-deny (built once: minutes)
 	@scripts/deny.sh

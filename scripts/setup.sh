@@ -8,6 +8,7 @@
 #       c++           a C++ compiler, which the fuzzer needs
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       grafana       what reads the dashboard, for its test
+#       examples      Python's venv and Node, which the examples need
 #       scripts       shellcheck, the linter of scripts
 set -eu
 
@@ -48,6 +49,12 @@ for extra in "$@"; do
         grafana)
             command -v jq >/dev/null || need jq
             command -v curl >/dev/null || need "curl ca-certificates"
+            ;;
+        examples)
+            # Debian's python3 comes without what a venv is made with.
+            python3 -c 'import ensurepip, venv' 2>/dev/null || need "python3 python3-venv"
+            command -v node >/dev/null || need nodejs
+            command -v npm >/dev/null || need npm
             ;;
         scripts) command -v shellcheck >/dev/null || need shellcheck ;;
         *)

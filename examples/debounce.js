@@ -1,0 +1,70 @@
+/*
+ * Debounce: however often a document changes, it is saved once, when it has not changed for a while.
+ *
+ * Each change is pushed under the document's id with REPLACE, which drops the change before it and
+ * starts the timer anew. What comes due is the last change. Any number of writers and savers may take
+ * part, on any number of machines.
+ *
+ * The saver uses POLL without LEASE: if it dies between taking a change and saving it, that change is
+ * saved with the next one only. Where that is not good enough, use LEASE and XACK as in delayed_jobs.py,
+ * and let the element say which change it is: a change that comes in meanwhile starts under the same id.
+ *
+ * Prints:
+ *
+ *     saved minutes: version 1
+ *     saved letter: version 4
+ *     5 changes, saved 2 times
+ */
+
+import assert from "node:assert";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+
+const KEY = "demo:changes";
+const QUIET_MS = 800;
+const BLOCK_MS = 10_000;
+
+const server = new Redis(process.env.REDIS_URL ?? "redis://127.0.0.1:6379");
+
+// A connection that sleeps in a block does nothing else meanwhile, so the saver has one of its own. ioredis
+// waits for replies without end unless commandTimeout or socketTimeout says otherwise: where they are set,
+// they must be longer than the block.
+const saving = server.duplicate({ commandTimeout: BLOCK_MS + 5_000 });
+
+async function changed(document, text) {
+  await server.call("DEHYDRATOR.PUSH", KEY, QUIET_MS, text, document, "REPLACE");
+}
+
+async function saver(save) {
+  for (;;) {
+    // null when the block has run out and nothing was due.
+    const due = await saving.call("DEHYDRATOR.POLL", KEY, "BLOCK", BLOCK_MS, "WITHIDS");
+    for (const [document, text] of due ?? []) {
+      await save(document, text);
+    }
+  }
+}
+
+// The demonstration: the letter changes four times, each time before it was quiet for long enough.
+await server.del(KEY);
+let saved = 0;
+const changedAt = {};
+const bothSaved = new Promise((resolve, reject) => {
+  saver(async (document, text) => {
+    assert(Date.now() - changedAt[document] >= QUIET_MS, "saved too early");
+    console.log(`saved ${document}: ${text}`);
+    saved += 1;
+    if (saved === 2) resolve();
+  }).catch(reject);
+});
+
+changedAt.minutes = Date.now();
+await changed("minutes", "version 1");
+for (let version = 1; version <= 4; version += 1) {
+  changedAt.letter = Date.now();
+  await changed("letter", `version ${version}`);
+  await sleep(100);
+}
+await bothSaved;
+console.log(`5 changes, saved ${saved} times`);
+process.exit();

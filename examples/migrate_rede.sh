@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# From ReDe: its dump loads as it is, with every element, its id and its deadline.
+#
+#   examples/migrate_rede.sh [dump.rdb]      (without one: a dump that ReDe 0.5 made, from this repository)
+#
+# This is the rehearsal: it starts a server with the module on a copy of the dump, shows what is in there,
+# restarts it, and cleans up. For the real thing do the same with the server's own folder: stop it, put
+# a copy of dump.rdb aside, name this module in its configuration instead of ReDe, and start it. ReDe cannot
+# read what this module saves, so that copy is the way back.
+#
+# In your programs write DEHYDRATOR. where you wrote REDE.: the arguments and their order are the same.
+#
+# Prints:
+#
+#     loaded:
+#     db0 binary: 2 elements
+#     db0 emptied: 0 elements
+#     db0 sessions: 300 elements
+#     db0 single: 1 elements
+#     db3 in-db-3: 1 elements
+#     PULL single only: hello world
+#     PUSH single 600000 "hello again" again: OK
+#     POLL emptied:
+#     after a restart:
+#     db0 binary: 2 elements
+#     db0 sessions: 300 elements
+#     db0 single: 1 elements
+#     db3 in-db-3: 1 elements
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+dump=${1:-$root/tests/data/rede-0.5-future.rdb}
+server=${DEHYDRATOR_SERVER:-redis-server}
+cli=${DEHYDRATOR_CLI:-redis-cli}
+module=${DEHYDRATOR_MODULE:-$root/target/release/libdehydrator.so}
+
+data=$(mktemp -d)
+trap 'stop; rm -rf "$data"' EXIT
+
+# The server has no port, only a socket in its own folder: nobody else comes in meanwhile.
+ask() { "$cli" -s "$data/redis.sock" "$@"; }
+
+start() {
+    "$server" --port 0 --unixsocket "$data/redis.sock" --dir "$data" --logfile "$data/log" \
+        --loadmodule "$module" "$@" &
+    pid=$!
+    # Until it has loaded the dump, the server answers with an error.
+    until [ "$(ask PING 2>/dev/null)" = PONG ]; do
+        if ! kill -0 "$pid" 2>/dev/null; then
+            cat "$data/log" >&2
+            exit 1
+        fi
+        sleep 0.05
+    done
+}
+
+stop() {
+    ask SHUTDOWN >/dev/null 2>&1 || true
+    wait
+}
+
+# Every dehydrator in every database, and how many elements it has.
+show() {
+    ask INFO keyspace | sed -n 's/^db\([0-9]*\):.*/\1/p' | while read -r db; do
+        ask -n "$db" --scan | LC_ALL=C sort | while read -r key; do
+            if [ "$(ask -n "$db" TYPE "$key")" = dehy-type ]; then
+                echo "db$db $key: $(ask -n "$db" DEHYDRATOR.LEN "$key") elements"
+            fi
+        done
+    done
+}
+
+cp "$dump" "$data/dump.rdb"
+
+# The append-only file should be on, but not at the first start: a server that finds none starts empty and
+# does not read the dump. So it is switched on when the dump has been loaded, and is written then.
+start --appendonly no
+ask CONFIG SET appendonly yes >/dev/null
+while ask INFO persistence | grep -qE '^aof_rewrite_(in_progress|scheduled):1'; do sleep 0.05; done
+echo "loaded:"
+show
+
+# ReDe kept dehydrators that had become empty. They load, and go when something is taken from them.
+if [ $# = 0 ]; then
+    echo "PULL single only: $(ask DEHYDRATOR.PULL single only)"
+    echo "PUSH single 600000 \"hello again\" again: $(ask DEHYDRATOR.PUSH single 600000 "hello again" again)"
+    echo "POLL emptied:$(ask DEHYDRATOR.POLL emptied)"
+fi
+
+stop
+start --appendonly yes
+echo "after a restart:"
+show

@@ -1,0 +1,115 @@
+//! The recipes in `examples/`, run as a reader would run them: `make test-examples`.
+//!
+//! Each states in its head what it prints, and prints that, neither more nor less, on a server of its
+//! own. What cannot be seen from outside, as that nothing comes early, the recipes check themselves.
+
+#[path = "../server/harness.rs"]
+#[allow(dead_code)]
+mod harness;
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use harness::{Ask, Server, until};
+
+/// As `scripts/examples.sh` makes it.
+const PYTHON: &str = "target/examples/venv/bin/python";
+
+#[test]
+fn a_job_whose_worker_dies_is_done_by_another() {
+    // Its lease of 500 ms begins when it is due, after 400 ms.
+    run_on_a_server("delayed_jobs.py", 900);
+}
+
+#[test]
+fn what_changes_often_is_saved_once() {
+    run_on_a_server("debounce.js", 1100);
+}
+
+#[test]
+fn who_is_not_heard_of_is_logged_out() {
+    run_on_a_server("session_timeouts.rs", 1400);
+}
+
+#[test]
+fn calls_that_come_too_fast_are_put_off() {
+    run_on_a_server("rate_limit.py", 600);
+}
+
+#[test]
+fn two_streams_are_joined_within_a_window() {
+    run_on_a_server("stream_join.js", 1000);
+}
+
+#[test]
+fn a_consumer_group_gets_what_is_due_and_retries() {
+    run_on_a_server("delayed_stream.py", 800);
+}
+
+#[test]
+fn a_sorted_set_becomes_a_dehydrator_under_load() {
+    run_on_a_server("migrate_sorted_set.py", 1000);
+}
+
+#[test]
+fn a_dump_of_rede_is_taken_over() {
+    let address = "redis://there-is-none.invalid";
+    assert_eq!(run("migrate_rede.sh", address), promised("migrate_rede.sh"));
+}
+
+/// Runs a recipe, which takes so many milliseconds at least: what it waits for.
+fn run_on_a_server(recipe: &str, at_least: u64) {
+    let server = Server::start_with_port(&[]);
+    let started = Instant::now();
+    let address = format!("redis://127.0.0.1:{}", server.port());
+    assert_eq!(run(recipe, &address), promised(recipe));
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(at_least), "{recipe} took only {took:?}");
+
+    let mut client = server.connect();
+    until("the recipe has left nothing behind", || {
+        (client.ask("DBSIZE") == Value::Int(0)).then_some(())
+    });
+}
+
+/// What a recipe prints.
+fn run(recipe: &str, address: &str) -> String {
+    let path = format!("examples/{recipe}");
+    let (program, arguments) = match recipe.rsplit_once('.').expect("an extension") {
+        (_, "py") => (PathBuf::from(PYTHON), vec![path]),
+        (_, "js") => (PathBuf::from("node"), vec![path]),
+        (name, "rs") => (built_example(name), vec![]),
+        _ => (PathBuf::from(path), vec![]),
+    };
+    let output =
+        Command::new(&program).args(arguments).env("REDIS_URL", address).output().unwrap_or_else(
+            |error| panic!("{}: {error}: run `make test-examples`", program.display()),
+        );
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{recipe}: {}\n{said}", output.status);
+    assert_eq!(said, "", "{recipe}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Cargo puts examples beside the folder that tests are in.
+fn built_example(name: &str) -> PathBuf {
+    let this = env::current_exe().expect("a path");
+    let folder = this.ancestors().nth(2).expect("a target folder");
+    folder.join("examples").join(name)
+}
+
+/// What the comment at the head of a recipe says that it prints: the indented lines after "Prints:".
+fn promised(recipe: &str) -> String {
+    let source = fs::read_to_string(format!("examples/{recipe}")).expect("a recipe");
+    let mut lines = source.lines();
+    // What marks a comment in the language stands before "Prints:" as before each line that follows.
+    let marker = lines.by_ref().find_map(|line| line.strip_suffix("Prints:"));
+    let marker = marker.unwrap_or_else(|| panic!("{recipe} does not say what it prints"));
+    let promised = lines.skip(1).map_while(|line| line.strip_prefix(marker)?.strip_prefix("    "));
+    promised.map(|line| format!("{line}\n")).collect()
+}
