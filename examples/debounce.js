@@ -27,8 +27,8 @@ const BLOCK_MS = 10_000;
 const server = new Redis(process.env.REDIS_URL ?? "redis://127.0.0.1:6379");
 
 // A connection that sleeps in a block does nothing else meanwhile, so the saver has one of its own. ioredis
-// waits for replies without end unless commandTimeout or socketTimeout says otherwise: where they are set,
-// they must be longer than the block.
+// waits for a reply without end, unless told otherwise. A timeout must be longer than the block: a command
+// that only the client has given up still sleeps in the server, and takes an element that nobody gets.
 const saving = server.duplicate({ commandTimeout: BLOCK_MS + 5_000 });
 
 async function changed(document, text) {

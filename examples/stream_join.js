@@ -45,8 +45,8 @@ const server = new Redis(process.env.REDIS_URL ?? "redis://127.0.0.1:6379", {
 });
 
 // A connection that sleeps in a block does nothing else meanwhile, so each sleeper has one of its own. ioredis
-// waits for replies without end unless commandTimeout or socketTimeout says otherwise: where they are set,
-// they must be longer than the block.
+// waits for a reply without end, unless told otherwise. A timeout must be longer than the block: a command
+// that only the client has given up still sleeps in the server, and takes an element that nobody gets.
 const sleeper = () => server.duplicate({ commandTimeout: BLOCK_MS + 5_000 });
 
 async function joiner(onPair) {

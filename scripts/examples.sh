@@ -5,6 +5,16 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+# Of what a system installs these may be older, and would fail in ways that do not say so.
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+    echo "The examples need Python 3.10 or later; this is $(python3 --version)." >&2
+    exit 1
+fi
+if ! node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)'; then
+    echo "The examples need Node 18 or later, as from https://nodejs.org; this is $(node --version)." >&2
+    exit 1
+fi
+
 # Each place keeps a copy of the list that it was made from.
 venv=target/examples/venv
 if ! cmp -s examples/requirements.txt "$venv/made-from"; then
