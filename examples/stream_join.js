@@ -22,9 +22,9 @@ import assert from "node:assert";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 
-// The dehydrators are used in one script: in a cluster the braces put them on one node.
-const STREAM = { shown: "demo:shown", clicked: "demo:clicked" };
-const WAITING = { shown: "{demo:join}:shown", clicked: "{demo:join}:clicked" };
+// Two are read by one command, two used in one script: in a cluster the braces put them on one node.
+const STREAM = { shown: "{demo:ads}:shown", clicked: "{demo:ads}:clicked" };
+const WAITING = { shown: "{demo:ads}:shown-alone", clicked: "{demo:ads}:clicked-alone" };
 const WINDOW_MS = 500;
 const BLOCK_MS = 10_000;
 
