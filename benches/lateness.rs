@@ -10,9 +10,14 @@
 //!
 //! And what other clients notice while a million elements that came due at once are moved to a stream.
 
+#[path = "chart.rs"]
+#[allow(dead_code)]
+mod chart;
 #[path = "../tests/server/harness.rs"]
 #[allow(dead_code)]
 mod harness;
+#[path = "page.rs"]
+mod page;
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -173,35 +178,69 @@ fn backlog() -> (Duration, Vec<f64>) {
     }
 }
 
-fn report(what: &str, mut lateness: Vec<f64>) {
-    lateness.sort_by(f64::total_cmp);
-    let at = |share: f64| match lateness[(lateness.len() as f64 * share) as usize] {
-        late if late.is_finite() => format!("{late:.2}"),
-        _ => "over 60 s".into(),
-    };
-    let last = lateness.iter().copied().filter(|late| late.is_finite()).fold(0.0, f64::max);
-    println!(
-        "| {what:<34} | {:>9.2} | {:>9} | {:>9} | {last:>9.2} |",
-        lateness[0],
-        at(0.5),
-        at(0.99)
-    );
+/// One way, and how late things came by it, in milliseconds.
+struct Late {
+    what: &'static str,
+    /// Sorted. What never came is infinitely late.
+    late: Vec<f64>,
+}
+
+impl Late {
+    fn new(what: &'static str, mut late: Vec<f64>) -> Self {
+        late.sort_by(f64::total_cmp);
+        Self { what, late }
+    }
+
+    fn at(&self, share: f64) -> f64 {
+        self.late[(self.late.len() as f64 * share) as usize]
+    }
+
+    /// A row of a table.
+    fn row(&self) -> String {
+        let shown = |late: f64| match late {
+            late if late.is_finite() => format!("{late:.2}"),
+            _ => "over 60,000".into(),
+        };
+        let greatest = self.late.iter().copied().fold(0.0, f64::max);
+        let cells = [self.late[0], self.at(0.5), self.at(0.99), greatest].map(shown);
+        format!("| {} | {} |\n", self.what, cells.join(" | "))
+    }
+
+    /// The median as a bar; what never came counts as the time that was waited.
+    fn bar(&self, name: &str, share: f64) -> (String, f64) {
+        (name.to_owned(), self.at(share).min(PATIENCE.as_secs_f64() * 1e3))
+    }
 }
 
 fn main() {
-    println!("{SOON} deadlines while {WAITING} others wait; milliseconds late");
-    println!("{}\n", harness::server_program().display());
-    println!(
-        "|                                    |     first |    median |       p99 |  greatest |"
-    );
-    println!(
-        "|------------------------------------|-----------|-----------|-----------|-----------|"
-    );
-    report("POLL BLOCK, 1,000 clients", blocking_poll());
-    report("sorted set, asked every 100 ms", polled_sorted_set());
-    report("expired events", expired_events());
+    let ours = Late::new("POLL BLOCK, 1,000 clients asleep on 1,000 keys", blocking_poll());
+    let polled = Late::new("sorted set, asked every 100 ms", polled_sorted_set());
+    let expired = Late::new("`expired` events of volatile keys", expired_events());
     let (took, answers) = backlog();
-    println!("\n{WAITING} come due at once and are moved to a stream: {:.1} s", took.as_secs_f64());
-    println!("Meanwhile another client's PING takes, in milliseconds:");
-    report("PING during the backlog", answers);
+    let answers = Late::new("PING while a million are delivered", answers);
+    let head = "first | median | p99 | greatest |\n| --- | ---: | ---: | ---: | ---: |\n";
+    let told = [
+        format!("{SOON} deadlines while {WAITING} others wait\n"),
+        format!("| milliseconds late | {head}{}{}{}", ours.row(), polled.row(), expired.row()),
+        format!(
+            "{WAITING} elements that come due at once are in a stream {:.1} s later. Meanwhile:\n",
+            took.as_secs_f64()
+        ),
+        format!("| milliseconds until the answer | {head}{}", answers.row()),
+    ]
+    .join("\n");
+    println!("{}\n\n{told}", harness::server_program().display());
+    // The page is about the server that most have.
+    if std::env::var_os("DEHYDRATOR_SERVER").is_none() {
+        page::put("lateness", told.trim_end());
+        let bars = [
+            ours.bar("our POLL BLOCK, median", 0.5),
+            ours.bar("our POLL BLOCK, 99th percentile", 0.99),
+            polled.bar("sorted set, asked every 100 ms, median", 0.5),
+            polled.bar("the same, 99th percentile", 0.99),
+            expired.bar("expired events, median (over)", 0.5),
+        ];
+        let title = "How late what is due is in hand, milliseconds";
+        chart::bars(&page::charts().join("lateness.svg"), title, &bars, true);
+    }
 }

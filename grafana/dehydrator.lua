@@ -1,5 +1,5 @@
 -- For redis_exporter's option -script: the numbers of `INFO dehydrator`, so that each becomes a metric,
--- redis_script_values{key="dehydrator_due"} and so on. What the module tells one day, this passes on.
+-- redis_script_values{key="dehydrator_elements"} and so on. What the module tells one day, this passes on.
 --
 -- The exporter wants names and values in turn, as strings.
 local values = {}

@@ -65,5 +65,8 @@ $note
   Ctrl-C stops it.
 
 TEXT
-exec "$server" "$root/redis.conf" --port "$port" --dir "$data" --loadmodule "$module" \
+# A copy, made anew each time: CONFIG REWRITE writes into the file that the server was given, also that it
+# loads the module, and a server that is told so twice does not start.
+cp "$root/redis.conf" "$data/redis.conf"
+exec "$server" "$data/redis.conf" --port "$port" --dir "$data" --loadmodule "$module" \
     "${append[@]}" "$@"

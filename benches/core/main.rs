@@ -23,13 +23,14 @@
 //! | `oracle` | the model that each must agree with first |
 //! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `one` | the measurements |
 //! | `plan` | which of them are run |
-//! | `figures`, `report`, `chart`, `machine` | what came of it |
+//! | `figures`, `report`, `chart`, `page`, `machine` | what came of it |
 //! | `load`, `memory`, `stopwatch` | ids and TTLs; the allocator that counts; the thread's own time |
 
 #[path = "../../src/lawn/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the bench does not use all of it")]
 mod lawn;
 
+#[path = "../chart.rs"]
 mod chart;
 mod figures;
 mod growth;
@@ -41,6 +42,8 @@ mod memory;
 mod named;
 mod one;
 mod oracle;
+#[path = "../page.rs"]
+mod page;
 mod plan;
 mod report;
 mod sessions;

@@ -5,16 +5,15 @@ use std::path::Path;
 
 use crate::chart::{self, Line};
 use crate::figures::Figures;
-use crate::machine;
 use crate::plan::{BEST, COUNTED, GROWTH, INSTRUCTIONS, LARGE, TTLS, WORST, figures_file};
 use crate::store::Store;
 use crate::stores::ALL;
 use crate::units;
-use crate::{Measure, for_store};
+use crate::{Measure, for_store, machine, page};
 
 const OURS: &str = "lawn";
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
-/// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best
+/// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best
 /// peer.
 const GOALS: [(&str, f64, f64, f64); 5] = [
     ("start", 80.0, 110.0, 1.6),
@@ -449,40 +448,29 @@ impl Report {
     }
 }
 
-/// Puts `content` between the markers of `section`.
-fn put(page: &mut String, section: &str, content: &str) {
-    let (open, close) = (format!("<!-- core:{section} -->\n"), format!("<!-- /core:{section} -->"));
-    let from = page.find(&open).unwrap_or_else(|| panic!("no marker {open}")) + open.len();
-    let to = page.find(&close).unwrap_or_else(|| panic!("no marker {close}"));
-    page.replace_range(from..to, &format!("\n{content}\n"));
-}
-
 /// Writes tables and charts from the figures of the last run.
 pub fn write() {
     let file = figures_file();
     let text = std::fs::read_to_string(&file)
         .unwrap_or_else(|_| panic!("{} comes from a whole run", file.display()));
     let report = Report { figures: Figures::from_text(&text) };
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs");
-    let charts = docs.join("charts");
-    std::fs::create_dir_all(&charts).expect("a folder for charts");
-    report.charts(&charts);
-
-    let path = docs.join("benchmarks.md");
-    let mut page = std::fs::read_to_string(&path).expect("docs/benchmarks.md");
-    put(&mut page, "machine", &machine::describe());
-    put(&mut page, "goals", &report.goals());
-    put(&mut page, "few", &report.operations(10_000));
-    put(&mut page, "million", &report.operations(1_000_000));
-    put(&mut page, "most", &report.operations(10_000_000));
-    put(&mut page, "ttls", &report.ttls());
-    put(&mut page, "steady", &report.steady());
-    put(&mut page, "growth", &report.growth());
-    put(&mut page, "worst", &report.worst());
-    put(&mut page, "collisions", &report.collisions());
-    put(&mut page, "workers", &report.workers());
-    put(&mut page, "units", &report.units());
-    put(&mut page, "sessions", &report.sessions());
-    put(&mut page, "instructions", &report.instructions());
-    std::fs::write(&path, page).expect("docs/benchmarks.md");
+    report.charts(&page::charts());
+    for (section, content) in [
+        ("machine", machine::describe()),
+        ("goals", report.goals()),
+        ("few", report.operations(10_000)),
+        ("million", report.operations(1_000_000)),
+        ("most", report.operations(10_000_000)),
+        ("ttls", report.ttls()),
+        ("steady", report.steady()),
+        ("growth", report.growth()),
+        ("worst", report.worst()),
+        ("collisions", report.collisions()),
+        ("workers", report.workers()),
+        ("units", report.units()),
+        ("sessions", report.sessions()),
+        ("instructions", report.instructions()),
+    ] {
+        page::put(&format!("core:{section}"), &content);
+    }
 }

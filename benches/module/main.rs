@@ -5,9 +5,14 @@
 //! machine to machine and from hour to hour: the ratios are the result. Each figure is the median of
 //! [`ROUNDS`] rounds, in each of which all sides run one after the other.
 
+#[path = "../chart.rs"]
+#[allow(dead_code)]
+mod chart;
 #[path = "../../tests/server/harness.rs"]
 #[allow(dead_code)]
 mod harness;
+#[path = "../page.rs"]
+mod page;
 mod ways;
 
 use std::fs;
@@ -100,17 +105,32 @@ impl Table {
         columns[column].push(figure);
     }
 
-    fn print(&self, corner: &str, columns: &[&str], digits: usize) {
-        println!("\n| {corner} | {} |", columns.join(" | "));
-        println!("|---|{}", "---|".repeat(columns.len()));
+    /// The table in Markdown.
+    fn written(&self, corner: &str, columns: &[&str], digits: usize) -> String {
+        let mut lines = format!("| {corner} | {} |\n", columns.join(" | "));
+        lines += &format!("| --- |{}\n", " ---: |".repeat(columns.len()));
         for (name, figures) in &self.rows {
             let shown = |column: usize| match figures.get(column) {
                 Some(figures) if !figures.is_empty() => format!("{:.digits$}", median(figures)),
                 _ => String::new(),
             };
             let cells: Vec<_> = (0..columns.len()).map(shown).collect();
-            println!("| {name} | {} |", cells.join(" | "));
+            lines += &format!("| {name} | {} |\n", cells.join(" | "));
         }
+        lines
+    }
+
+    /// One column as bars, ours first.
+    fn bars(&self, column: usize) -> Vec<(String, f64)> {
+        let figure = |figures: &[Vec<f64>]| median(&figures[column]);
+        let named = |name: &str| match name {
+            "dehydrator" => "our dehydrator".to_owned(),
+            other => other.to_owned(),
+        };
+        let mut bars: Vec<_> =
+            self.rows.iter().map(|(name, it)| (named(name), figure(it))).collect();
+        bars.sort_by_key(|(name, _)| !name.starts_with("our "));
+        bars
     }
 }
 
@@ -263,18 +283,42 @@ fn main() {
         others(&mut client, &mut verbs);
         dumps(&server, &mut client, &mut saved);
     }
-    println!("{COUNT} elements, ids of 16 bytes, elements of 64, {ROUNDS} rounds, medians");
-    println!("{}", harness::server_program().display());
-    let columns = ["put away, us", "beside SET", "taken by id, us", "beside GETDEL"];
-    times.print("the server's processor time", &columns, 2);
-    bytes.print("bytes for each", &["16 + 64", "16 + 1", "left when all but one are taken"], 1);
-    at_once.print("all are due, and taken at once", &["us for each", "beside LPOP"], 2);
-    verbs.print("the server's processor time", &["us"], 2);
-    let columns = ["save, us for each", "load, us for each", "bytes for each"];
-    saved.print("dumps", &columns, 2);
     let mut pauses = Table::default();
     for way in [Way::Set, Way::Pipelined, Way::Dehydrator] {
         pauses.note(way.name(), 0, slowest(way));
     }
-    pauses.print("on the way to ten million", &["slowest command, ms"], 2);
+    let by_id = ["put away, us", "beside SET", "taken by id, us", "beside GETDEL"];
+    let sizes = ["16 + 64", "16 + 1", "left when all but one are taken"];
+    let info = client.ask("INFO server");
+    let version = format!("{info:?}");
+    let version = ["valkey_version:", "redis_version:"].iter().find_map(|field| {
+        let (_, rest) = version.split_once(field)?;
+        Some(format!("{field}{}", rest.split("\\r").next()?))
+    });
+    let told = [
+        format!(
+            "{COUNT} elements, ids of 16 bytes, elements of 64; medians of {ROUNDS} rounds; {}\n",
+            version.unwrap_or_default().replace("_version:", " ")
+        ),
+        times.written("the server's processor time", &by_id, 2),
+        bytes.written("bytes for each", &sizes, 1),
+        at_once.written("all are due, and taken at once", &["us for each", "beside LPOP"], 2),
+        verbs.written("the server's processor time", &["us"], 2),
+        saved.written("dumps", &["save, us for each", "load, us for each", "bytes for each"], 2),
+        pauses.written("on the way to ten million", &["slowest command, ms"], 2),
+    ]
+    .join("\n");
+    println!("{told}");
+    // The page is about the server that most have.
+    if std::env::var_os("DEHYDRATOR_SERVER").is_none() {
+        page::put("module", told.trim_end());
+        let charts = page::charts();
+        let title = "To put away and take back by id: the server's processor time, us";
+        let together = times.bars(0).into_iter().zip(times.bars(2));
+        let together: Vec<_> =
+            together.map(|((name, push), (_, pull))| (name, push + pull)).collect();
+        chart::bars(&charts.join("module-time.svg"), title, &together, false);
+        let title = "Memory for an element of 64 bytes with an id of 16, bytes";
+        chart::bars(&charts.join("module-memory.svg"), title, &bytes.bars(0), false);
+    }
 }

@@ -341,7 +341,8 @@ fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {
 }
 
 proptest! {
-    // A failure prints the operations, shrunk to the fewest that fail, and the seed that made them.
+    // A failure prints the operations, shrunk to the fewest that fail: they are all there is to know, for
+    // time is among them. PROPTEST_RNG_SEED chooses others, PROPTEST_CASES more.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
