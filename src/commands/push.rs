@@ -1,5 +1,7 @@
 //! Putting elements away: PUSH, GIDPUSH, MPUSH.
 
+use std::cell::RefCell;
+
 use crate::clock;
 use crate::data_type::Writing;
 use crate::lawn::{Lawn, StartError};
@@ -149,15 +151,38 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
 
 /// 128 bits of the server's own random generator, as 32 hexadecimal digits.
 fn generated_id() -> [u8; 32] {
-    let mut bits = [0_u8; 16];
-    // SAFETY: the pointer and the length describe `bits`.
-    unsafe { api!(RedisModule_GetRandomBytes(bits.as_mut_ptr(), bits.len())) };
+    let bits = RANDOM.with_borrow_mut(Random::take);
     let mut id = [0; 32];
     for (digits, byte) in id.chunks_exact_mut(2).zip(bits) {
         digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
         digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
     }
     id
+}
+
+thread_local! {
+    // Commands run on the server's main thread alone.
+    static RANDOM: RefCell<Random> = const { RefCell::new(Random { bits: [[0; 16]; 32], left: 0 }) };
+}
+
+/// Random bits, fetched for some ids at a time: the server makes them 32 bytes at a time, for about a
+/// microsecond, and throws away what was not asked for.
+struct Random {
+    bits: [[u8; 16]; 32],
+    left: usize,
+}
+
+impl Random {
+    fn take(&mut self) -> [u8; 16] {
+        if self.left == 0 {
+            let bytes = self.bits.as_flattened_mut();
+            // SAFETY: the pointer and the length describe `bytes`.
+            unsafe { api!(RedisModule_GetRandomBytes(bytes.as_mut_ptr(), bytes.len())) };
+            self.left = self.bits.len();
+        }
+        self.left -= 1;
+        self.bits[self.left]
+    }
 }
 
 impl From<StartError> for Error {

@@ -59,6 +59,9 @@ fn a_server_that_is_stopped_and_started_again_has_everything() {
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     client.ask("DEHYDRATOR.PUSH k 600000 another id2");
     client.ask("DEHYDRATOR.PULL k id2");
+    // Which says that the module is loaded, and must not have it loaded twice.
+    client.ask("CONFIG SET dehydrator.max-ttl 700000");
+    client.ask("CONFIG REWRITE");
     let before = client.ask("DEHYDRATOR.TTN k");
     run.interrupt();
 
