@@ -1,16 +1,17 @@
 //! Dehydrator: a data type for Redis and Valkey that puts elements away and gives them back when they
 //! are due.
 //!
-//! This is the front door: the table of commands, and what happens when the server loads the module.
+//! This is the front door: a map, and what happens when the server loads the module.
 //! Imports run one way, from here down to `lawn`.
 //!
 //! ```text
 //!   lib ─▶ commands ─▶ data_type ─▶ encoding ─▶ lawn      the structure, pure
 //!    │        │  │         │  │          └────▶ policy    what becomes of what comes due
 //!    │        │  │         │  ├──────▶ untidy             names for the tick
-//!    │        │  │         │  └──────▶ agenda             names with a deadline, and a timer
-//!    │        │  ├─────────┴──────▶ replicate             effects, spelled once
-//!    │        │  └────────────────▶ waiters               clients asleep on a key
+//!    │        │  ├─────────┼──┴──────▶ agenda             names with a deadline, and a timer
+//!    │        │  ├─────────┼─────────▶ replicate          effects, spelled once
+//!    │        │  ├─────────┴─────────▶ waiters            clients asleep on a key
+//!    │        │  └───────────────────▶ statistics         counters for INFO
 //!    │        └───────────────────▶ clock                 the only reader of the time
 //!    ├─▶ tick ─▶ courier ─▶ agenda, data_type, replicate  delivering what came due
 //!    │      └──▶ search, untidy, waiters, data_type       the server's cron
@@ -20,8 +21,8 @@
 //!                      all but lawn ─▶ server             a safe face over the module API
 //! ```
 //!
-//! *One PUSH*: [`commands`] names `push::push`; `args` makes a typed request of the arguments;
-//! [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start`] does it;
+//! *One PUSH*: [`commands()`] names `push::push`; `args` makes a typed request of the arguments;
+//! [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start_at`] does it;
 //! [`replicate`] says the effect; the event, the reply. A replica and the append-only file come in by
 //! the same door, with the deadline in the request.
 
