@@ -1,12 +1,16 @@
 //! Sessions in redis-cli, as a user would type them, compared to the letter.
 //!
-//! The README's are among them. A line that begins with the prompt is typed; the lines after it, up to
-//! the next prompt, are what redis-cli must print, but for how long it took. `…` stands for anything within a line. Time passes
-//! in one way: a `DEHYDRATOR.TTN` that should reply 0 is asked until it does, as a user would.
+//! The README's are among them, and those of the pages in docs. A line that begins with the prompt is
+//! typed; the lines after it, up to the next prompt, are what redis-cli must print, but for how long it
+//! took. `…` stands for anything within a line. Time passes in one way: a `DEHYDRATOR.TTN` that should
+//! reply 0 is asked until it does, as a user would.
 
+use std::collections::HashMap;
 use std::fs;
 
-use crate::harness::{Server, until};
+use redis::{Connection, Value};
+
+use crate::harness::{Server, cmd, until};
 
 const PROMPT: &str = "127.0.0.1:6379> ";
 
@@ -107,5 +111,99 @@ fn every_command_is_in_the_readme_as_the_server_knows_it() {
     for line in help.iter().step_by(2) {
         let written = line.strip_prefix("DEHYDRATOR.").expect("our prefix").replace('|', "\\|");
         assert!(readme.contains(&format!("\n| `{written}` |")), "README has no row for {written}");
+    }
+}
+
+const COMMANDS_PAGE: &str = "docs/commands.md";
+
+/// The parts of a Markdown file that stand below a heading of the second level, with the heading.
+fn sections_of(markdown: &str) -> impl Iterator<Item = (&str, &str)> {
+    let sections = markdown.split("\n## ").skip(1);
+    sections.map(|section| section.split_once('\n').unwrap_or((section, "")))
+}
+
+#[test]
+fn each_entry_of_the_commands_page_replies_as_printed() {
+    let page = read(COMMANDS_PAGE);
+    let mut played = 0;
+    for (heading, section) in sections_of(&page) {
+        let sessions = sessions_in(section);
+        if sessions.contains(PROMPT) {
+            println!("{heading}");
+            play(&sessions);
+            played += 1;
+        }
+    }
+    assert!(played >= 19, "{played} entries have examples");
+}
+
+#[test]
+fn the_other_pages_reply_as_printed() {
+    let docs = fs::read_dir("docs").expect("a folder").flatten().map(|entry| entry.path());
+    let pages = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));
+    let pages = pages.map(|path| path.to_string_lossy().into_owned());
+    let mut pages: Vec<_> = pages.filter(|path| path != COMMANDS_PAGE).collect();
+    assert!(!pages.is_empty(), "docs has no other page");
+    pages.push("examples/README.md".into());
+    for page in pages {
+        let sessions = sessions_in(&read(&page));
+        if sessions.contains(PROMPT) {
+            println!("{page}");
+            play(&sessions);
+        }
+    }
+}
+
+/// Fields of a command in COMMAND DOCS.
+fn docs_of(client: &mut Connection, name: &str) -> HashMap<String, Value> {
+    let mut docs: HashMap<String, HashMap<String, Value>> =
+        cmd(&format!("COMMAND DOCS {name}")).query(client).expect("a command");
+    docs.remove(&name.to_lowercase()).expect("it is there")
+}
+
+/// The categories of a command, by its flags: Redis 7.0 puts no module's command into any.
+fn categories_of(client: &mut Connection, name: &str) -> String {
+    /// Where COMMAND INFO has the flags.
+    const FLAGS: usize = 2;
+    let info: Vec<Vec<Value>> =
+        cmd(&format!("COMMAND INFO {name}")).query(client).expect("a command");
+    let flags: Vec<String> = redis::from_redis_value(info[0][FLAGS].clone()).expect("words");
+    let has = |flag: &str| flags.iter().any(|it| it == flag);
+    let access = if has("write") { "write" } else { "read" };
+    let speed = if has("fast") { "fast" } else { "slow" };
+    let blocking = if has("blocking") { "`@blocking`, " } else { "" };
+    format!("`@{access}`, `@{speed}`, {blocking}`@dehydrator`")
+}
+
+#[test]
+fn every_command_has_its_entry_as_the_server_knows_it() {
+    let page = read(COMMANDS_PAGE);
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
+    let verbs = || help.iter().step_by(2);
+    let name_of = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    let entries = sections_of(&page).map(|(heading, _)| heading);
+    let entries: Vec<_> = entries.filter(|heading| heading.starts_with("DEHYDRATOR.")).collect();
+    assert_eq!(entries, verbs().map(|line| name_of(line)).collect::<Vec<_>>());
+
+    for line in verbs() {
+        let name = name_of(line);
+        let mut sections = sections_of(&page);
+        let (_, entry) = sections.find(|(heading, _)| *heading == name).expect("an entry");
+        let docs = docs_of(&mut client, &name);
+        let field =
+            |field: &str| -> String { redis::from_redis_value(docs[field].clone()).expect("text") };
+        let categories = categories_of(&mut client, &name);
+        for expected in [
+            format!("\n```text\n{line}\n```\n"),
+            format!("\n- **Available since:** {}\n", field("since")),
+            format!("\n- **Time complexity:** {}\n", field("complexity")),
+            format!("\n- **ACL categories:** {categories}\n"),
+        ] {
+            assert!(entry.contains(&expected), "{name} has no {expected}");
+        }
+        let link = format!("](#{})", name.to_lowercase().replace('.', ""));
+        assert!(page.contains(&link), "the table has no link to {name}");
     }
 }
