@@ -78,7 +78,10 @@ strip --strip-debug --strip-unneeded --remove-section=.comment "$installed"
 install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
 install -D -m 644 dist/README.Debian "$doc/README.Debian"
 install -D -m 644 redis.conf "$doc/examples/redis.conf"
-install -m 644 README.md docs/design.md "$doc/"
+install -m 644 README.md "$doc/"
+# Where README's links lead.
+install -D -m 644 -t "$doc/docs" docs/*.md
+install -D -m 644 -t "$doc/docs/charts" docs/charts/*.svg
 gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
 {
     echo "dehydrator ($version-1) unstable; urgency=medium"

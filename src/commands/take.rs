@@ -159,6 +159,8 @@ fn lease_due(
 pub fn lease(context: &Context, args: Args<'_>) -> Result {
     let request = args::Lease::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
+    let args::Lease { ttl, deadline, .. } = request;
+    limits::deadline(context, ttl, ttl, Some(deadline), clock::now())?;
 
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {

@@ -151,8 +151,16 @@ impl Arg {
     }
 
     fn group(kind: RedisModuleCommandArgType, parts: Vec<Self>) -> Self {
-        let names: Vec<_> = parts.iter().map(|part| &part.name[..]).collect();
-        let name = names.join("-");
+        // By the words that tell it apart, where there are some.
+        let name_of = |part: &Self| match part.token.as_deref() {
+            Some("=") => "equal".to_owned(),
+            Some("~") => "approximately".to_owned(),
+            Some(token) => token.to_lowercase(),
+            None => part.name.clone(),
+        };
+        let has_word = parts[0].token.is_some() && kind == BLOCK;
+        let named = if has_word { &parts[..1] } else { &parts[..] };
+        let name = named.iter().map(name_of).collect::<Vec<_>>().join("-");
         Self { name, kind, token: None, optional: false, multiple: false, parts }
     }
 
@@ -232,6 +240,19 @@ mod tests {
         ] {
             assert_eq!(written(&parse(line)), line);
         }
+    }
+
+    #[test]
+    fn groups_are_named_by_their_words() {
+        let names = |line: &str| {
+            let args = parse(line);
+            args.iter().map(|arg| arg.name.clone()).collect::<Vec<_>>()
+        };
+        let policy = "<HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>";
+        assert_eq!(names(policy), ["hold-drop-stream-publish"]);
+        assert_eq!(names("[AT unix-ms [DELIVERIES n]]"), ["at"]);
+        assert_eq!(names("[= | ~]"), ["equal-approximately"]);
+        assert_eq!(names("ttl id [ttl id ...]"), ["ttl-id"]);
     }
 
     #[test]

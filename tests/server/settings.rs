@@ -90,6 +90,7 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     client.ask("DEHYDRATOR.PUSH k 1000 element id SLACK 900");
     assert_eq!(client.refused("DEHYDRATOR.TOUCH k id 1001"), too_long);
     assert_eq!(client.refused("DEHYDRATOR.POLL k LEASE 1001"), too_long);
+    assert_eq!(client.refused("DEHYDRATOR.LEASE k 5 AT 9000000000000 id"), too_long);
 
     client.ask("DEHYDRATOR.PUSH k 1000 element id2");
     let full = "ERR the dehydrator holds dehydrator.max-elements already";
