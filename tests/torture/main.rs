@@ -10,3 +10,4 @@ mod disk;
 mod leak;
 mod lease;
 mod restore;
+mod wander;

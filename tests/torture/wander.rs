@@ -1,0 +1,134 @@
+//! Dehydrators with policies that wander through the keyspace by everything that moves a key.
+
+use redis::{Cmd, Connection, Pipeline, Value};
+
+use crate::harness::{Ask, Server, cmd, until};
+
+const KEYS: u64 = 40;
+const DATABASES: u64 = 4;
+const ROUNDS: usize = 60;
+const BATCHES: usize = 20;
+
+/// Xorshift: the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+
+    fn key(&mut self) -> String {
+        format!("k{}", self.below(KEYS))
+    }
+
+    fn command(&mut self, number: usize) -> Cmd {
+        let (one, other, db) = (self.key(), self.key(), self.below(DATABASES));
+        let ttl = [0, 1, 5, 50, 200, 300][self.below(6) as usize];
+        let policy = ["STREAM s", "STREAM s MAXLEN ~ 100", "DROP", "PUBLISH c", "HOLD"];
+        let policy = policy[self.below(5) as usize];
+        let replace = ["", " REPLACE"][self.below(2) as usize];
+        cmd(&match self.below(100) {
+            0..35 => format!("DEHYDRATOR.PUSH {one} {ttl} element id-{number}"),
+            35..45 => format!("DEHYDRATOR.ONDUE {one} {policy}"),
+            45..65 => format!("RENAME {one} {other}"),
+            65..70 => format!("MOVE {one} {db}"),
+            70..78 => format!("COPY {one} {other} DB {db}{replace}"),
+            78..81 => format!("SWAPDB {db} {}", self.below(DATABASES)),
+            81..83 => format!("DEL {one}"),
+            83..84 => format!("SET {one} text"),
+            84..86 => format!("PEXPIRE {one} {}", 1 + self.below(3000)),
+            86..88 => format!("DEHYDRATOR.POLL {one}"),
+            88..90 => format!("DEHYDRATOR.POLL {one} LEASE 50"),
+            // Now and then, or there would never be many.
+            90..91 if self.below(10) == 0 => "FLUSHDB".to_owned(),
+            90..92 => format!("UNLINK {one}"),
+            _ => return self.restore(&one, &other),
+        })
+    }
+
+    /// A dump of one key put over another, in one go.
+    fn restore(&mut self, from: &str, to: &str) -> Cmd {
+        let script = "local dump = redis.call('DUMP', KEYS[1]) \
+                      if dump then redis.call('RESTORE', KEYS[2], 0, dump, 'REPLACE') end";
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(script).arg(2).arg(from).arg(to);
+        eval
+    }
+}
+
+/// Bound dehydrators in which something is left, by all the names there are.
+fn left(client: &mut Connection) -> Vec<String> {
+    let mut left = Vec::new();
+    for db in 0..DATABASES {
+        client.ask(&format!("SELECT {db}"));
+        for key in (0..KEYS).map(|key| format!("k{key}")) {
+            let info: Result<Vec<Value>, _> = cmd(&format!("DEHYDRATOR.INFO {key}")).query(client);
+            let Ok(info) = info else { continue };
+            let is_held = info.last() == Some(&Value::BulkString(b"HOLD".to_vec()));
+            if !is_held && info[1] != Value::Int(0) {
+                left.push(format!("{key} in {db}: {info:?}"));
+            }
+        }
+    }
+    left
+}
+
+fn wander(seed: u64, options: &[&str]) {
+    println!("seed {seed}");
+    let options = [&["--databases", "4"], options].concat();
+    let primary = Server::start_with_port(&options);
+    let replica = Server::start_with_port(&["--databases", "4", "--repl-diskless-load", "swapdb"]);
+    let mut copy = replica.connect();
+    copy.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let mut random = Random(seed);
+    let mut client = primary.connect();
+    for round in 0..ROUNDS {
+        for batch in 0..BATCHES {
+            let mut pipe = Pipeline::new();
+            if random.below(3) == 0 {
+                pipe.atomic();
+            }
+            pipe.cmd("SELECT").arg(random.below(DATABASES));
+            for number in 0..=random.below(20) as usize {
+                pipe.add_command(random.command((round * BATCHES + batch) * 20 + number));
+            }
+            // Many are refused, for there is no such key, or it is of another type.
+            let _ = pipe.ignore_errors().query::<Vec<Value>>(&mut client);
+        }
+        // All of it comes due within a second. What was forgotten would be there for ever.
+        let mut waited = Vec::new();
+        until(&format!("all that was bound is delivered, in round {round}"), || {
+            waited = left(&mut client);
+            waited.is_empty().then_some(())
+        });
+        if round % (ROUNDS / 3) == 0 {
+            copy.ask("REPLICAOF NO ONE");
+            copy.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+        }
+    }
+    client.ask("SELECT 0");
+    // Nothing may come due between the one digest and the other.
+    until("the replica is equal", || {
+        let before = client.ask("DEBUG DIGEST");
+        client.ask("WAIT 1 1000");
+        let there = copy.ask("DEBUG DIGEST");
+        (before == there && client.ask("DEBUG DIGEST") == before).then_some(())
+    });
+    let delivered = primary.info("dehydrator", "dehydrator_deliveries");
+    assert!(delivered > 500, "{delivered} were delivered: nothing was tried");
+    let log = primary.log() + &replica.log();
+    assert!(!log.contains("a bug, please report it"), "{log}");
+}
+
+#[test]
+fn whatever_moves_a_key_what_is_due_in_it_is_delivered() {
+    wander(0x5eed, &["--appendonly", "yes", "--appendfsync", "no"]);
+}
+
+#[test]
+fn whatever_moves_a_key_while_events_are_on_what_is_due_in_it_is_delivered() {
+    wander(0xbeef, &["--notify-keyspace-events", "KEA"]);
+}
