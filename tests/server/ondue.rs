@@ -48,14 +48,14 @@ fn what_comes_due_is_in_the_stream_in_order_and_not_before() {
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     assert_eq!(policy(&mut client, "k"), "STREAM s");
     let start = Instant::now();
-    for (ttl, id) in [(300, "late"), (150, "a"), (150, "b"), (0, "now"), (600_000, "far")] {
+    for (ttl, id) in [(2500, "late"), (1200, "a"), (1200, "b"), (0, "now"), (600_000, "far")] {
         client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id}"));
     }
     assert_eq!(arrived(&mut client, "s", 1), ["now"]);
     assert_eq!(arrived(&mut client, "s", 3), ["now", "a", "b"]);
-    assert!(start.elapsed() >= Duration::from_millis(149));
+    assert!(start.elapsed() >= Duration::from_millis(1199));
     arrived(&mut client, "s", 4);
-    assert!(start.elapsed() >= Duration::from_millis(299));
+    assert!(start.elapsed() >= Duration::from_millis(2499));
     let last = stream(&mut client, "s").pop();
     assert_eq!(last, Some(("late".into(), "element-late".into())));
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
@@ -197,7 +197,7 @@ fn a_policy_follows_its_key_wherever_it_goes() {
         client.ask("FLUSHALL");
         client.ask("SELECT 0");
         client.ask("DEHYDRATOR.ONDUE k STREAM s MAXLEN ~ 1000");
-        client.ask("DEHYDRATOR.PUSH k 300 element id");
+        client.ask("DEHYDRATOR.PUSH k 1000 element id");
         for line in lines {
             client.ask(line);
         }
@@ -230,7 +230,7 @@ fn a_policy_survives_a_dump_and_is_restored_by_it() {
     let mut server = Server::start(&["--save", "3600 1"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
-    client.ask("DEHYDRATOR.PUSH k 600 element id");
+    client.ask("DEHYDRATOR.PUSH k 1500 element id");
     let dump: Value = client.ask("DUMP k");
     client.ask("DEL k");
     let mut restore = redis::cmd("RESTORE");
@@ -266,7 +266,7 @@ fn what_cannot_be_delivered_stays_and_is_tried_again() {
     let refused = client.refused("DEHYDRATOR.PUSH k 0 element id");
     assert!(refused.starts_with("OOM"), "{refused}");
     client.ask("CONFIG SET maxmemory 0");
-    client.ask("DEHYDRATOR.PUSH k 100 element last");
+    client.ask("DEHYDRATOR.PUSH k 1000 element last");
     client.ask("CONFIG SET maxmemory 1");
     let before = field(&server, "retries");
     until("it is tried", || (field(&server, "retries") > before).then_some(()));
@@ -297,7 +297,7 @@ fn a_replica_delivers_nothing_until_it_is_promoted() {
     }
     pipe.exec(&mut client).expect("replies");
     let delivered = arrived(&mut client, "s", 2000);
-    client.ask("DEHYDRATOR.PUSH k 1500 element later");
+    client.ask("DEHYDRATOR.PUSH k 4000 element later");
     client.ask("RENAME k there");
     client.ask("WAIT 1 0");
     let mut other = replica.connect();
@@ -323,7 +323,7 @@ fn nothing_is_delivered_while_clients_are_paused() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
-    client.ask("DEHYDRATOR.PUSH k 50 element id");
+    client.ask("DEHYDRATOR.PUSH k 1000 element id");
     client.ask("CLIENT PAUSE 100000 WRITE");
     until("it is due", || (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(()));
     let ticks = field(&server, "ticks");
@@ -337,7 +337,7 @@ fn nothing_is_delivered_while_clients_are_paused() {
 fn a_backlog_lets_others_have_their_turn() {
     let server = Server::start(&["--enable-module-command", "yes"]);
     let mut client = server.connect();
-    client.ask("CONFIG SET dehydrator.tick-budget-us 100");
+    client.ask("CONFIG SET dehydrator.tick-budget-us 10");
     let mut pipe = redis::pipe();
     for id in 0..50_000 {
         pipe.cmd("DEHYDRATOR.PUSH").arg("big").arg(0).arg("element").arg(id);
@@ -413,8 +413,8 @@ fn one_event_tells_that_something_is_due() {
         wait_for_ticks();
     };
     // Two come due, one after the other: the second is no news.
-    client.ask("DEHYDRATOR.PUSH k 100 element a");
-    client.ask("DEHYDRATOR.PUSH k 200 element b");
+    client.ask("DEHYDRATOR.PUSH k 600 element a");
+    client.ask("DEHYDRATOR.PUSH k 900 element b");
     due(&mut client, 2);
     client.ask("DEHYDRATOR.POLL k COUNT 2");
     client.ask("DEHYDRATOR.PUSH k 0 element c");
@@ -435,7 +435,7 @@ fn one_event_tells_that_something_is_due() {
     for reload in [false, true] {
         let mut client = server.connect();
         client.ask("CONFIG SET notify-keyspace-events KEA");
-        client.ask("DEHYDRATOR.PUSH other 1500 element id");
+        client.ask("DEHYDRATOR.PUSH other 5000 element id");
         client.ask("RENAME other k");
         if reload {
             server.restart();
@@ -494,7 +494,7 @@ fn a_lease_that_runs_out_is_delivered() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 element id");
-    client.ask("DEHYDRATOR.POLL k LEASE 200");
+    client.ask("DEHYDRATOR.POLL k LEASE 1500");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     assert_eq!(ids(&mut client, "s").len(), 0);
     assert_eq!(arrived(&mut client, "s", 1), ["id"]);
@@ -505,12 +505,12 @@ fn a_bound_key_that_is_put_over_another_is_not_forgotten() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
-    client.ask("DEHYDRATOR.PUSH k 300 element id");
+    client.ask("DEHYDRATOR.PUSH k 1000 element id");
     let Value::BulkString(dump) = client.ask("DUMP k") else { panic!("a dump") };
     for way in ["RESTORE over itself", "RESTORE over another", "COPY", "RENAME"] {
         client.ask("FLUSHALL");
         client.ask("DEHYDRATOR.ONDUE k STREAM s");
-        client.ask("DEHYDRATOR.PUSH k 300 element id");
+        client.ask("DEHYDRATOR.PUSH k 1000 element id");
         client.ask("DEHYDRATOR.ONDUE other STREAM t");
         client.ask("DEHYDRATOR.PUSH other 600000 element id");
         let mut restore = redis::cmd("RESTORE");
@@ -559,7 +559,7 @@ fn clients_asleep_on_a_bound_key_sleep_on() {
     let mut sleeper = server.connect();
     let thread = std::thread::spawn(move || sleeper.ask("DEHYDRATOR.POLL k BLOCK 0"));
     until("it is asleep", || (field(&server, "waiters") == 1).then_some(()));
-    client.ask("DEHYDRATOR.PUSH k 300 element id");
+    client.ask("DEHYDRATOR.PUSH k 1500 element id");
     client.ask("DEHYDRATOR.ONDUE k HOLD");
     assert_eq!(thread.join().expect("no panic"), texts(&["element"]));
 }
@@ -657,9 +657,10 @@ fn events_that_were_off_for_a_while_come_again() {
     let ticks = field(&server, "ticks");
     until("a tick went by", || (field(&server, "ticks") > ticks + 1).then_some(()));
     events_of(&mut client, "Ed");
-    for key in ["near", "again"] {
-        assert_eq!(events.get_message().expect("it").get_payload::<String>().expect("it"), key);
-    }
+    let mut heard =
+        [(); 2].map(|()| events.get_message().expect("it").get_payload::<String>().expect("it"));
+    heard.sort();
+    assert_eq!(heard, ["again", "near"]);
 }
 
 #[test]
@@ -682,7 +683,7 @@ fn many_bound_keys_do_not_make_whole_databases_slow() {
         cmd("SLOWLOG GET 128").query(&mut client).expect("a log");
     for entry in log.iter().filter(|entry| ["SWAPDB", "FLUSHALL"].contains(&&entry.3[0][..])) {
         // It was 350 milliseconds, in proportion to the keys.
-        assert!(entry.2 < 50_000, "{:?} took {} us", entry.3, entry.2);
+        assert!(entry.2 < 150_000, "{:?} took {} us", entry.3, entry.2);
     }
     assert_eq!(field(&server, "on_agenda"), 0);
 }
@@ -711,7 +712,7 @@ fn what_clients_may_not_write_is_not_delivered_either() {
     let refused = client.refused("XADD s * a b");
     assert!(refused.starts_with("NOREPLICAS"), "{refused}");
     client.ask("CONFIG SET min-replicas-to-write 0");
-    client.ask("DEHYDRATOR.PUSH k 100 element id");
+    client.ask("DEHYDRATOR.PUSH k 1000 element id");
     client.ask("CONFIG SET min-replicas-to-write 1");
     until("it is tried", || (field(&server, "retries") > 0).then_some(()));
     client.ask("CONFIG SET min-replicas-to-write 0");
