@@ -20,6 +20,7 @@ run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (
 	@scripts/run.sh
 
 top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=redis://user:password@host:6379/0)
+	@[ -e top/target ] || echo "Building the live view, once: that takes a minute or two."
 	@cargo run --quiet --locked --manifest-path top/Cargo.toml -- $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 top-test: build ## The live view beside a real server

@@ -33,12 +33,22 @@ trap 'rm -rf "$work"' EXIT
 scripts/release-notes.sh >"$out/RELEASE-NOTES.md"
 scripts/third-party.sh >"$work/THIRD-PARTY"
 
+# with_docs <folder>: what the links of README lead to, from there.
+with_docs() {
+    install -D -m 644 -t "$1/docs" docs/*.md
+    install -D -m 644 -t "$1/docs/charts" docs/charts/*.svg
+    install -D -m 644 -t "$1/grafana" grafana/*
+    install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb
+    install -m 644 CONTRIBUTING.md "$1/"
+}
+
 # --- the tarball, with line tables, for whoever unpacks it by hand -----------------------------------
 name=dehydrator-$version-linux-$machine
 mkdir "$work/$name"
 install -m 755 "$module" "$work/$name/"
 install -m 644 redis.conf README.md LICENSE CHANGELOG.md "$out/RELEASE-NOTES.md" "$work/THIRD-PARTY" \
     "$work/$name/"
+with_docs "$work/$name"
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
     --use-compress-program='gzip -n' -cf "$out/$name.tar.gz" "$name"
 
@@ -77,11 +87,10 @@ install -D -m 755 "$module" "$installed"
 strip --strip-debug --strip-unneeded --remove-section=.comment "$installed"
 install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
 install -D -m 644 dist/README.Debian "$doc/README.Debian"
-install -D -m 644 redis.conf "$doc/examples/redis.conf"
 install -m 644 README.md "$doc/"
-# Where README's links lead.
-install -D -m 644 -t "$doc/docs" docs/*.md
-install -D -m 644 -t "$doc/docs/charts" docs/charts/*.svg
+with_docs "$doc"
+install -m 644 CHANGELOG.md redis.conf "$doc/"
+ln -s copyright "$doc/LICENSE"
 gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
 {
     echo "dehydrator ($version-1) unstable; urgency=medium"

@@ -16,6 +16,8 @@ give_up() {
     exit 1
 }
 
+version=$("$server" --version | sed -n 's/.* v=\([0-9]*\)\..*/\1/p')
+[ "${version:-7}" -ge 7 ] || give_up "$server is of version $version: Redis 7.0 or later, or Valkey, is needed."
 [ -e "$module" ] || give_up "There is no $module yet: run \`make\` first."
 
 mkdir -p "$data"
@@ -38,8 +40,14 @@ else
     [ "$port" = 6379 ] || note="
   (Port 6379 is another server's: perhaps the one that Debian starts with the package.)"
 fi
-flag=
-[ "$port" = 6379 ] || flag=" -p $port"
+flag=""
+others=""
+[ "$port" = 6379 ] || {
+    flag=" -p $port"
+    others="
+  For the others: make top PORT=$port, and export REDIS_URL=redis://127.0.0.1:$port for the examples.
+"
+}
 
 # A server whose append-only file is on, and does not exist yet, starts empty even if there is a dump, and
 # would overwrite that one day. So the dump is loaded with the file off, and then the file is written.
@@ -62,6 +70,7 @@ $note
     redis-cli$flag
     127.0.0.1:$port> DEHYDRATOR.PUSH orders 10000 "capture payment 17" order:17
 
+$others
   Ctrl-C stops it.
 
 TEXT

@@ -111,6 +111,13 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 }
 
 fn load(context: &Context, args: Args<'_>) -> bool {
+    // SAFETY: the server has filled in its functions by now, and changes them no more.
+    if unsafe { raw::RedisModule_RegisterNumericConfig }.is_none() {
+        context::log_warning(
+            "dehydrator: this server is too old: Redis 7.0 or later, or Valkey, is needed",
+        );
+        return false;
+    }
     if let Err(reason) = config::register(context, args) {
         context::log_warning(&format!("dehydrator: {reason}"));
         return false;

@@ -130,7 +130,10 @@ impl Table {
         lines += &format!("| --- |{}\n", " ---: |".repeat(columns.len()));
         for (name, figures) in &self.rows {
             let shown = |column: usize| match figures.get(column) {
-                Some(figures) if !figures.is_empty() => format!("{:.digits$}", median(figures)),
+                Some(figures) if figures.iter().all(|figure| figure.fract() == 0.0) => {
+                    figures.first().map_or(String::new(), |_| format!("{}", median(figures)))
+                }
+                Some(figures) => format!("{:.digits$}", median(figures)),
                 _ => String::new(),
             };
             let cells: Vec<_> = (0..columns.len()).map(shown).collect();

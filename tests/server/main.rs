@@ -14,6 +14,7 @@ mod faults;
 mod harness;
 mod keyspace;
 mod layout;
+mod links;
 mod memory;
 mod ondue;
 mod operator;

@@ -10,6 +10,7 @@ mod view;
 mod watch;
 
 use std::io;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -46,6 +47,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if !std::io::stdout().is_terminal() {
+        eprintln!("dehydrator-top: this is not a terminal");
+        return ExitCode::FAILURE;
+    }
     match ratatui::run(|terminal| run(terminal, options)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
