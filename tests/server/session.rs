@@ -137,23 +137,6 @@ fn each_entry_of_the_commands_page_replies_as_printed() {
     assert!(played >= 19, "{played} entries have examples");
 }
 
-#[test]
-fn the_other_pages_reply_as_printed() {
-    let docs = fs::read_dir("docs").expect("a folder").flatten().map(|entry| entry.path());
-    let pages = docs.filter(|path| path.extension().is_some_and(|it| it == "md"));
-    let pages = pages.map(|path| path.to_string_lossy().into_owned());
-    let mut pages: Vec<_> = pages.filter(|path| path != COMMANDS_PAGE).collect();
-    assert!(!pages.is_empty(), "docs has no other page");
-    pages.push("examples/README.md".into());
-    for page in pages {
-        let sessions = sessions_in(&read(&page));
-        if sessions.contains(PROMPT) {
-            println!("{page}");
-            play(&sessions);
-        }
-    }
-}
-
 /// Fields of a command in COMMAND DOCS.
 fn docs_of(client: &mut Connection, name: &str) -> HashMap<String, Value> {
     let mut docs: HashMap<String, HashMap<String, Value>> =

@@ -1,0 +1,95 @@
+//! The event that tells that something is due.
+
+use redis::Connection;
+
+use super::field;
+use crate::harness::{Ask, Server, cmd, until};
+
+fn events_of(client: &mut Connection, classes: &str) {
+    let mut set = redis::cmd("CONFIG");
+    set.arg("SET").arg("notify-keyspace-events").arg(classes).exec(client).expect("OK");
+}
+
+#[test]
+fn one_event_tells_that_something_is_due() {
+    let mut server = Server::start(&["--notify-keyspace-events", "Ed", "--save", "3600 1"]);
+    let mut client = server.connect();
+    let mut ear = server.connect();
+    let mut events = ear.as_pubsub();
+    events.psubscribe("__keyevent@0__:dehydrator.*").expect("a subscription");
+    let wait_for_ticks = || {
+        let ticks = field(&server, "ticks");
+        until("ticks went by", || (field(&server, "ticks") > ticks + 2).then_some(()));
+    };
+    let due = |client: &mut Connection, count| {
+        until("they are due", || {
+            let due: Vec<String> = cmd("DEHYDRATOR.XPOLL k").query(client).expect("ids");
+            (due.len() == count).then_some(())
+        });
+        wait_for_ticks();
+    };
+    // Two come due, one after the other: the second is no news.
+    client.ask("DEHYDRATOR.PUSH k 600 element a");
+    client.ask("DEHYDRATOR.PUSH k 900 element b");
+    due(&mut client, 2);
+    client.ask("DEHYDRATOR.POLL k COUNT 2");
+    client.ask("DEHYDRATOR.PUSH k 0 element c");
+    due(&mut client, 1);
+    client.ask("DEHYDRATOR.TOUCH k c 50");
+    due(&mut client, 1);
+    client.ask("DEHYDRATOR.POLL k");
+    for name in ["push", "push", "due", "poll", "push", "due", "touch", "due", "poll"] {
+        let event = events.get_message().expect("an event");
+        let (_, found) = event.get_channel_name().split_once(":dehydrator.").expect("a name");
+        assert_eq!(found, name);
+        assert_eq!(event.get_payload::<String>().expect("a key"), "k");
+    }
+    drop(events);
+
+    // Those that were there before events were turned on are found, renamed ones too, and those that
+    // were loaded.
+    for reload in [false, true] {
+        let mut client = server.connect();
+        client.ask("CONFIG SET notify-keyspace-events KEA");
+        client.ask("DEHYDRATOR.PUSH other 5000 element id");
+        client.ask("RENAME other k");
+        if reload {
+            server.restart();
+        } else {
+            events_of(&mut client, "");
+        }
+        let mut ear = server.connect();
+        let mut client = server.connect();
+        let mut events = ear.as_pubsub();
+        events.psubscribe("__keyevent@0__:dehydrator.due").expect("a subscription");
+        client.ask("CONFIG SET notify-keyspace-events Ed");
+        let event = events.get_message().expect("an event");
+        assert_eq!(event.get_payload::<String>().expect("a key"), "k");
+        client.ask("DEL k");
+    }
+    until("it is forgotten", || (field(&server, "on_agenda") == 0).then_some(()));
+}
+
+#[test]
+fn events_that_were_off_for_a_while_come_again() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut ear = server.connect();
+    let mut events = ear.as_pubsub();
+    events.psubscribe("__keyevent@0__:dehydrator.due").expect("a subscription");
+    events_of(&mut client, "Ed");
+    client.ask("DEHYDRATOR.PUSH near 600000 element far");
+    client.ask("DEHYDRATOR.PUSH again 0 element id");
+    assert_eq!(events.get_message().expect("it").get_payload::<String>().expect("it"), "again");
+    events_of(&mut client, "");
+    client.ask("DEHYDRATOR.PUSH near 700 element id");
+    client.ask("DEHYDRATOR.POLL again");
+    client.ask("DEHYDRATOR.PUSH again 900 element id");
+    let ticks = field(&server, "ticks");
+    until("a tick went by", || (field(&server, "ticks") > ticks + 1).then_some(()));
+    events_of(&mut client, "Ed");
+    let mut heard =
+        [(); 2].map(|()| events.get_message().expect("it").get_payload::<String>().expect("it"));
+    heard.sort();
+    assert_eq!(heard, ["again", "near"]);
+}

@@ -1,0 +1,201 @@
+//! A policy follows its key, wherever that goes, and is forgotten when it goes for good.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::{arrived, field, ids, policy};
+use crate::harness::{Ask, Server, cmd, until};
+
+#[test]
+fn a_policy_follows_its_key_wherever_it_goes() {
+    let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
+    let mut client = server.connect();
+    let ways: [(&str, &[&str]); 9] = [
+        ("RENAME", &["RENAME k there"]),
+        ("RENAME in MULTI", &["MULTI", "RENAME k a", "RENAME a b", "RENAME b there", "EXEC"]),
+        ("RENAME over another", &["DEHYDRATOR.PUSH there 0 e i", "RENAME k there"]),
+        ("MOVE", &["MOVE k 3", "SELECT 3", "RENAME k there"]),
+        ("COPY", &["COPY k there", "DEL k"]),
+        ("COPY to another database", &["COPY k there DB 7", "SELECT 7"]),
+        ("SWAPDB", &["RENAME k there", "SWAPDB 0 5", "SELECT 5"]),
+        ("DEBUG RELOAD", &["RENAME k there", "DEBUG RELOAD"]),
+        ("rewriting the AOF", &["BGREWRITEAOF", "RENAME k there"]),
+    ];
+    for (way, lines) in ways {
+        client.ask("FLUSHALL");
+        client.ask("SELECT 0");
+        client.ask("DEHYDRATOR.ONDUE k STREAM s MAXLEN ~ 1000");
+        client.ask("DEHYDRATOR.PUSH k 1000 element id");
+        for line in lines {
+            client.ask(line);
+        }
+        assert_eq!(policy(&mut client, "there"), "STREAM s MAXLEN ~ 1000", "after {way}");
+        // Nobody touches it by its new name: it must be found.
+        assert_eq!(arrived(&mut client, "s", 1), ["id"], "after {way}");
+    }
+    until("the file is rewritten", || {
+        (server.info("persistence", "aof_rewrite_in_progress") == 0).then_some(())
+    });
+
+    for crash in [false, true] {
+        let mut client = server.connect();
+        client.ask("FLUSHALL");
+        client.ask("DEHYDRATOR.ONDUE k STREAM s");
+        client.ask("DEHYDRATOR.PUSH k 1000 element id");
+        client.ask("RENAME k there");
+        if crash {
+            server.crash_and_restart()
+        } else {
+            server.restart()
+        }
+        let mut client = server.connect();
+        assert_eq!(arrived(&mut client, "s", 1), ["id"]);
+    }
+}
+
+#[test]
+fn a_policy_survives_a_dump_and_is_restored_by_it() {
+    let mut server = Server::start(&["--save", "3600 1"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 1500 element id");
+    let dump: Value = client.ask("DUMP k");
+    client.ask("DEL k");
+    let mut restore = redis::cmd("RESTORE");
+    let Value::BulkString(payload) = dump else { panic!("a dump") };
+    restore.arg("there").arg(0).arg(payload).exec(&mut client).expect("OK");
+    server.restart();
+    let mut client = server.connect();
+    assert_eq!(policy(&mut client, "there"), "STREAM s");
+    assert_eq!(arrived(&mut client, "s", 1), ["id"]);
+}
+
+#[test]
+fn a_replica_delivers_nothing_until_it_is_promoted() {
+    let primary = Server::start_with_port(&["--appendonly", "yes"]);
+    let replica = Server::start_with_port(&["--appendonly", "yes"]);
+    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    let mut client = primary.connect();
+    until("the replica is there", || {
+        matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))).then_some(())
+    });
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    let mut pipe = redis::pipe();
+    for id in 0..2000 {
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 7 * 10).arg("element").arg(id);
+    }
+    pipe.exec(&mut client).expect("replies");
+    let delivered = arrived(&mut client, "s", 2000);
+    client.ask("DEHYDRATOR.PUSH k 4000 element later");
+    client.ask("RENAME k there");
+    client.ask("WAIT 1 0");
+    let mut other = replica.connect();
+    for key in ["s", "there"] {
+        assert_eq!(client.digest(key), other.digest(key));
+    }
+    assert_eq!(ids(&mut other, "s"), delivered);
+    assert_eq!(field(&replica, "deliveries"), 0);
+    drop(client);
+    drop(primary);
+    until("it is due", || (other.ask("DEHYDRATOR.TTN there") == Value::Int(0)).then_some(()));
+    // As long as it is a replica it is in vain to wait.
+    assert_eq!(other.ask("DEHYDRATOR.LEN there"), Value::Int(1));
+    other.ask("REPLICAOF NO ONE");
+    assert_eq!(arrived(&mut other, "s", 2001)[2000], "later");
+    let before = other.ask("DEBUG DIGEST");
+    other.ask("DEBUG LOADAOF");
+    assert_eq!(other.ask("DEBUG DIGEST"), before);
+}
+
+#[test]
+fn what_is_gone_is_forgotten() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for gone in ["DEL k", "UNLINK k", "FLUSHDB", "FLUSHALL ASYNC", "SET k v", "PEXPIRE k 1"] {
+        client.ask("DEL k");
+        client.ask("DEHYDRATOR.ONDUE k STREAM s");
+        client.ask("DEHYDRATOR.PUSH k 600000 element id");
+        assert_eq!(field(&server, "on_agenda"), 1);
+        client.ask(gone);
+        until(gone, || (field(&server, "on_agenda") == 0).then_some(()));
+    }
+}
+
+#[test]
+fn a_bound_key_that_is_put_over_another_is_not_forgotten() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 1000 element id");
+    let Value::BulkString(dump) = client.ask("DUMP k") else { panic!("a dump") };
+    for way in ["RESTORE over itself", "RESTORE over another", "COPY", "RENAME"] {
+        client.ask("FLUSHALL");
+        client.ask("DEHYDRATOR.ONDUE k STREAM s");
+        client.ask("DEHYDRATOR.PUSH k 1000 element id");
+        client.ask("DEHYDRATOR.ONDUE other STREAM t");
+        client.ask("DEHYDRATOR.PUSH other 600000 element id");
+        let mut restore = redis::cmd("RESTORE");
+        match way {
+            "RESTORE over itself" => {
+                restore.arg("k").arg(0).arg(&dump).arg("REPLACE").exec(&mut client).expect("OK");
+            }
+            "RESTORE over another" => {
+                restore
+                    .arg("other")
+                    .arg(0)
+                    .arg(&dump)
+                    .arg("REPLACE")
+                    .exec(&mut client)
+                    .expect("OK");
+                client.ask("DEL k");
+            }
+            "COPY" => {
+                client.ask("COPY k other REPLACE");
+                client.ask("DEL k");
+            }
+            _ => drop(client.ask("RENAME k other")),
+        }
+        until(way, || (client.ask("XLEN s") == Value::Int(1)).then_some(()));
+    }
+}
+
+#[test]
+fn many_bound_keys_do_not_make_whole_databases_slow() {
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]);
+    let mut client = server.connect();
+    for first in (0..100_000).step_by(10_000) {
+        let mut pipe = redis::pipe();
+        for key in first..first + 10_000 {
+            pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(600_000).arg("element").arg("id").ignore();
+            pipe.cmd("DEHYDRATOR.ONDUE").arg(key).arg("DROP").ignore();
+        }
+        pipe.exec(&mut client).expect("replies");
+    }
+    assert_eq!(field(&server, "on_agenda"), 100_000);
+    client.ask("SLOWLOG RESET");
+    client.ask("SWAPDB 0 1");
+    client.ask("FLUSHALL ASYNC");
+    let log: Vec<(u64, u64, u64, Vec<String>, Value, Value)> =
+        cmd("SLOWLOG GET 128").query(&mut client).expect("a log");
+    for entry in log.iter().filter(|entry| ["SWAPDB", "FLUSHALL"].contains(&&entry.3[0][..])) {
+        // It was 350 milliseconds, in proportion to the keys.
+        assert!(entry.2 < 150_000, "{:?} took {} us", entry.3, entry.2);
+    }
+    assert_eq!(field(&server, "on_agenda"), 0);
+}
+
+#[test]
+fn a_renamed_key_is_found_among_many_others() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEBUG POPULATE 500000");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 0 element first");
+    arrived(&mut client, "s", 1);
+    client.ask("DEHYDRATOR.PUSH k 100 element id");
+    client.ask("RENAME k there");
+    let start = Instant::now();
+    assert_eq!(arrived(&mut client, "s", 2), ["first", "id"]);
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}

@@ -1,0 +1,158 @@
+//! What may not or cannot be delivered now: it stays, and is tried again.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::{arrived, field};
+use crate::harness::{Ask, Server, cmd, text, until};
+
+#[test]
+fn what_cannot_be_delivered_stays_and_is_tried_again() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("SET s text");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    for id in 0..10 {
+        client.ask(&format!("DEHYDRATOR.PUSH k {} element {id}", id % 3));
+    }
+    until("it is tried again", || (field(&server, "retries") >= 3).then_some(()));
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(10));
+    let due: Vec<String> = cmd("DEHYDRATOR.XPOLL k").query(&mut client).expect("ids");
+    client.ask("DEL s");
+    assert_eq!(arrived(&mut client, "s", 10), due);
+    let log = server.log();
+    assert_eq!(log.matches("could not be delivered").count(), 1, "{log}");
+    assert!(log.contains("WRONGTYPE"), "{log}");
+    assert_eq!(field(&server, "deliveries"), 10);
+
+    // Without memory too. To take away is allowed.
+    client.ask("CONFIG SET maxmemory 1");
+    let refused = client.refused("DEHYDRATOR.PUSH k 0 element id");
+    assert!(refused.starts_with("OOM"), "{refused}");
+    client.ask("CONFIG SET maxmemory 0");
+    client.ask("DEHYDRATOR.PUSH k 1000 element last");
+    client.ask("CONFIG SET maxmemory 1");
+    let before = field(&server, "retries");
+    until("it is tried", || (field(&server, "retries") > before).then_some(()));
+    client.ask("CONFIG SET maxmemory 0");
+    assert_eq!(arrived(&mut client, "s", 11)[10], "last");
+    assert_eq!(server.log().matches("could not be delivered").count(), 2);
+
+    // Somebody who asks gets what is due all the same.
+    client.ask("DEL s");
+    client.ask("SET s text");
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    assert_eq!(client.ask("DEHYDRATOR.PULL k id"), text("element"));
+}
+
+#[test]
+fn nothing_is_delivered_while_clients_are_paused() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 1000 element id");
+    client.ask("CLIENT PAUSE 100000 WRITE");
+    until("it is due", || (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(()));
+    let ticks = field(&server, "ticks");
+    until("a tick went by", || (field(&server, "ticks") > ticks + 1).then_some(()));
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
+    client.ask("CLIENT UNPAUSE");
+    assert_eq!(arrived(&mut client, "s", 1), ["id"]);
+}
+
+#[test]
+fn a_policy_asks_for_the_right_to_what_it_writes_to() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("ACL SETUSER eve on nopass +@all ~k ~mine resetchannels &mine");
+    let mut eve = server.connect();
+    eve.ask("AUTH eve any");
+    for line in ["STREAM s", "stream s MAXLEN 5", "PUBLISH news", "publish STREAM"] {
+        let refused = eve.refused(&format!("DEHYDRATOR.ONDUE k {line}"));
+        assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
+    }
+    // Neither in a transaction nor in a script.
+    eve.ask("MULTI");
+    let refused = eve.refused("DEHYDRATOR.ONDUE k STREAM s");
+    assert!(refused.starts_with("NOPERM"), "{refused}");
+    let _ = cmd("DISCARD").query::<Value>(&mut eve);
+    let mut script = redis::cmd("EVAL");
+    script.arg("return redis.call('DEHYDRATOR.ONDUE', KEYS[1], 'STREAM', 's')").arg(1).arg("k");
+    script.query::<Value>(&mut eve).expect_err("no right");
+    assert!(!client.exists("k"));
+    for line in ["STREAM mine", "PUBLISH mine", "DROP", "HOLD"] {
+        eve.ask(&format!("DEHYDRATOR.ONDUE k {line}"));
+    }
+}
+
+#[test]
+fn memory_that_is_free_again_is_seen_without_a_command() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut set = redis::cmd("SET");
+    set.arg("big").arg(vec![b'x'; 50 << 20]).exec(&mut client).expect("OK");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 400 element id");
+    client.ask("XGROUP CREATE s workers $ MKSTREAM");
+    client.ask("CONFIG SET maxmemory 30mb");
+    // The last command before there is silence began in want of memory, and ended in plenty.
+    let mut consumer = server.connect();
+    let line = "XREADGROUP GROUP workers one BLOCK 0 STREAMS s >";
+    let thread = std::thread::spawn(move || consumer.ask(line));
+    client.ask("DEL big");
+    assert!(format!("{:?}", thread.join().expect("no panic")).contains("element"));
+}
+
+#[test]
+fn a_clock_that_steps_back_does_not_put_off_what_failed() {
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    client.ask("SET s text");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    client.ask("DEHYDRATOR.DEBUG k CLOCK 3600000");
+    let retries = field(&server, "retries");
+    until("it is tried", || (field(&server, "retries") > retries).then_some(()));
+    client.ask("DEHYDRATOR.DEBUG k CLOCK 0");
+    client.ask("DEL s");
+    assert_eq!(arrived(&mut client, "s", 1), ["id"]);
+}
+
+#[test]
+fn a_policy_that_is_said_anew_is_tried_at_once() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (again, stream) in
+        [("DEHYDRATOR.ONDUE k STREAM s", "s"), ("DEHYDRATOR.ONDUE k STREAM t", "t")]
+    {
+        client.ask("FLUSHALL");
+        client.ask("SET s text");
+        client.ask("DEHYDRATOR.ONDUE k STREAM s");
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        let before = field(&server, "retries");
+        until("it has failed often", || (field(&server, "retries") >= before + 5).then_some(()));
+        // By now it waits for more than three seconds.
+        client.ask("RENAME s other");
+        let start = Instant::now();
+        client.ask(again);
+        assert_eq!(arrived(&mut client, stream, 1), ["id"]);
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?} after {again}", start.elapsed());
+    }
+}
+
+#[test]
+fn what_clients_may_not_write_is_not_delivered_either() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("CONFIG SET min-replicas-to-write 1");
+    let refused = client.refused("XADD s * a b");
+    assert!(refused.starts_with("NOREPLICAS"), "{refused}");
+    client.ask("CONFIG SET min-replicas-to-write 0");
+    client.ask("DEHYDRATOR.PUSH k 1000 element id");
+    client.ask("CONFIG SET min-replicas-to-write 1");
+    until("it is tried", || (field(&server, "retries") > 0).then_some(()));
+    client.ask("CONFIG SET min-replicas-to-write 0");
+    assert_eq!(arrived(&mut client, "s", 1), ["id"]);
+}
