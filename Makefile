@@ -20,11 +20,12 @@ run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (
 	@scripts/run.sh
 
 top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=redis://user:password@host:6379/0)
-	@[ -e top/target ] || echo "Building the live view, once: that takes a minute or two."
-	@cargo run --quiet --locked --manifest-path top/Cargo.toml -- $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+	@[ -e target/top ] || echo "Building the live view, once: that takes a minute or two."
+	@CARGO_TARGET_DIR=target/top cargo run --quiet --locked --manifest-path top/Cargo.toml -- $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 top-test: build ## The live view beside a real server
-	DEHYDRATOR_MODULE=$(abspath $(MODULE)) cargo test --locked --manifest-path top/Cargo.toml
+	CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
+	    cargo test --locked --manifest-path top/Cargo.toml
 
 build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so
 	cargo build --locked
@@ -67,7 +68,7 @@ lint: setup ## Formatting, and lints with warnings as errors
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features tiny-bounds -- -D warnings
-	cd top && cargo fmt --check && cargo clippy --locked --all-targets -- -D warnings
+	cd top && cargo fmt --check && CARGO_TARGET_DIR=../target/top cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --no-deps --document-private-items
 
 msrv: setup ## Build all of it with the oldest Rust that Cargo.toml allows, which rustup fetches

@@ -15,6 +15,7 @@ export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-co
 mkdir -p corpus artifacts
 # A target of its own: the flags must not reach build scripts.
 target=$(rustc -vV | sed -n 's/^host: //p')
+export CARGO_TARGET_DIR=../target/fuzz
 cargo build --quiet --release --features tiny-bounds --target "$target"
-exec "target/$target/release/dehydrator-fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
+exec "$CARGO_TARGET_DIR/$target/release/dehydrator-fuzz" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
     -max_len=4096 -print_final_stats=1 -artifact_prefix=artifacts/ corpus
