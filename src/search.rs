@@ -2,7 +2,7 @@
 //!
 //! The server does not tell a module to which name RENAME and MOVE bring a value. What has something to do
 //! when an element comes due must be found again; and when somebody turns keyspace events on, all
-//! dehydrators must be. A walk takes a millisecond in five, until it is done: some seconds for ten million
+//! dehydrators must be. A walk takes a millisecond in five, until it is done: some seconds for a million
 //! keys. Whoever changes something in a dehydrator meanwhile makes its name known at once.
 
 use std::cell::RefCell;
