@@ -3,15 +3,29 @@
 //! One big table that doubles in one go stalls a server for hundreds of milliseconds at ten million
 //! entries. This is extendible hashing (Fagin, Nievergelt, Pippenger and Strong, 1979) instead: a
 //! directory of small tables, of which one is split when it is full and two are merged when they are
-//! nearly empty. The most that one operation does is to move one table's entries, [`TABLE_MAX`].
+//! nearly empty. The most that one operation does is to move one table's entries, [`ENTRIES_MAX`].
 //!
 //! ```text
-//!   hash of the id, 32 bits:  [ directory: top bits … | tag: 7 | bucket: 13 ]
-//!                                    │                      └──────┴─▶ within the table
+//!   hash of the id, 32 bits:  [ directory: top bits … | bucket: the bits below ]
+//!                                    │                      └─▶ scaled to the table's buckets
 //!   directory  [ 0 | 0 | 1 | 2 ]  ◀──┘    a table of depth d stands in 2^(depth - d) places
 //!                └───┴─┐ │   └─────────────┐
-//!                tables[0] depth 1   tables[2] depth 2   …   entries: (hash, handle), 8 bytes
+//!                tables[0] depth 1   tables[2] depth 2   …
+//!
+//!   a bucket, 64 bytes:  [ 8 hashes | 8 handles ]
 //! ```
+//!
+//! # Why not the best table there is
+//!
+//! hashbrown answers with two misses where memory is cold, one for its tags and one for the entry, and
+//! doubles. Here both are one cache line, in which eight hashes are compared at once; and a table has
+//! any number of buckets, so that it grows by a quarter of its size at the most and stays more than two thirds
+//! full: ten bytes an element instead of up to twenty, as all tables of a directory fill up at the
+//! same time.
+//!
+//! What does not fit into its bucket goes into the next one that has room, and each bucket that it
+//! passed counts it (as in Facebook's F14): a look-up goes on only while the count says so, and
+//! taking an entry out leaves no tombstone behind.
 //!
 //! An entry holds the hash beside the handle, so that tables split, grow and merge without touching a
 //! record, and a look-up touches no record but its own. The ids are not in here: each is stored once,
@@ -20,33 +34,45 @@
 use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
-use hashbrown::{HashTable, hash_table};
 
+use super::lanes::{self, LANES, Lanes};
 use super::slab::Handle;
 use super::{Mover, TINY, relocate};
 
-/// Bits of the hash that pick a bucket in a full table.
-const BUCKET_BITS: u32 = if TINY { 5 } else { 13 };
-/// Entries in a full table: seven eighths of its buckets, as hashbrown fills them. To split one costs
-/// some tens of microseconds.
-const TABLE_MAX: usize = (1 << BUCKET_BITS) / 8 * 7;
+/// Entries in a bucket, which fill a cache line.
+const SLOTS: usize = LANES;
+/// Buckets in a full table, 32 KiB. To move all of its entries takes some ten microseconds.
+const BUCKETS_MAX: usize = if TINY { 4 } else { 512 };
+/// Entries in a full table.
+const ENTRIES_MAX: usize = room(BUCKETS_MAX);
 /// Two halves are merged at this many entries, far enough from a split that the two do not alternate.
-const MERGE_MAX: usize = TABLE_MAX / 2;
+const MERGED_MAX: usize = ENTRIES_MAX / 2;
 /// The directory never gets deeper. With hashes that are any good it would take 2^31 entries.
 const DEPTH_MAX: u32 = 20;
+
+/// Entries that so many buckets take before there must be more: seven eighths, so that one entry in
+/// twelve at the most is not in its own bucket. A single bucket can be full.
+const fn room(buckets: usize) -> usize {
+    if buckets == 1 { SLOTS } else { buckets * (SLOTS - 1) }
+}
+
+/// The next larger number of buckets: four steps to a doubling, which are jemalloc's size classes.
+const fn larger(buckets: usize) -> usize {
+    if buckets < 4 { buckets + 1 } else { buckets + (1 << (buckets.ilog2() - 2)) }
+}
+
+/// The fewest buckets that have room for so many entries, and an eighth more.
+fn fitting(entries: usize) -> usize {
+    let mut buckets = 1;
+    while room(buckets) < entries + entries / 8 {
+        buckets = larger(buckets);
+    }
+    buckets
+}
 
 /// The part of an id's hash that the index uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct IdHash(u32);
-
-impl IdHash {
-    /// hashbrown takes the bucket from the low bits and its tag from the top seven of 64. The
-    /// directory has used up our top bits, the same for all of a table; these two come from below.
-    fn spread(self) -> u64 {
-        let bits = u64::from(self.0);
-        bits | (bits >> BUCKET_BITS) << 57
-    }
-}
 
 #[derive(Clone, Copy)]
 struct Entry {
@@ -54,9 +80,56 @@ struct Entry {
     handle: Handle,
 }
 
+/// Entries whose hashes begin with the same bits. The hash beside a blank handle says nothing.
+#[derive(Clone, Copy, Default)]
+struct Bucket {
+    hashes: [u32; SLOTS],
+    /// As [`Handle::to_bits`] has them: 0 is blank.
+    handles: [u32; SLOTS],
+}
+
+// A look-up is priced at one cache line.
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+impl Bucket {
+    /// The slots with that hash, blank ones perhaps among them.
+    fn matches(&self, hash: IdHash) -> Lanes {
+        lanes::equal(&self.hashes, hash.0)
+    }
+
+    fn blank(&self) -> Option<usize> {
+        lanes::equal(&self.handles, 0).next()
+    }
+
+    fn handle(&self, slot: usize) -> Option<Handle> {
+        Handle::from_bits(self.handles[slot])
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        let slots = self.hashes.iter().zip(&self.handles);
+        slots.filter_map(|(hash, handle)| {
+            Some(Entry { hash: IdHash(*hash), handle: Handle::from_bits(*handle)? })
+        })
+    }
+}
+
+/// Where an entry is in its table.
+#[derive(Clone, Copy)]
+struct Place {
+    bucket: usize,
+    slot: usize,
+}
+
 #[derive(Clone)]
 struct Table {
-    entries: HashTable<Entry>,
+    buckets: Vec<Bucket>,
+    /// For each bucket, how many entries passed it because it was full. What has counted up to
+    /// [`u8::MAX`] stays there until the table is made anew.
+    passed: Vec<u8>,
+    /// Entries.
+    len: usize,
+    /// With fewer entries than this the table is cut.
+    fewest: usize,
     /// How many top bits of the hash all entries share …
     depth: u32,
     /// … and what they are, left-aligned.
@@ -64,21 +137,131 @@ struct Table {
 }
 
 impl Table {
+    /// A table of those entries, for which so many buckets have room.
+    fn of(entries: impl Iterator<Item = Entry>, buckets: usize, depth: u32, prefix: u32) -> Self {
+        let mut table = Self {
+            buckets: vec![Bucket::default(); buckets],
+            passed: vec![0; buckets],
+            len: 0,
+            // It was more than two thirds full when it grew: what hovers about one size is not cut.
+            fewest: if buckets > 1 { room(buckets) / 2 } else { 0 },
+            depth,
+            prefix,
+        };
+        // Nothing is taken out meanwhile: no bucket need be searched for a blank.
+        let mut filled = vec![0; buckets];
+        for entry in entries {
+            let mut at = table.home(entry.hash);
+            while filled[at] == SLOTS as u8 {
+                at = table.pass(at);
+            }
+            table.put(Place { bucket: at, slot: filled[at].into() }, entry);
+            filled[at] += 1;
+        }
+        table
+    }
+
+    /// The bucket where a hash belongs. Tables keep the order of hashes, so that making one anew walks
+    /// both from end to end.
+    fn home(&self, hash: IdHash) -> usize {
+        let below = hash.0 << self.depth;
+        (u64::from(below) * self.buckets.len() as u64 >> 32) as usize
+    }
+
+    fn next(&self, bucket: usize) -> usize {
+        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
+    }
+
+    fn is_full(&self) -> bool {
+        self.len >= room(self.buckets.len())
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.buckets.iter().flat_map(Bucket::entries)
+    }
+
+    fn find(&self, hash: IdHash, mut is_it: impl FnMut(Handle) -> bool) -> Option<(Place, Handle)> {
+        let mut at = self.home(hash);
+        for _ in 0..self.buckets.len() {
+            let bucket = &self.buckets[at];
+            for slot in bucket.matches(hash) {
+                if let Some(handle) = bucket.handle(slot).filter(|handle| is_it(*handle)) {
+                    return Some((Place { bucket: at, slot }, handle));
+                }
+            }
+            if self.passed[at] == 0 {
+                break;
+            }
+            at = self.next(at);
+        }
+        None
+    }
+
+    /// Adds an entry; there must be room.
     fn insert(&mut self, entry: Entry) {
-        self.entries.insert_unique(entry.hash.spread(), entry, |entry| entry.hash.spread());
+        let mut at = self.home(entry.hash);
+        let slot = loop {
+            match self.buckets[at].blank() {
+                Some(slot) => break slot,
+                None => at = self.pass(at),
+            }
+        };
+        self.put(Place { bucket: at, slot }, entry);
+    }
+
+    /// Counts an entry that passes a full bucket, and returns the next one.
+    fn pass(&mut self, bucket: usize) -> usize {
+        self.passed[bucket] = self.passed[bucket].saturating_add(1);
+        self.next(bucket)
+    }
+
+    fn put(&mut self, Place { bucket, slot }: Place, entry: Entry) {
+        let bucket = &mut self.buckets[bucket];
+        bucket.hashes[slot % SLOTS] = entry.hash.0;
+        bucket.handles[slot % SLOTS] = Handle::to_bits(Some(entry.handle));
+        self.len += 1;
+    }
+
+    fn remove(&mut self, hash: IdHash, place: Place) {
+        self.buckets[place.bucket].handles[place.slot] = 0;
+        self.len -= 1;
+        let mut at = self.home(hash);
+        while at != place.bucket {
+            if self.passed[at] < u8::MAX {
+                self.passed[at] -= 1;
+            }
+            at = self.next(at);
+        }
+    }
+
+    /// Gives the table so many buckets.
+    #[cold]
+    fn resize(&mut self, buckets: usize) {
+        *self = Self::of(self.entries(), buckets, self.depth, self.prefix);
+    }
+
+    /// All entries, each with the bucket that it is in.
+    #[cfg(any(test, fuzzing))]
+    fn placed(&self) -> impl Iterator<Item = (usize, Entry)> + '_ {
+        let buckets = self.buckets.iter().enumerate();
+        buckets.flat_map(|(at, bucket)| bucket.entries().map(move |entry| (at, entry)))
+    }
+
+    fn memory(&self) -> usize {
+        self.buckets.capacity() * size_of::<Bucket>() + self.passed.capacity()
     }
 }
 
 /// The place for a new entry. Nothing has changed until it is filled.
 pub(super) struct Vacancy<'a> {
-    place: hash_table::VacantEntry<'a, Entry>,
+    table: &'a mut Table,
     hash: IdHash,
     len: &'a mut usize,
 }
 
 impl Vacancy<'_> {
     pub(super) fn fill(self, handle: Handle) {
-        self.place.insert(Entry { hash: self.hash, handle });
+        self.table.insert(Entry { hash: self.hash, handle });
         *self.len += 1;
     }
 }
@@ -100,7 +283,7 @@ impl Index {
         Self {
             hasher,
             directory: vec![0],
-            tables: vec![Table { entries: HashTable::new(), depth: 0, prefix: 0 }],
+            tables: vec![Table::of(std::iter::empty(), 1, 0, 0)],
             depth: 0,
             len: 0,
         }
@@ -117,64 +300,49 @@ impl Index {
     }
 
     /// The handle under this hash whose record `is_it`.
-    pub(super) fn find(
-        &self,
-        hash: IdHash,
-        mut is_it: impl FnMut(Handle) -> bool,
-    ) -> Option<Handle> {
-        let entries = &self.tables[self.table_of(hash)].entries;
-        let found = entries.find(hash.spread(), |entry| entry.hash == hash && is_it(entry.handle));
-        found.map(|entry| entry.handle)
+    pub(super) fn find(&self, hash: IdHash, is_it: impl FnMut(Handle) -> bool) -> Option<Handle> {
+        self.tables[self.table_of(hash)].find(hash, is_it).map(|(_, handle)| handle)
     }
 
     /// The place for a new entry, or `None` if there is a handle under this hash whose record `is_it`.
     pub(super) fn vacancy(
         &mut self,
         hash: IdHash,
-        mut is_it: impl FnMut(Handle) -> bool,
+        is_it: impl FnMut(Handle) -> bool,
     ) -> Option<Vacancy<'_>> {
-        let mut table = self.table_of(hash);
-        while self.tables[table].entries.len() >= TABLE_MAX && self.tables[table].depth < DEPTH_MAX
-        {
-            self.split(table);
-            table = self.table_of(hash);
+        let mut number = self.table_of(hash);
+        if self.tables[number].find(hash, is_it).is_some() {
+            return None;
         }
-        let is_entry = |entry: &Entry| entry.hash == hash && is_it(entry.handle);
-        let spread = |entry: &Entry| entry.hash.spread();
-        match self.tables[table].entries.entry(hash.spread(), is_entry, spread) {
-            hash_table::Entry::Occupied(_) => None,
-            hash_table::Entry::Vacant(place) => Some(Vacancy { place, hash, len: &mut self.len }),
+        if self.tables[number].is_full() {
+            number = self.make_room(number, hash);
         }
+        Some(Vacancy { table: &mut self.tables[number], hash, len: &mut self.len })
     }
 
     /// Takes out the entry under this hash whose record `is_it`.
     pub(super) fn remove(
         &mut self,
         hash: IdHash,
-        mut is_it: impl FnMut(Handle) -> bool,
+        is_it: impl FnMut(Handle) -> bool,
     ) -> Option<Handle> {
         let number = self.table_of(hash);
-        let entries = &mut self.tables[number].entries;
-        let entry = entries
-            .find_entry(hash.spread(), |entry| entry.hash == hash && is_it(entry.handle))
-            .ok()?;
-        let (Entry { handle, .. }, _) = entry.remove();
+        let table = &mut self.tables[number];
+        let (place, handle) = table.find(hash, is_it)?;
+        table.remove(hash, place);
         self.len -= 1;
-        // A table of which less than a third is used is cut to half: two thirds are used then, and it
-        // grows again at seven eighths, so that hovering about one size does not cost a cut each time.
-        if entries.num_buckets() >= 64 && entries.len() * 3 < entries.num_buckets() {
-            entries.shrink_to(entries.len() * 5 / 4, |entry| entry.hash.spread());
+        if table.len < table.fewest {
+            self.cut(number);
         }
-        self.merge(number);
         Some(handle)
     }
 
     /// The entry of a record that has moved, or was replaced, points to the new place.
     pub(super) fn replace(&mut self, hash: IdHash, old: Handle, new: Handle) {
         let number = self.table_of(hash);
-        let entry =
-            self.tables[number].entries.find_mut(hash.spread(), |entry| entry.handle == old);
-        entry.expect("a stored record is in the index").handle = new;
+        let table = &mut self.tables[number];
+        let (place, _) = table.find(hash, |it| it == old).expect("a stored record is in the index");
+        table.buckets[place.bucket].handles[place.slot] = Handle::to_bits(Some(new));
     }
 
     /// Shows about `count` handles in the order of their hashes, from hash `cursor` on, and returns
@@ -190,10 +358,10 @@ impl Index {
             let table_end = u64::from(table.prefix) + width;
             // As many hashes as should hold what is still wanted.
             let wanted = (count - shown) as u128 * u128::from(width);
-            let hashes = wanted.div_ceil(table.entries.len().max(1) as u128);
+            let hashes = wanted.div_ceil(table.len.max(1) as u128);
             let to = u64::try_from(hashes)
                 .map_or(table_end, |hashes| from.saturating_add(hashes).min(table_end));
-            for entry in &table.entries {
+            for entry in table.entries() {
                 if (from..to).contains(&u64::from(entry.hash.0)) {
                     show(entry.handle);
                     shown += 1;
@@ -208,23 +376,33 @@ impl Index {
         if from < END { from } else { 0 }
     }
 
-    /// Moves the directory and the list of tables. The tables themselves are hashbrown's.
+    /// Moves the directory and the list of tables.
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.directory, mover);
         relocate(&mut self.tables, mover);
     }
 
+    /// How many tables there are.
+    pub(super) fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Moves a table.
+    pub(super) fn defrag_table(&mut self, number: usize, mover: &mut impl Mover) {
+        relocate(&mut self.tables[number].buckets, mover);
+        relocate(&mut self.tables[number].passed, mover);
+    }
+
     /// Bytes allocated. O(tables).
     pub(super) fn memory(&self) -> usize {
-        let entries: usize = self.tables.iter().map(|table| table.entries.allocation_size()).sum();
-        entries
+        self.tables.iter().map(Table::memory).sum::<usize>()
             + self.tables.capacity() * size_of::<Table>()
             + self.directory.capacity() * size_of::<u32>()
     }
 
     /// Allocations that freeing it takes, about. O(1).
     pub(super) fn allocations(&self) -> usize {
-        self.tables.len() + 2
+        2 * self.tables.len() + 2
     }
 
     fn table_of(&self, hash: IdHash) -> usize {
@@ -240,6 +418,23 @@ impl Index {
         first..first + (1 << (self.depth - depth))
     }
 
+    /// Sees to it that the full table has room for one more of this hash, and returns the table where
+    /// that is.
+    #[cold]
+    fn make_room(&mut self, mut number: usize, hash: IdHash) -> usize {
+        while self.tables[number].is_full() {
+            let Table { depth, len, .. } = self.tables[number];
+            if len >= ENTRIES_MAX && depth < DEPTH_MAX {
+                self.split(number);
+                number = self.table_of(hash);
+            } else {
+                let buckets = self.tables[number].buckets.len();
+                self.tables[number].resize(larger(buckets));
+            }
+        }
+        number
+    }
+
     /// Divides a full table by the next bit of its entries' hashes.
     fn split(&mut self, number: usize) {
         let table = &mut self.tables[number];
@@ -249,16 +444,13 @@ impl Index {
         }
         let depth = table.depth + 1;
         let bit = 1 << (32 - depth);
-        let half = |prefix| Table {
-            entries: HashTable::with_capacity(table.entries.len() / 2),
-            depth,
-            prefix,
-        };
-        let (mut low, mut high) = (half(table.prefix), half(table.prefix | bit));
-        for entry in table.entries.drain() {
-            let side = if entry.hash.0 & bit == 0 { &mut low } else { &mut high };
-            side.insert(entry);
-        }
+        let is_high = |entry: &Entry| entry.hash.0 & bit != 0;
+        let highs = table.entries().filter(is_high).count();
+        let lows = table.len - highs;
+        let high = table.entries().filter(is_high);
+        let high = Table::of(high, fitting(highs), depth, table.prefix | bit);
+        let low = table.entries().filter(|entry| !is_high(entry));
+        let low = Table::of(low, fitting(lows), depth, table.prefix);
         *table = low;
         let other = self.tables.len();
         self.tables.push(high);
@@ -267,25 +459,30 @@ impl Index {
         }
     }
 
+    /// Gives back what a table that has few entries left does not need.
+    #[cold]
+    fn cut(&mut self, number: usize) {
+        let table = &mut self.tables[number];
+        table.resize(fitting(table.len));
+        self.merge(number);
+    }
+
     /// Puts a table and the other half of what was split together again, while both are small.
     fn merge(&mut self, mut number: usize) {
-        while self.tables[number].entries.len() <= MERGE_MAX / 2 && self.tables[number].depth > 0 {
-            let Table { depth, prefix, .. } = self.tables[number];
+        while self.tables[number].len <= MERGED_MAX / 2 && self.tables[number].depth > 0 {
+            let Table { depth, prefix, len, .. } = self.tables[number];
             let bit = 1 << (32 - depth);
             let buddy = self.table_of(IdHash(prefix ^ bit));
-            let together = self.tables[number].entries.len() + self.tables[buddy].entries.len();
-            if self.tables[buddy].depth != depth || together > MERGE_MAX {
+            let together = len + self.tables[buddy].len;
+            if self.tables[buddy].depth != depth || together > MERGED_MAX {
                 return;
             }
             for place in self.places(buddy) {
                 self.directory[place] = number as u32;
             }
-            let entries = std::mem::take(&mut self.tables[buddy].entries);
-            let table = &mut self.tables[number];
-            table.depth -= 1;
-            table.prefix &= !bit;
-            table.entries.reserve(entries.len(), |entry| entry.hash.spread());
-            entries.into_iter().for_each(|entry| table.insert(entry));
+            let halves = [number, buddy].map(|half| self.tables[half].entries());
+            let merged = halves.into_iter().flatten();
+            self.tables[number] = Table::of(merged, fitting(together), depth - 1, prefix & !bit);
             number = self.forget(buddy, number);
             self.halve_directory();
         }
@@ -321,16 +518,28 @@ impl Index {
     #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self, mut is_live: impl FnMut(IdHash, Handle) -> bool) {
         assert_eq!(self.directory.len(), 1 << self.depth, "directory");
-        assert_eq!(self.len, self.tables.iter().map(|table| table.entries.len()).sum::<usize>());
+        assert_eq!(self.len, self.tables.iter().map(|table| table.len).sum::<usize>());
         let mut covered = 0;
         for (number, table) in self.tables.iter().enumerate() {
             let places = self.places(number);
             covered += places.len();
             assert!(self.directory[places].iter().all(|place| *place as usize == number));
-            for entry in &table.entries {
+            assert_eq!(table.len, table.entries().count(), "a table's count");
+            assert!(table.len <= room(table.buckets.len()), "a table is overfull");
+            let mut passed = vec![0; table.buckets.len()];
+            for (bucket, entry) in table.placed() {
+                let mut at = table.home(entry.hash);
+                while at != bucket {
+                    passed[at] += 1;
+                    at = table.next(at);
+                }
                 let shared = (u64::from(entry.hash.0 ^ table.prefix) << table.depth) >> 32;
                 assert_eq!(shared, 0, "an entry is in the wrong table");
                 assert!(is_live(entry.hash, entry.handle), "an entry without a record");
+            }
+            for (counted, passed) in table.passed.iter().zip(passed) {
+                let counted = usize::from(*counted);
+                assert!(counted == passed || counted == u8::MAX.into(), "entries that passed");
             }
         }
         assert_eq!(covered, self.directory.len(), "places that belong to no table");
@@ -365,7 +574,7 @@ mod tests {
             largest = index
                 .tables
                 .iter()
-                .map(|table| table.entries.num_buckets())
+                .map(|table| table.buckets.len())
                 .max()
                 .max(Some(largest))
                 .unwrap_or(0);
@@ -373,7 +582,7 @@ mod tests {
                 index.check(|_, _| true);
             }
         }
-        assert!(largest <= 1 << BUCKET_BITS, "a table of {largest} buckets");
+        assert!(largest <= BUCKETS_MAX, "a table of {largest} buckets");
         let full = index.memory();
         for number in 0..ids {
             let hash = index.hash(&number.to_le_bytes());

@@ -63,6 +63,7 @@ mod block;
 mod heads;
 mod index;
 mod iter;
+mod lanes;
 mod queues;
 mod records;
 mod slab;
@@ -77,10 +78,9 @@ use std::fmt;
 
 use ahash::RandomState;
 
-use block::Handles;
 use index::{IdHash, Index};
-use queues::Queues;
-use records::{Record, Records};
+use queues::{AHEAD, Queues};
+use records::{Record, Records, Spot};
 use slab::Handle;
 use thicket::Thicket;
 use turn::Turn;
@@ -197,7 +197,7 @@ fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
     *items = mover.relocate(std::mem::take(items));
 }
 
-/// Puts a record into the order of deadlines.
+/// Puts a record into the order of deadlines. Returns where it stands, or `None` for the thicket.
 fn file(
     queues: &mut Queues,
     thicket: &mut Thicket,
@@ -205,11 +205,12 @@ fn file(
     handle: Handle,
     ttl: u64,
     turn: Turn,
-) {
-    if !queues.push(records, handle, ttl, turn) {
-        records.set_block(handle, None);
+) -> Option<Spot> {
+    let spot = queues.push(records, handle, ttl, turn);
+    if spot.is_none() {
         thicket.insert(turn, ttl, handle);
     }
+    spot
 }
 
 /// A store of elements that each come due once. See the [module](self).
@@ -300,8 +301,9 @@ impl Lawn {
         let Self { index, records, queues, thicket, .. } = self;
         let vacancy = index.vacancy(hash, |handle| records.id(handle) == id);
         let vacancy = vacancy.ok_or(StartError::Exists)?;
-        let handle = records.insert(id, payload, turn).ok_or(StartError::Full)?;
-        file(queues, thicket, records, handle, ttl, turn);
+        let handle = records.reserve(id, payload).ok_or(StartError::Full)?;
+        let spot = file(queues, thicket, records, handle, ttl, turn);
+        records.write(handle, id, payload, turn, spot);
         vacancy.fill(handle);
         Ok(())
     }
@@ -324,29 +326,37 @@ impl Lawn {
         };
         let new = self.store(id, ttl, payload, deadline)?;
         self.index.replace(hash, old, new);
-        drop(self.unfile(old));
+        let record = self.records.get(old);
+        let (spot, deliveries) = (record.spot(), record.deliveries());
+        drop(self.unfile(old, spot, deliveries));
         Ok(())
     }
 
     /// Gives an element a new timer: it goes behind all others of that deadline. Returns whether there
     /// is such an element.
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
-        let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
-        self.restart(handle, ttl, deadline);
+        let found = self.find_record(id).filter(|_| deadline <= DEADLINE_MAX);
+        let Some((handle, record)) = found else { return false };
+        let spot = record.spot();
+        self.restart(handle, spot, ttl, deadline);
         true
     }
 
     /// Takes an element out, due or not.
     pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
         let hash = self.index.hash(id);
-        let records = &self.records;
-        let handle = self.index.remove(hash, |handle| records.id(handle) == id)?;
-        Some(self.unfile(handle))
+        let mut found = None;
+        let handle = self.index.remove(hash, |handle| {
+            found = Some(self.records.get(handle)).filter(|record| record.id() == id);
+            found.is_some()
+        })?;
+        let (spot, deliveries) = found.map(|record| (record.spot(), record.deliveries()))?;
+        Some(self.unfile(handle, spot, deliveries))
     }
 
     /// The element of that id, due or not.
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        self.find(id).map(|handle| self.records.get(handle).into())
+        self.find_record(id).map(|(_, record)| record.into())
     }
 
     /// Gives an element a new payload. It keeps its deadline and its place in the order. Returns what
@@ -359,9 +369,9 @@ impl Lawn {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
         let record = self.records.get(old);
-        let (turn, block, deliveries) = (record.turn(), record.block(), record.deliveries());
-        let new = self.records.insert(id, payload, turn).ok_or(UpdateError::Full)?;
-        self.records.set_block(new, block);
+        let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
+        let new = self.records.reserve(id, payload).ok_or(UpdateError::Full)?;
+        self.records.write(new, id, payload, turn, spot);
         self.records.set_deliveries(new, deliveries);
         self.repoint(hash, old, new);
         Ok(Taken { records: &mut self.records, handle: old })
@@ -373,12 +383,14 @@ impl Lawn {
         if turn.deadline > now {
             return None;
         }
-        if let Some(block) = self.queues.unread_head() {
-            self.read_ahead(&block);
+        if let Some(handles) = self.queues.unread() {
+            self.read_ahead(&handles);
         }
-        let hash = self.index.hash(self.records.id(handle));
+        let record = self.records.get(handle);
+        let (hash, spot, deliveries) =
+            (self.index.hash(record.id()), record.spot(), record.deliveries());
         self.index.remove(hash, |it| it == handle).expect("a filed record is in the index");
-        Some(self.unfile(handle))
+        Some(self.unfile(handle, spot, deliveries))
     }
 
     /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
@@ -470,13 +482,18 @@ impl Lawn {
         self.records.slab().is_sparse() || self.queues.is_sparse()
     }
 
-    /// Moves at most `moves` records or blocks so that pages left half empty can be given back.
-    /// Returns whether there may be more to do. The content does not change.
+    /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
+    /// back. Returns whether there may be more to do. The content does not change.
     pub fn tidy(&mut self, moves: usize) -> bool {
-        for _ in 0..moves {
-            if !self.tidy_record() && !self.queues.tidy(&mut self.records) {
+        let mut done = 0;
+        while done < moves {
+            done += if self.tidy_record() {
+                1
+            } else if let Some(told) = self.queues.tidy(&mut self.records) {
+                told
+            } else {
                 return false;
-            }
+            };
         }
         true
     }
@@ -484,8 +501,7 @@ impl Lawn {
     /// Lets `mover` move the lawn's allocations, one page's after the other, beginning with step
     /// `from`, while `go_on` says so. Returns the step to carry on with, or `None` at the end.
     ///
-    /// The index's tables and the thicket's nodes stay where they are: their crates do not part with
-    /// them.
+    /// The thicket's nodes stay where they are: the standard library does not part with them.
     pub fn defrag(
         &mut self,
         from: usize,
@@ -498,12 +514,15 @@ impl Lawn {
             self.records.slab_mut().defrag(mover);
         }
         let records = self.records.slab().pages();
-        let last = records + self.queues.blocks_mut().pages();
+        let filed = records + self.queues.blocks_mut().pages();
+        let last = filed + self.index.tables();
         for step in from..last {
             if step < records {
                 self.records.slab_mut().defrag_page(step, mover);
-            } else {
+            } else if step < filed {
                 self.queues.blocks_mut().defrag_page(step - records, mover);
+            } else {
+                self.index.defrag_table(step - filed, mover);
             }
             if !go_on() {
                 return Some(step + 1);
@@ -538,18 +557,28 @@ impl Lawn {
         self.index.find(hash, |handle| self.records.id(handle) == id)
     }
 
-    /// Looks up the records of a block that are about to be taken one after the other. Each look-up
-    /// waits for memory two or three times; thirteen that do not depend on each other wait together.
-    fn read_ahead(&self, block: &Handles) {
-        let mut hashes = [None; Handles::MAX];
+    /// As [`Lawn::find`], with the record that was read to find it.
+    fn find_record(&self, id: &[u8]) -> Option<(Handle, Record<'_>)> {
+        let mut found = None;
+        let handle = self.index.find(self.index.hash(id), |handle| {
+            found = Some(self.records.get(handle)).filter(|record| record.id() == id);
+            found.is_some()
+        })?;
+        Some((handle, found?))
+    }
+
+    /// Looks up records that are about to be taken one after the other. Each look-up waits for memory
+    /// two or three times; as many as do not depend on each other wait together.
+    fn read_ahead(&self, handles: &[Option<Handle>; AHEAD]) {
+        let mut hashes = [None; AHEAD];
         let mut found = 0;
-        for (hash, handle) in hashes.iter_mut().zip(block.iter()) {
-            let record = self.records.get(handle);
+        for (hash, handle) in hashes.iter_mut().zip(handles.iter().flatten()) {
+            let record = self.records.get(*handle);
             *hash = Some(self.index.hash(record.id()));
             found += record.payload().last().copied().map_or(0, usize::from);
         }
-        for (hash, handle) in hashes.into_iter().flatten().zip(block.iter()) {
-            found += usize::from(self.index.find(hash, |it| it == handle).is_some());
+        for (hash, handle) in hashes.iter().flatten().zip(handles.iter().flatten()) {
+            found += usize::from(self.index.find(*hash, |it| it == *handle).is_some());
         }
         std::hint::black_box(found);
     }
@@ -573,22 +602,23 @@ impl Lawn {
             return Err(StartError::TooLate);
         }
         let turn = self.next_turn(deadline);
-        let handle = self.records.insert(id, payload, turn).ok_or(StartError::Full)?;
-        self.file(handle, ttl, turn);
+        let handle = self.records.reserve(id, payload).ok_or(StartError::Full)?;
+        let spot = self.file(handle, ttl, turn);
+        self.records.write(handle, id, payload, turn, spot);
         Ok(handle)
     }
 
-    /// Gives a record a new timer.
-    fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) {
-        let block = self.records.block(handle);
-        self.unlink(handle, block);
+    /// Gives a record that stands there a new timer.
+    fn restart(&mut self, handle: Handle, spot: Option<Spot>, ttl: u64, deadline: u64) {
+        self.unlink(handle, spot);
         let turn = self.next_turn(deadline);
-        self.records.set_turn(handle, turn);
-        self.file(handle, ttl, turn);
+        let spot = self.file(handle, ttl, turn);
+        self.records.set_turn(handle, turn, spot);
     }
 
     fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64) {
-        self.restart(handle, ttl, deadline);
+        let spot = self.records.spot(handle);
+        self.restart(handle, spot, ttl, deadline);
         let deliveries = self.records.deliveries(handle);
         self.count_deliveries(handle, deliveries.saturating_add(1));
     }
@@ -606,32 +636,31 @@ impl Lawn {
         Turn { deadline, push }
     }
 
-    /// Puts a record into the order of deadlines.
-    fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) {
-        file(&mut self.queues, &mut self.thicket, &mut self.records, handle, ttl, turn);
+    /// See [`file`].
+    fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
+        file(&mut self.queues, &mut self.thicket, &mut self.records, handle, ttl, turn)
     }
 
     /// Takes a record out of the order of deadlines. It still says where it was.
-    fn unlink(&mut self, handle: Handle, block: Option<Handle>) {
-        match block {
-            Some(block) => self.queues.remove(&mut self.records, handle, block),
+    fn unlink(&mut self, handle: Handle, spot: Option<Spot>) {
+        match spot {
+            Some(spot) => self.queues.remove(&mut self.records, spot),
             None => self.thicket.remove(self.records.turn(handle)),
         }
     }
 
     /// As [`Lawn::unlink`], of a record that is out of the index already.
-    fn unfile(&mut self, handle: Handle) -> Taken<'_> {
-        let (block, deliveries) = self.records.block_and_deliveries(handle);
-        self.unlink(handle, block);
+    fn unfile(&mut self, handle: Handle, spot: Option<Spot>, deliveries: u16) -> Taken<'_> {
+        self.unlink(handle, spot);
         self.delivered -= usize::from(deliveries > 0);
         Taken { records: &mut self.records, handle }
     }
 
-    /// Index and order point to `new` instead of `old`; the two have the same id, turn and block.
+    /// Index and order point to `new` instead of `old`; the two have the same id, turn and spot.
     fn repoint(&mut self, hash: IdHash, old: Handle, new: Handle) {
         self.index.replace(hash, old, new);
-        match self.records.block(new) {
-            Some(block) => self.queues.replace(block, old, new),
+        match self.records.spot(new) {
+            Some(spot) => self.queues.replace(spot, new),
             None => self.thicket.replace(self.records.turn(new), new),
         }
     }
@@ -656,7 +685,7 @@ impl Lawn {
         let queued = self.queues.check(&self.records);
         for (turn, shoot) in self.thicket.iter() {
             assert_eq!(self.records.turn(shoot.handle), *turn);
-            assert_eq!(self.records.block(shoot.handle), None);
+            assert_eq!(self.records.spot(shoot.handle), None);
         }
         assert_eq!(queued + self.thicket.len(), self.len(), "index and order disagree");
         assert_eq!(self.records.slab().len(), self.len(), "records and index disagree");

@@ -2,7 +2,7 @@
 //!
 //! Elements pushed with one TTL come due in the order of pushing, so appending keeps a queue sorted
 //! by turn. What breaks that rule (a clock that stepped back, a deadline given from outside) is
-//! inserted by walking back from the tail, a block of thirteen at a time, [`WALK_MAX`] blocks at the
+//! inserted by walking back from the tail, a block of 59 at a time, [`WALK_MAX`] blocks at the
 //! most. What is out of order by more than that, and a TTL for which there is no queue left, is
 //! refused here and goes to the [thicket](super::thicket), which is sorted whatever comes.
 //!
@@ -14,24 +14,25 @@
 //!
 //! Appending and stopping are O(1). A queue that runs empty goes, as in the paper.
 
-use std::hash::{BuildHasher, BuildHasherDefault};
-
 use hashbrown::HashTable;
 
-use super::block::{Block, Handles};
+use super::block::Block;
 use super::heads::{Heads, QueueNumber};
-use super::records::Records;
+use super::records::{Records, Spot};
 use super::slab::{Handle, Slab};
 use super::turn::Turn;
 use super::{Mover, TINY, relocate};
 
 /// TTLs that have a queue of their own. The paper's systems have a few dozen. A queue costs some
-/// 150 bytes and a place in the heap; with more TTLs than this a queue for each would cost more than
+/// 350 bytes and a place in the heap; with more TTLs than this a queue for each would cost more than
 /// it saves.
 const QUEUES_MAX: usize = if TINY { 6 } else { 4096 };
 /// Blocks that are walked back from the tail for an element that is out of order: about a hundred
-/// elements, for at most nine cache misses to find the block and thirteen to find the place.
-const WALK_MAX: usize = if TINY { 2 } else { 8 };
+/// elements, for at most eight cache misses to find the block and six to find the place.
+const WALK_MAX: usize = if TINY { 2 } else { 4 };
+/// Records that are read ahead: enough that they wait for memory together, few enough that they are
+/// still in the nearest cache when their turn comes.
+pub(super) const AHEAD: usize = 16;
 
 #[derive(Clone)]
 struct Queue {
@@ -42,8 +43,8 @@ struct Queue {
     latest: u64,
     /// Elements.
     len: usize,
-    /// The block that was read ahead last.
-    read: Option<Handle>,
+    /// From here on nothing has been read ahead.
+    unread: Option<Spot>,
 }
 
 /// All queues of a lawn.
@@ -57,9 +58,12 @@ pub(super) struct Queues {
 }
 
 /// TTLs are chosen by users, but at most [`QUEUES_MAX`] are in the table, so colliding ones can do
-/// little harm: a fixed key will do.
+/// little harm: both halves of a product will do.
 fn hash_ttl(ttl: u64) -> u64 {
-    BuildHasherDefault::<ahash::AHasher>::default().hash_one(ttl)
+    // 2^64 divided by the golden ratio: neighbours end up far apart (Knuth, volume 3, 6.4).
+    const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
+    let product = u128::from(ttl) * FACTOR;
+    product as u64 ^ (product >> 64) as u64
 }
 
 impl Queues {
@@ -73,21 +77,20 @@ impl Queues {
         }
     }
 
-    /// Files a record in the queue of `ttl`. `false` if it does not belong into a queue, or no block
-    /// could be had; then nothing has changed.
+    /// Files a record in the queue of `ttl`, and returns where it stands now; to write that down is the
+    /// caller's. `None` if it does not belong into a queue, or no block could be had; then nothing has
+    /// changed.
     pub(super) fn push(
         &mut self,
         records: &mut Records,
         handle: Handle,
         ttl: u64,
         turn: Turn,
-    ) -> bool {
-        let Some(number) = self.find(ttl) else {
-            return self.start_queue(records, handle, ttl, turn);
-        };
-        let queue = &mut self.queues[usize::from(number)];
-        let (_, tail) = queue.ends.expect("a queue in the table is not empty");
+    ) -> Option<Spot> {
+        let Some(number) = self.find(ttl) else { return self.start_queue(handle, ttl, turn) };
+        let queue = &self.queues[usize::from(number)];
         if turn.deadline < queue.latest {
+            let (_, tail) = queue.ends.expect("a queue in the table is not empty");
             let last = self.block(tail).last().expect("a block is not empty");
             let latest = records.turn(last).deadline;
             self.queues[usize::from(number)].latest = latest;
@@ -95,21 +98,23 @@ impl Queues {
                 return self.insert_behind(records, number, handle, turn);
             }
         }
-        self.append(records, number, handle, turn)
+        self.append(number, handle, turn)
     }
 
-    /// Takes a record out of the block that holds it.
-    pub(super) fn remove(&mut self, records: &mut Records, handle: Handle, block: Handle) {
-        let line = self.block_mut(block);
-        let was_first = line.first() == Some(handle);
-        line.remove(handle);
-        let (number, length, is_sparse) = (line.queue, line.len(), line.is_sparse());
-        let is_head = was_first && line.prev.is_none();
+    /// Takes a record out of its place.
+    pub(super) fn remove(&mut self, records: &mut Records, spot: Spot) {
+        let line = self.blocks.unit_mut(spot.block);
+        let place = usize::from(spot.place);
+        let has_head = line.prev.is_none();
+        let is_head = has_head && line.first_place() == Some(place);
+        line.remove(place);
+        let (number, is_empty, is_sparse) = (line.queue, line.is_empty(), line.is_sparse());
         self.queues[usize::from(number)].len -= 1;
-        if length == 0 {
-            self.drop_block(block);
-        } else if is_sparse {
-            self.join(records, block);
+        if is_empty {
+            self.drop_block(spot.block);
+        } else if is_sparse && !has_head {
+            // The first block will be empty soon, and is at most one to a queue.
+            self.join(records, spot.block);
         }
         if is_head {
             self.new_head(records, number);
@@ -123,15 +128,22 @@ impl Queues {
         Some((turn, self.block(head).first()?))
     }
 
-    /// The handles in the block of the earliest head, unless they have been asked for before.
-    pub(super) fn unread_head(&mut self) -> Option<Handles> {
+    /// The next few handles of the queue with the earliest head, unless they have been asked for before.
+    pub(super) fn unread(&mut self) -> Option<[Option<Handle>; AHEAD]> {
         let (_, number) = self.heads.first()?;
         let queue = &mut self.queues[usize::from(number)];
         let (head, _) = queue.ends?;
-        if queue.read.replace(head) == Some(head) {
+        let block = self.blocks.unit(head);
+        let first = block.first_place()?;
+        if queue.unread.is_some_and(|it| it.block == head && first < it.place.into()) {
             return None;
         }
-        Some(self.block(head).handles())
+        let mut ahead = [None; AHEAD];
+        for (next, (place, handle)) in ahead.iter_mut().zip(block.handles_from(first)) {
+            *next = Some(handle);
+            queue.unread = Some(Spot::new(head, place + 1));
+        }
+        Some(ahead)
     }
 
     /// How many TTLs have a queue.
@@ -145,8 +157,8 @@ impl Queues {
         filled.map(|queue| (queue.ttl, queue.len))
     }
 
-    /// How many elements are due at `now`. Reads one record of each block that has some, and those of
-    /// the last one.
+    /// How many elements are due at `now`. Reads one record of each block that has some, and six of the
+    /// last one.
     pub(super) fn count_due(&self, records: &Records, now: u64) -> usize {
         let is_due = |handle: Handle| records.turn(handle).deadline <= now;
         let in_queue = |cursor: Cursor| {
@@ -162,7 +174,8 @@ impl Queues {
             for block in blocks {
                 count += last.replace(block).map_or(0, Block::len);
             }
-            count + last.map_or(0, |last| last.handles().iter().filter(|it| is_due(*it)).count())
+            let in_last = |last: &Block| last.last_that(is_due).map_or(0, |it| last.count_to(it));
+            count + last.map_or(0, in_last)
         };
         self.due(now).map(|(_, cursor)| in_queue(cursor)).sum()
     }
@@ -172,25 +185,28 @@ impl Queues {
         self.heads.due(deadline).into_iter().filter_map(|(turn, number)| {
             let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
             let (head, _) = ends?;
-            Some((turn, Cursor { ttl, block: head, place: 0 }))
+            let place = self.block(head).first_place()?;
+            Some((turn, Cursor { ttl, block: head, place }))
         })
     }
 
     /// The record at a cursor, and the cursor behind it.
     pub(super) fn at(&self, cursor: Cursor) -> Option<(Handle, Option<Cursor>)> {
         let block = self.block(cursor.block);
-        let handle = block.handles().iter().nth(cursor.place)?;
-        let next = if cursor.place + 1 < block.len() {
-            Some(Cursor { place: cursor.place + 1, ..cursor })
-        } else {
-            block.next.map(|block| Cursor { block, place: 0, ..cursor })
+        let handle = block.at(cursor.place)?;
+        let next = match block.first_from(cursor.place + 1) {
+            Some(place) => Some(Cursor { place, ..cursor }),
+            None => block.next.and_then(|block| {
+                let place = self.block(block).first_place()?;
+                Some(Cursor { block, place, ..cursor })
+            }),
         };
         Some((handle, next))
     }
 
     /// A record has moved, or was replaced by one with the same turn.
-    pub(super) fn replace(&mut self, block: Handle, old: Handle, new: Handle) {
-        self.block_mut(block).replace(old, new);
+    pub(super) fn replace(&mut self, spot: Spot, new: Handle) {
+        self.block_mut(spot.block).replace(spot.place.into(), new);
     }
 
     /// Whether [`Queues::tidy`] would move a block.
@@ -198,10 +214,10 @@ impl Queues {
         self.blocks.is_sparse()
     }
 
-    /// Moves one block, if that helps to give memory back. Returns whether it did.
-    pub(super) fn tidy(&mut self, records: &mut Records) -> bool {
-        let Some(old) = self.blocks.straggler() else { return false };
-        let Some(new) = self.blocks.relocate(old) else { return false };
+    /// Moves one block, if that helps to give memory back. Returns how many records were told of it.
+    pub(super) fn tidy(&mut self, records: &mut Records) -> Option<usize> {
+        let old = self.blocks.straggler()?;
+        let new = self.blocks.relocate(old)?;
         let Block { prev, next, queue, .. } = *self.block(new);
         let ends = self.queues[usize::from(queue)].ends.as_mut().expect("a queue with a block");
         match prev {
@@ -212,10 +228,11 @@ impl Queues {
             None => ends.1 = new,
             Some(next) => self.blocks.unit_mut(next).prev = Some(new),
         }
-        for handle in self.block(new).handles().iter() {
-            records.set_block(handle, Some(new));
+        let block = self.blocks.unit(new);
+        for (place, handle) in block.handles() {
+            records.set_spot(handle, Some(Spot::new(new, place)));
         }
-        true
+        Some(block.len())
     }
 
     /// Moves what does not grow with the elements.
@@ -257,13 +274,13 @@ impl Queues {
         self.by_ttl.find(hash_ttl(ttl), is_it).copied()
     }
 
-    fn start_queue(&mut self, records: &mut Records, handle: Handle, ttl: u64, turn: Turn) -> bool {
+    fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
         if self.free.is_empty() && self.queues.len() == QUEUES_MAX {
-            return false;
+            return None;
         }
-        let Some(block) = self.blocks.insert(1) else { return false };
+        let block = self.blocks.insert(1)?;
         let queue =
-            Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1, read: None };
+            Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1, unread: None };
         let number = if let Some(number) = self.free.pop() {
             self.queues[usize::from(number)] = queue;
             number
@@ -271,39 +288,34 @@ impl Queues {
             self.queues.push(queue);
             (self.queues.len() - 1) as QueueNumber
         };
-        *self.block_mut(block) = Block::new(number, None, None);
-        self.block_mut(block).append(handle);
-        records.set_block(handle, Some(block));
         let queues = &self.queues;
         let rehash = |number: &QueueNumber| hash_ttl(queues[usize::from(*number)].ttl);
         self.by_ttl.insert_unique(hash_ttl(ttl), number, rehash);
         self.heads.set(number, turn);
-        true
+        *self.block_mut(block) = Block::new(number, None, None);
+        let place = self.block_mut(block).append(handle)?;
+        Some(Spot::new(block, place))
     }
 
     /// Adds an element whose turn comes after all others of its queue.
-    fn append(
-        &mut self,
-        records: &mut Records,
-        number: QueueNumber,
-        handle: Handle,
-        turn: Turn,
-    ) -> bool {
-        let (head, tail) = self.queues[usize::from(number)].ends.expect("a queue with a block");
-        let mut block = tail;
-        if !self.block_mut(tail).append(handle) {
-            let Some(new) = self.blocks.insert(1) else { return false };
-            *self.block_mut(new) = Block::new(number, Some(tail), None);
-            self.block_mut(new).append(handle);
-            self.block_mut(tail).next = Some(new);
-            block = new;
-        }
-        records.set_block(handle, Some(block));
+    fn append(&mut self, number: QueueNumber, handle: Handle, turn: Turn) -> Option<Spot> {
         let queue = &mut self.queues[usize::from(number)];
-        queue.ends = Some((head, block));
+        let (head, tail) = queue.ends.expect("a queue with a block");
+        let (block, place) = match self.blocks.unit_mut(tail).append(handle) {
+            Some(place) => (tail, place),
+            None => {
+                let new = self.blocks.insert(1)?;
+                let line = self.blocks.unit_mut(new);
+                *line = Block::new(number, Some(tail), None);
+                let place = line.append(handle)?;
+                self.blocks.unit_mut(tail).next = Some(new);
+                queue.ends = Some((head, new));
+                (new, place)
+            }
+        };
         queue.latest = turn.deadline;
         queue.len += 1;
-        true
+        Some(Spot::new(block, place))
     }
 
     /// Inserts an element that belongs before the last of its queue: rule 5 of the design.
@@ -313,7 +325,7 @@ impl Queues {
         number: QueueNumber,
         handle: Handle,
         turn: Turn,
-    ) -> bool {
+    ) -> Option<Spot> {
         let (head, tail) = self.queues[usize::from(number)].ends.expect("a queue with a block");
         let mut block = tail;
         for _ in 0..WALK_MAX {
@@ -323,49 +335,59 @@ impl Queues {
             }
             block = self.block(block).prev.expect("only the head has no block before it");
         }
-        false
+        None
     }
 
     fn insert_into(
         &mut self,
         records: &mut Records,
-        block: Handle,
+        mut block: Handle,
         handle: Handle,
         turn: Turn,
-    ) -> bool {
-        // A full block needs a second one, and must not be touched if there is none.
-        let Some(spare) = self.blocks.insert(1) else { return false };
-        let line = self.block_mut(block);
-        let handles = line.handles();
-        let before = handles.iter().take_while(|other| records.turn(*other) < turn).count();
-        let second = line.insert(before, handle);
-        let Block { prev, next, queue, .. } = *line;
-        records.set_block(handle, Some(block));
-        match second {
-            None => self.blocks.remove(spare),
-            Some(second) => {
-                self.block_mut(block).next = Some(spare);
-                let mut new = Block::new(queue, Some(block), next);
-                new.extend(&second);
-                *self.block_mut(spare) = new;
-                match next {
-                    Some(next) => self.block_mut(next).prev = Some(spare),
-                    None => {
-                        let ends = self.queues[usize::from(queue)].ends.as_mut();
-                        ends.expect("a queue with a block").1 = spare;
-                    }
-                }
-                move_into(records, &second, spare);
+    ) -> Option<Spot> {
+        let line = self.block(block);
+        let (queue, is_full) = (line.queue, line.is_full());
+        let behind = line.last_that(|other| records.turn(other) < turn);
+        let is_first = behind.is_none() && line.prev.is_none();
+        if is_full {
+            let later = self.split(records, block)?;
+            if behind.is_some_and(|behind| self.block(later).at(behind).is_some()) {
+                block = later;
             }
         }
-        if before == 0 && prev.is_none() {
+        let line = self.blocks.unit_mut(block);
+        let (place, moved) = line.insert(behind, handle).expect("there is a blank");
+        for (place, handle) in line.handles_from(moved.start).take_while(|it| it.0 < moved.end) {
+            records.set_spot(handle, Some(Spot::new(block, place)));
+        }
+        if is_first {
             self.heads.set(queue, turn);
         }
         self.queues[usize::from(queue)].len += 1;
-        true
+        Some(Spot::new(block, place))
+    }
+
+    /// Puts the later half of a full block into a new one behind it, which is returned. `None` if none
+    /// could be had; then nothing has changed.
+    fn split(&mut self, records: &mut Records, block: Handle) -> Option<Handle> {
+        let new = self.blocks.insert(1)?;
+        let later = self.block_mut(block).split_off(block, new);
+        *self.block_mut(new) = later;
+        match later.next {
+            Some(next) => self.block_mut(next).prev = Some(new),
+            None => {
+                let ends = self.queues[usize::from(later.queue)].ends.as_mut();
+                ends.expect("a queue with a block").1 = new;
+            }
+        }
+        for (place, handle) in later.handles() {
+            records.set_spot(handle, Some(Spot::new(new, place)));
+        }
+        Some(new)
     }
 
     /// Unlinks an empty block and frees it, and its queue with the last one.
+    #[inline(never)]
     fn drop_block(&mut self, handle: Handle) {
         let Block { prev, next, queue, .. } = *self.block(handle);
         self.blocks.remove(handle);
@@ -390,20 +412,26 @@ impl Queues {
         }
     }
 
-    /// Puts a sparse block's handles into a neighbour that has room for them. At most three records
-    /// are told of their new block.
+    /// Puts a sparse block's handles into a neighbour that has room for them. At most half a block's
+    /// records are told of their new place, a small part of those that were stopped to make it sparse.
+    #[inline(never)]
     fn join(&mut self, records: &mut Records, handle: Handle) {
         let block = *self.block(handle);
-        let handles = block.handles();
-        if let Some(next) = block.next.filter(|next| self.block(*next).can_join(&block)) {
-            self.block_mut(next).prepend(&handles);
-            move_into(records, &handles, next);
-            self.drop_block(handle);
-        } else if let Some(prev) = block.prev.filter(|prev| self.block(*prev).can_join(&block)) {
-            self.block_mut(prev).extend(&handles);
-            move_into(records, &handles, prev);
-            self.drop_block(handle);
+        let fits = |other: &Handle| self.block(*other).can_join(&block);
+        let (target, joined) = if let Some(next) = block.next.filter(fits) {
+            let later = self.block(next);
+            (next, later.joined(&block, later))
+        } else if let Some(prev) = block.prev.filter(fits) {
+            let earlier = self.block(prev);
+            (prev, earlier.joined(earlier, &block))
+        } else {
+            return;
+        };
+        let before = std::mem::replace(self.block_mut(target), joined);
+        for (place, handle) in joined.handles().filter(|(at, it)| before.at(*at) != Some(*it)) {
+            records.set_spot(handle, Some(Spot::new(target, place)));
         }
+        self.drop_block(handle);
     }
 
     fn new_head(&mut self, records: &Records, number: QueueNumber) {
@@ -434,11 +462,11 @@ impl Queues {
             while let Some(handle) = at {
                 let block = self.block(handle);
                 assert_eq!((block.prev, usize::from(block.queue)), (prev, number), "links");
-                let handles: Vec<_> = block.handles().iter().collect();
-                assert_eq!(handles.len(), block.len(), "places and count disagree");
-                assert!(!handles.is_empty(), "an empty block is linked");
-                for handle_in in handles {
-                    assert_eq!(records.block(handle_in), Some(handle), "a record's block");
+                assert_eq!(block.handles().count(), block.len(), "a place without a handle");
+                assert!(!block.is_empty(), "an empty block is linked");
+                for (place, handle_in) in block.handles() {
+                    let spot = Some(Spot::new(handle, place));
+                    assert_eq!(records.spot(handle_in), spot, "where a record stands");
                     let turn = records.turn(handle_in);
                     assert!(last.is_none_or(|last| last < turn), "{last:?} before {turn:?}");
                     last = Some(turn);
@@ -458,12 +486,6 @@ impl Queues {
             self.block(head).first().map(|first| records.turn(first))
         });
         count
-    }
-}
-
-fn move_into(records: &mut Records, handles: &Handles, block: Handle) {
-    for handle in handles.iter() {
-        records.set_block(handle, Some(block));
     }
 }
 

@@ -1,16 +1,16 @@
 //! The elements themselves: one slot each, header, id and payload together.
 //!
 //! ```text
-//!   0        8          14     18           20
-//!   ├────────┼──────────┼──────┼────────────┼────────┬─────────────┬────┬─────────┬─────────┐
-//!   │deadline│ push no. │ block│ deliveries │ id len │ payload len │ id │ payload │ padding │
-//!   └────────┴──────────┴──────┴────────────┴────────┴─────────────┴────┴─────────┴─────────┘
-//!    u64      u48        u32    u16          varint   varint                       to 8 bytes
+//!   0        8          14      18      19           21
+//!   ├────────┼──────────┼───────┼───────┼────────────┼────────┬─────────────┬────┬─────────┬─────────┐
+//!   │deadline│ push no. │ block │ place │ deliveries │ id len │ payload len │ id │ payload │ padding │
+//!   └────────┴──────────┴───────┴───────┴────────────┴────────┴─────────────┴────┴─────────┴─────────┘
+//!    u64      u48        u32     u8      u16          varint   varint                       to 8 bytes
 //! ```
 //!
-//! Lengths are LEB128: one byte up to 127. An id of 16 bytes and a payload of 64 make 102 bytes, in a
+//! Lengths are LEB128: one byte up to 127. An id of 16 bytes and a payload of 64 make 103 bytes, in a
 //! slot of 104. Nothing points at a record but the index, by its id, and one place in the order of
-//! deadlines: the block of a queue that `block` names, or the thicket if that is empty.
+//! deadlines: a [`Spot`] in a queue, or the thicket if it has none.
 
 use super::slab::{Handle, Slab};
 use super::turn::Turn;
@@ -20,10 +20,24 @@ type Granule = [u8; 8];
 
 const PUSH: usize = 8;
 const BLOCK: usize = 14;
-const DELIVERIES: usize = 18;
-const LENGTHS: usize = 20;
-/// Two LEB128 numbers of 64 bits.
-const LENGTHS_MAX: usize = 20;
+const PLACE: usize = 18;
+const DELIVERIES: usize = 19;
+const LENGTHS: usize = 21;
+/// Where the id begins if both lengths have a byte.
+const SHORT: usize = LENGTHS + 2;
+
+/// Where a record stands in its queue: a block, and a place in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Spot {
+    pub(super) block: Handle,
+    pub(super) place: u8,
+}
+
+impl Spot {
+    pub(super) fn new(block: Handle, place: usize) -> Self {
+        Self { block, place: place as u8 }
+    }
+}
 
 /// A record as it lies in its slot.
 #[derive(Clone, Copy)]
@@ -38,9 +52,9 @@ impl<'a> Record<'a> {
         turn_of(self.header)
     }
 
-    /// The block that holds it, or `None` for the thicket.
-    pub(super) fn block(&self) -> Option<Handle> {
-        block_of(self.header)
+    /// Where it stands, or `None` for the thicket.
+    pub(super) fn spot(&self) -> Option<Spot> {
+        spot_of(self.header)
     }
 
     /// How often it was given out under a lease.
@@ -70,25 +84,37 @@ fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
     header[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
 }
 
-fn block_of(header: &[u8; LENGTHS]) -> Option<Handle> {
+fn spot_of(header: &[u8; LENGTHS]) -> Option<Spot> {
     let [a, b, c, d] = [header[BLOCK], header[BLOCK + 1], header[BLOCK + 2], header[BLOCK + 3]];
-    Handle::from_bits(u32::from_le_bytes([a, b, c, d]))
+    let block = Handle::from_bits(u32::from_le_bytes([a, b, c, d]))?;
+    Some(Spot { block, place: header[PLACE] })
+}
+
+fn put_spot(header: &mut [u8; LENGTHS], spot: Option<Spot>) {
+    let block = Handle::to_bits(spot.map(|spot| spot.block));
+    header[BLOCK..PLACE].copy_from_slice(&block.to_le_bytes());
+    header[PLACE] = spot.map_or(0, |spot| spot.place);
 }
 
 fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
     u16::from_le_bytes([header[DELIVERIES], header[DELIVERIES + 1]])
 }
 
-/// Where id and payload lie in what follows the header: where the first begins, and both lengths.
-fn parts(rest: &[u8]) -> (usize, usize, usize) {
+/// Where id and payload lie in a record: where the id begins, and both lengths.
+fn parts(bytes: &[u8]) -> (usize, usize, usize) {
     // As most are: a byte for each length.
-    if let [id @ 0..0x80, payload @ 0..0x80, ..] = *rest {
-        return (2, id.into(), payload.into());
+    if let Some([.., id @ 0..0x80, payload @ 0..0x80]) = bytes.first_chunk::<SHORT>() {
+        return (SHORT, (*id).into(), (*payload).into());
     }
-    let mut at = 0;
-    let id = get_length(rest, &mut at);
-    let payload = get_length(rest, &mut at);
+    let mut at = LENGTHS;
+    let id = get_length(bytes, &mut at);
+    let payload = get_length(bytes, &mut at);
     (at, id, payload)
+}
+
+/// The bytes that a length takes.
+fn length_bytes(length: usize) -> usize {
+    if length < 0x80 { 1 } else { length.ilog2() as usize / 7 + 1 }
 }
 
 fn put_length(bytes: &mut [u8], at: &mut usize, mut length: usize) {
@@ -126,52 +152,49 @@ impl Records {
         Self { slab: Slab::new() }
     }
 
-    /// Stores an element, in no block and not delivered yet. `None` if there is no room (see [`Slab::insert`]).
-    pub(super) fn insert(&mut self, id: &[u8], payload: &[u8], turn: Turn) -> Option<Handle> {
-        let mut lengths = [0; LENGTHS_MAX];
-        let mut end = 0;
-        put_length(&mut lengths, &mut end, id.len());
-        put_length(&mut lengths, &mut end, payload.len());
-        let size = LENGTHS + end + id.len() + payload.len();
+    /// Room for an element, whose content is whatever was there before. `None` if there is no room (see
+    /// [`Slab::insert`]).
+    pub(super) fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Handle> {
+        let lengths = length_bytes(id.len()) + length_bytes(payload.len());
+        let size = LENGTHS + lengths + id.len() + payload.len();
+        self.slab.insert(size.div_ceil(size_of::<Granule>()))
+    }
 
-        let handle = self.slab.insert(size.div_ceil(size_of::<Granule>()))?;
+    /// Writes an element, not delivered yet, into the room that was reserved for it.
+    pub(super) fn write(
+        &mut self,
+        handle: Handle,
+        id: &[u8],
+        payload: &[u8],
+        turn: Turn,
+        spot: Option<Spot>,
+    ) {
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
-        let (header, rest) = bytes.split_first_chunk_mut().expect("a slot holds a header");
+        let header = bytes.first_chunk_mut().expect("a slot holds a header");
         put_turn(header, turn);
-        header[BLOCK..].fill(0);
-        if let [one, two, ..] = rest
-            && end == 2
-        {
-            // Bytes, not a call that copies them.
-            [*one, *two] = [lengths[0], lengths[1]];
-        } else {
-            rest[..end].copy_from_slice(&lengths[..end]);
-        }
-        let (id_at, rest) = rest[end..].split_at_mut(id.len());
+        put_spot(header, spot);
+        header[DELIVERIES..].fill(0);
+        let mut at = LENGTHS;
+        put_length(bytes, &mut at, id.len());
+        put_length(bytes, &mut at, payload.len());
+        let (id_at, rest) = bytes[at..].split_at_mut(id.len());
         id_at.copy_from_slice(id);
         rest[..payload.len()].copy_from_slice(payload);
-        Some(handle)
     }
 
     pub(super) fn get(&self, handle: Handle) -> Record<'_> {
-        let bytes = self.slab.get(handle).as_flattened();
-        let (header, rest) = bytes.split_first_chunk().expect("a slot holds a header");
-        let (at, id_length, payload_length) = parts(rest);
-        let (id, rest) = rest[at..].split_at(id_length);
+        let bytes = self.bytes(handle);
+        let header = bytes.first_chunk().expect("a slot holds a header");
+        let (at, id_length, payload_length) = parts(bytes);
+        let (id, rest) = bytes[at..].split_at(id_length);
         Record { header, id, payload: &rest[..payload_length] }
     }
 
     /// The id alone.
     pub(super) fn id(&self, handle: Handle) -> &[u8] {
-        let rest = &self.slab.get(handle).as_flattened()[LENGTHS..];
-        let (at, id_length, _) = parts(rest);
-        &rest[at..at + id_length]
-    }
-
-    /// The block and the deliveries, without reading the lengths.
-    pub(super) fn block_and_deliveries(&self, handle: Handle) -> (Option<Handle>, u16) {
-        let header = self.header(handle);
-        (block_of(header), deliveries_of(header))
+        let bytes = self.bytes(handle);
+        let (at, length, _) = parts(bytes);
+        &bytes[at..at + length]
     }
 
     /// The deliveries alone.
@@ -184,15 +207,14 @@ impl Records {
         turn_of(self.header(handle))
     }
 
-    /// The block alone, without reading the lengths.
-    pub(super) fn block(&self, handle: Handle) -> Option<Handle> {
-        block_of(self.header(handle))
+    /// Where it stands, without reading the lengths.
+    pub(super) fn spot(&self, handle: Handle) -> Option<Spot> {
+        spot_of(self.header(handle))
     }
 
-    /// Says which block holds the record now.
-    pub(super) fn set_block(&mut self, handle: Handle, block: Option<Handle>) {
-        let bits = Handle::to_bits(block).to_le_bytes();
-        self.header_mut(handle)[BLOCK..DELIVERIES].copy_from_slice(&bits);
+    /// Says where a record stands now.
+    pub(super) fn set_spot(&mut self, handle: Handle, spot: Option<Spot>) {
+        put_spot(self.header_mut(handle), spot);
     }
 
     /// Says how often a record was given out under a lease.
@@ -200,9 +222,11 @@ impl Records {
         self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
     }
 
-    /// Gives a record, which is filed nowhere, another turn.
-    pub(super) fn set_turn(&mut self, handle: Handle, turn: Turn) {
-        put_turn(self.header_mut(handle), turn);
+    /// Gives a record another turn, and says where it stands with it.
+    pub(super) fn set_turn(&mut self, handle: Handle, turn: Turn, spot: Option<Spot>) {
+        let header = self.header_mut(handle);
+        put_turn(header, turn);
+        put_spot(header, spot);
     }
 
     pub(super) fn remove(&mut self, handle: Handle) {
@@ -225,9 +249,13 @@ impl Records {
         self.slab.relocate(handle)
     }
 
+    /// The record, and whatever follows it.
+    fn bytes(&self, handle: Handle) -> &[u8] {
+        self.slab.get(handle).as_flattened()
+    }
+
     fn header(&self, handle: Handle) -> &[u8; LENGTHS] {
-        let bytes = self.slab.get(handle).as_flattened();
-        bytes.first_chunk().expect("a slot holds a header")
+        self.bytes(handle).first_chunk().expect("a slot holds a header")
     }
 
     fn header_mut(&mut self, handle: Handle) -> &mut [u8; LENGTHS] {
@@ -240,6 +268,12 @@ impl Records {
 mod tests {
     use super::*;
 
+    fn insert(records: &mut Records, id: &[u8], payload: &[u8], turn: Turn) -> Handle {
+        let handle = records.reserve(id, payload).expect("room");
+        records.write(handle, id, payload, turn, None);
+        handle
+    }
+
     #[test]
     fn a_record_gives_back_what_was_stored_at_every_length() {
         let mut records = Records::new();
@@ -248,10 +282,10 @@ mod tests {
             for payload_length in [0, 1, 64, 127, 128, 20_000, 3_000_000] {
                 let id: Vec<u8> = (0..id_length).map(|i| i as u8).collect();
                 let payload = vec![0xff; payload_length];
-                let handle = records.insert(&id, &payload, turn).expect("room");
+                let handle = insert(&mut records, &id, &payload, turn);
                 let record = records.get(handle);
                 assert_eq!((record.id(), record.payload()), (&id[..], &payload[..]));
-                assert_eq!((record.turn(), record.block()), (turn, None));
+                assert_eq!((record.turn(), record.spot()), (turn, None));
                 records.remove(handle);
             }
         }
@@ -262,14 +296,15 @@ mod tests {
     fn a_slot_that_is_used_again_shows_nothing_of_the_last_record() {
         let mut records = Records::new();
         let turn = Turn { deadline: 1, push: 2 };
-        let old = records.insert(b"abcdefgh", b"ijklmnop", turn).expect("room");
-        records.set_block(old, Some(old));
-        assert_eq!(records.block(old), Some(old));
+        let old = insert(&mut records, b"abcdefgh", b"ijklmnop", turn);
+        let spot = Some(Spot::new(old, 58));
+        records.set_spot(old, spot);
+        assert_eq!(records.spot(old), spot);
         records.remove(old);
-        let new = records.insert(b"x", b"yz3456789012", turn).expect("room");
+        let new = insert(&mut records, b"x", b"yz3456789012", turn);
         assert_eq!(new, old, "the slot is reused");
         let record = records.get(new);
         assert_eq!((record.id(), record.payload()), (&b"x"[..], &b"yz3456789012"[..]));
-        assert_eq!(record.block(), None);
+        assert_eq!(record.spot(), None);
     }
 }

@@ -232,18 +232,17 @@ impl<T: Copy + Default> Slab<T> {
         Self { shelves: Vec::new(), classes: Vec::new(), vacant: NIL, leaving: NIL }
     }
 
+    /// A slot, and what lies behind it in its page: who knows what is in a slot knows where it ends,
+    /// and need not look that up.
     pub(super) fn get(&self, handle: Handle) -> &[T] {
         let page = self.page(handle.page());
-        let width = page.width as usize;
-        let start = handle.slot() * width;
-        &page.slots[start..start + width]
+        &page.slots[handle.slot() * page.width as usize..]
     }
 
+    /// As [`Slab::get`].
     pub(super) fn get_mut(&mut self, handle: Handle) -> &mut [T] {
         let page = self.page_mut(handle.page());
-        let width = page.width as usize;
-        let start = handle.slot() * width;
-        &mut page.slots[start..start + width]
+        &mut page.slots[handle.slot() * page.width as usize..]
     }
 
     /// As [`Slab::get`], of a slab whose slots are all one unit wide.
@@ -332,7 +331,7 @@ impl<T: Copy + Default> Slab<T> {
         let target = self.insert(width)?;
         // Two pages of one table cannot both be borrowed: the source is lent out meanwhile.
         let source = std::mem::take(&mut self.page_mut(handle.page()).slots);
-        self.get_mut(target).copy_from_slice(&source[handle.slot() * width..][..width]);
+        self.get_mut(target)[..width].copy_from_slice(&source[handle.slot() * width..][..width]);
         self.page_mut(handle.page()).slots = source;
         self.remove(handle);
         Some(target)
@@ -585,7 +584,7 @@ mod tests {
         let mut kept = Vec::new();
         for (value, handle) in handles.into_iter().enumerate() {
             if value % 16 == 3 {
-                slab.get_mut(handle).fill(value as u64);
+                slab.get_mut(handle)[..4].fill(value as u64);
                 kept.push((value as u64, handle));
             } else {
                 slab.remove(handle);
@@ -605,7 +604,7 @@ mod tests {
         slab.check();
         assert!(moves <= kept.len(), "{moves} moves of {} slots", kept.len());
         for (value, handle) in &kept {
-            assert_eq!(slab.get(*handle), [*value; 4]);
+            assert_eq!(slab.get(*handle)[..4], [*value; 4]);
         }
         assert!(slab.memory() * 6 < before, "{} of {before} bytes are left", slab.memory());
     }
@@ -631,7 +630,7 @@ mod tests {
     fn a_wide_slot_has_a_page_to_itself_and_takes_it_along() {
         let mut slab = Slab::<u64>::new();
         let wide = slab.insert(100_000).expect("room");
-        assert_eq!(slab.get(wide).len(), 100_000);
+        assert!(slab.get(wide).len() >= 100_000);
         slab.remove(wide);
         slab.check();
         assert!(slab.memory() < 4096, "{} bytes are left", slab.memory());
