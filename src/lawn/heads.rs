@@ -25,6 +25,9 @@ struct Head {
 #[derive(Clone, Default)]
 pub(super) struct Heads {
     heap: Vec<Head>,
+    /// No queue but the first has an earlier head: while it is taken from, this is all that is compared. `None`
+    /// when that is not known.
+    rival: Option<Turn>,
     /// Where each queue stands in the heap.
     places: Vec<Option<u16>>,
 }
@@ -33,6 +36,12 @@ impl Heads {
     /// The earliest head.
     pub(super) fn first(&self) -> Option<(Turn, QueueNumber)> {
         self.heap.first().map(|head| (head.turn, head.queue))
+    }
+
+    /// The earliest head but one.
+    pub(super) fn second(&self) -> Option<(Turn, QueueNumber)> {
+        let children = self.heap.get(1..)?.iter().take(CHILDREN);
+        children.min_by_key(|head| head.turn).map(|head| (head.turn, head.queue))
     }
 
     /// Queues whose head is due by `deadline`. Costs O(queues found), not O(queues).
@@ -51,6 +60,14 @@ impl Heads {
     /// Says which turn a queue's head has now.
     pub(super) fn set(&mut self, queue: QueueNumber, turn: Turn) {
         let head = Head { turn, queue };
+        if let Some(first) = self.heap.first_mut()
+            && first.queue == queue
+            && self.rival.is_some_and(|rival| turn < rival)
+        {
+            *first = head;
+            return;
+        }
+        self.rival = None;
         if self.places.len() <= queue.into() {
             self.places.resize(usize::from(queue) + 1, None);
         }
@@ -59,7 +76,14 @@ impl Heads {
                 let place = usize::from(place);
                 let sinks = turn > self.heap[place].turn;
                 self.heap[place] = head;
-                if sinks { self.sink(place) } else { self.rise(place) }
+                if sinks {
+                    self.sink(place)
+                } else {
+                    self.rise(place)
+                }
+                if place == 0 {
+                    self.rival = self.second().map(|second| second.0);
+                }
             }
             None => {
                 self.heap.push(head);
@@ -70,6 +94,7 @@ impl Heads {
 
     /// Takes an emptied queue out.
     pub(super) fn remove(&mut self, queue: QueueNumber) {
+        self.rival = None;
         let place = self.places[usize::from(queue)].take().expect("the queue has a head");
         let place = usize::from(place);
         let last = self.heap.pop().expect("the heap is not empty");
@@ -129,6 +154,9 @@ impl Heads {
         for (place, head) in self.heap.iter().enumerate().skip(1) {
             let parent = &self.heap[(place - 1) / CHILDREN];
             assert!(parent.turn <= head.turn, "the heap is out of order at {place}");
+        }
+        if let Some(rival) = self.rival {
+            assert!(self.second().is_none_or(|second| rival <= second.0), "an earlier rival");
         }
         let mut placed = 0;
         for queue in 0..self.places.len() as QueueNumber {

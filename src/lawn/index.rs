@@ -150,14 +150,14 @@ impl Table {
         };
         // Nothing is taken out meanwhile: no bucket need be searched for a blank.
         let mut filled = vec![0; buckets];
-        for entry in entries {
+        entries.for_each(|entry| {
             let mut at = table.home(entry.hash);
             while filled[at] == SLOTS as u8 {
                 at = table.pass(at);
             }
             table.put(Place { bucket: at, slot: filled[at].into() }, entry);
             filled[at] += 1;
-        }
+        });
         table
     }
 
@@ -318,6 +318,13 @@ impl Index {
             number = self.make_room(number, hash);
         }
         Some(Vacancy { table: &mut self.tables[number], hash, len: &mut self.len })
+    }
+
+    /// Reads what a look-up of this hash will read first, and nothing that waits for it: so that it is near
+    /// when it is needed.
+    pub(super) fn touch(&self, hash: IdHash) -> u32 {
+        let table = &self.tables[self.table_of(hash)];
+        table.buckets.get(table.home(hash)).map_or(0, |bucket| bucket.hashes[0])
     }
 
     /// Takes out the entry under this hash whose record `is_it`.

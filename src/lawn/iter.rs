@@ -30,7 +30,11 @@ struct Front {
 impl<'a> Iter<'a> {
     /// The elements whose deadline is at or before `now`. O(queues among them).
     pub(super) fn new(lawn: &'a Lawn, now: u64) -> Self {
-        let fronts = lawn.queues.due(now).map(|(turn, cursor)| Front { turn, cursor }).collect();
+        let fronts = lawn
+            .queues
+            .due(&lawn.records, now)
+            .map(|(turn, cursor)| Front { turn, cursor })
+            .collect();
         Self { lawn, now, fronts, thicket: lawn.thicket.iter().peekable() }
     }
 

@@ -379,6 +379,7 @@ impl Lawn {
 
     /// Takes out the element whose turn is first, if it is due at `now`.
     pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
+        self.queues.settle(&self.records);
         let (turn, handle) = self.first()?;
         if turn.deadline > now {
             return None;
@@ -398,6 +399,7 @@ impl Lawn {
     /// queue. `ttl` must not be 0, or the element would be due again at once and never end.
     pub fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
         debug_assert_ne!(ttl, 0, "a lease of no time");
+        self.queues.settle(&self.records);
         let (turn, handle) = self.first()?;
         if turn.deadline > now {
             return None;
@@ -567,24 +569,20 @@ impl Lawn {
         Some((handle, found?))
     }
 
-    /// Looks up records that are about to be taken one after the other. Each look-up waits for memory
-    /// two or three times; as many as do not depend on each other wait together.
+    /// Reads records that are about to be taken one after the other, and their places in the index. Each waits
+    /// for memory; as many as do not depend on each other wait together.
     fn read_ahead(&self, handles: &[Option<Handle>; AHEAD]) {
-        let mut hashes = [None; AHEAD];
-        let mut found = 0;
-        for (hash, handle) in hashes.iter_mut().zip(handles.iter().flatten()) {
+        let mut read = 0;
+        for handle in handles.iter().flatten() {
             let record = self.records.get(*handle);
-            *hash = Some(self.index.hash(record.id()));
-            found += record.payload().last().copied().map_or(0, usize::from);
+            read ^= self.index.touch(self.index.hash(record.id()));
+            read ^= record.payload().last().copied().map_or(0, u32::from);
         }
-        for (hash, handle) in hashes.iter().flatten().zip(handles.iter().flatten()) {
-            found += usize::from(self.index.find(*hash, |it| it == *handle).is_some());
-        }
-        std::hint::black_box(found);
+        std::hint::black_box(read);
     }
 
     fn first(&self) -> Option<(Turn, Handle)> {
-        match (self.queues.first(), self.thicket.first()) {
+        match (self.queues.first(&self.records), self.thicket.first()) {
             (Some(queued), Some(wild)) => Some(if wild.0 < queued.0 { wild } else { queued }),
             (queued, wild) => queued.or(wild),
         }

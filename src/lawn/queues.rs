@@ -55,6 +55,10 @@ pub(super) struct Queues {
     free: Vec<QueueNumber>,
     by_ttl: HashTable<QueueNumber>,
     heads: Heads,
+    /// The queue that lost its head last, if `heads` still has the turn of that: too early a turn.
+    unsettled: Option<QueueNumber>,
+    /// The queue that a record was put into or taken out of last: often it is wanted again.
+    recent: QueueNumber,
 }
 
 /// TTLs are chosen by users, but at most [`QUEUES_MAX`] are in the table, so colliding ones can do
@@ -74,6 +78,8 @@ impl Queues {
             free: Vec::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
+            unsettled: None,
+            recent: 0,
         }
     }
 
@@ -88,6 +94,7 @@ impl Queues {
         turn: Turn,
     ) -> Option<Spot> {
         let Some(number) = self.find(ttl) else { return self.start_queue(handle, ttl, turn) };
+        self.recent = number;
         let queue = &self.queues[usize::from(number)];
         if turn.deadline < queue.latest {
             let (_, tail) = queue.ends.expect("a queue in the table is not empty");
@@ -109,6 +116,7 @@ impl Queues {
         let is_head = has_head && line.first_place() == Some(place);
         line.remove(place);
         let (number, is_empty, is_sparse) = (line.queue, line.is_empty(), line.is_sparse());
+        self.recent = number;
         self.queues[usize::from(number)].len -= 1;
         if is_empty {
             self.drop_block(spot.block);
@@ -122,8 +130,14 @@ impl Queues {
     }
 
     /// The earliest turn in any queue, with the record whose it is.
-    pub(super) fn first(&self) -> Option<(Turn, Handle)> {
-        let (turn, number) = self.heads.first()?;
+    pub(super) fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
+        let (mut turn, mut number) = self.heads.first()?;
+        if self.unsettled == Some(number) {
+            turn = self.head_turn(records, number)?;
+            if let Some(second) = self.heads.second().filter(|second| second.0 < turn) {
+                (turn, number) = second;
+            }
+        }
         let (head, _) = self.queues[usize::from(number)].ends?;
         Some((turn, self.block(head).first()?))
     }
@@ -177,12 +191,19 @@ impl Queues {
             let in_last = |last: &Block| last.last_that(is_due).map_or(0, |it| last.count_to(it));
             count + last.map_or(0, in_last)
         };
-        self.due(now).map(|(_, cursor)| in_queue(cursor)).sum()
+        self.due(records, now).map(|(_, cursor)| in_queue(cursor)).sum()
     }
 
     /// The heads that are due by `deadline`, each with a cursor to walk its queue from there.
-    pub(super) fn due(&self, deadline: u64) -> impl Iterator<Item = (Turn, Cursor)> + '_ {
-        self.heads.due(deadline).into_iter().filter_map(|(turn, number)| {
+    pub(super) fn due<'a>(
+        &'a self,
+        records: &'a Records,
+        deadline: u64,
+    ) -> impl Iterator<Item = (Turn, Cursor)> + 'a {
+        self.heads.due(deadline).into_iter().filter_map(move |(mut turn, number)| {
+            if self.unsettled == Some(number) {
+                turn = self.head_turn(records, number).filter(|turn| turn.deadline <= deadline)?;
+            }
             let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
             let (head, _) = ends?;
             let place = self.block(head).first_place()?;
@@ -270,6 +291,10 @@ impl Queues {
     }
 
     fn find(&self, ttl: u64) -> Option<QueueNumber> {
+        let recent = self.queues.get(usize::from(self.recent));
+        if recent.is_some_and(|queue| queue.ttl == ttl && queue.ends.is_some()) {
+            return Some(self.recent);
+        }
         let is_it = |number: &QueueNumber| self.queues[usize::from(*number)].ttl == ttl;
         self.by_ttl.find(hash_ttl(ttl), is_it).copied()
     }
@@ -362,6 +387,7 @@ impl Queues {
         }
         if is_first {
             self.heads.set(queue, turn);
+            self.unsettled = self.unsettled.filter(|unsettled| *unsettled != queue);
         }
         self.queues[usize::from(queue)].len += 1;
         Some(Spot::new(block, place))
@@ -434,14 +460,38 @@ impl Queues {
         self.drop_block(handle);
     }
 
+    /// A queue has lost its head. What the next one's turn is says a record that nobody has read
+    /// lately; to wait for it here, and then to decide where it belongs in the heap, is what timers that are
+    /// restarted in turn would spend most of their time on. So it is asked for now and looked at when
+    /// the next queue loses its head, or when somebody wants to know which is first.
     fn new_head(&mut self, records: &Records, number: QueueNumber) {
-        match self.queues[usize::from(number)].ends {
-            None => self.heads.remove(number),
-            Some((head, _)) => {
-                let first = self.block(head).first().expect("a block is not empty");
-                self.heads.set(number, records.turn(first));
-            }
+        if self.unsettled != Some(number) {
+            self.settle(records);
         }
+        let queue = &self.queues[usize::from(number)];
+        let Some((head, _)) = queue.ends else {
+            self.unsettled = None;
+            self.heads.remove(number);
+            return;
+        };
+        self.unsettled = Some(number);
+        if queue.unread.is_none_or(|unread| unread.block != head) {
+            std::hint::black_box(self.head_turn(records, number).map(|turn| turn.deadline));
+        }
+    }
+
+    /// Gives the queue that lost its head last its place in the heap.
+    pub(super) fn settle(&mut self, records: &Records) {
+        if let Some(number) = self.unsettled.take()
+            && let Some(turn) = self.head_turn(records, number)
+        {
+            self.heads.set(number, turn);
+        }
+    }
+
+    fn head_turn(&self, records: &Records, number: QueueNumber) -> Option<Turn> {
+        let (head, _) = self.queues[usize::from(number)].ends?;
+        self.block(head).first().map(|first| records.turn(first))
     }
 
     /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
@@ -481,9 +531,13 @@ impl Queues {
         }
         assert_eq!(blocks, self.blocks.len(), "blocks outside of queues");
         assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
-        self.heads.check(|number| {
-            let (head, _) = self.queues.get(usize::from(number))?.ends?;
-            self.block(head).first().map(|first| records.turn(first))
+        let mut heads = self.heads.clone();
+        if let Some(number) = self.unsettled {
+            let turn = self.head_turn(records, number).expect("an unsettled queue has a head");
+            heads.set(number, turn);
+        }
+        heads.check(|number| {
+            self.queues.get(usize::from(number)).and_then(|_| self.head_turn(records, number))
         });
         count
     }

@@ -39,12 +39,12 @@ impl Spot {
     }
 }
 
-/// A record as it lies in its slot.
+/// A record as it lies in its slot, of which only what is asked for is read.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     header: &'a [u8; LENGTHS],
-    id: &'a [u8],
-    payload: &'a [u8],
+    /// The record from its header on, and whatever follows it.
+    bytes: &'a [u8],
 }
 
 impl<'a> Record<'a> {
@@ -62,15 +62,20 @@ impl<'a> Record<'a> {
         deliveries_of(self.header)
     }
 
+    #[inline(always)]
     pub(super) fn id(&self) -> &'a [u8] {
-        self.id
+        let (at, length, _) = parts(self.bytes);
+        &self.bytes[at..at + length]
     }
 
+    #[inline(always)]
     pub(super) fn payload(&self) -> &'a [u8] {
-        self.payload
+        let (at, id, length) = parts(self.bytes);
+        &self.bytes[at + id..at + id + length]
     }
 }
 
+#[inline(always)]
 fn turn_of(header: &[u8; LENGTHS]) -> Turn {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, ..] = *header;
     Turn {
@@ -84,6 +89,7 @@ fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
     header[PUSH..BLOCK].copy_from_slice(&turn.push.to_le_bytes()[..BLOCK - PUSH]);
 }
 
+#[inline(always)]
 fn spot_of(header: &[u8; LENGTHS]) -> Option<Spot> {
     let [a, b, c, d] = [header[BLOCK], header[BLOCK + 1], header[BLOCK + 2], header[BLOCK + 3]];
     let block = Handle::from_bits(u32::from_le_bytes([a, b, c, d]))?;
@@ -101,6 +107,7 @@ fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
 }
 
 /// Where id and payload lie in a record: where the id begins, and both lengths.
+#[inline(always)]
 fn parts(bytes: &[u8]) -> (usize, usize, usize) {
     // As most are: a byte for each length.
     if let Some([.., id @ 0..0x80, payload @ 0..0x80]) = bytes.first_chunk::<SHORT>() {
@@ -182,34 +189,30 @@ impl Records {
         rest[..payload.len()].copy_from_slice(payload);
     }
 
+    #[inline(always)]
     pub(super) fn get(&self, handle: Handle) -> Record<'_> {
-        let bytes = self.bytes(handle);
-        let header = bytes.first_chunk().expect("a slot holds a header");
-        let (at, id_length, payload_length) = parts(bytes);
-        let (id, rest) = bytes[at..].split_at(id_length);
-        Record { header, id, payload: &rest[..payload_length] }
+        let bytes = self.slab.get(handle).as_flattened();
+        Record { header: bytes.first_chunk().expect("a slot holds a header"), bytes }
     }
 
     /// The id alone.
     pub(super) fn id(&self, handle: Handle) -> &[u8] {
-        let bytes = self.bytes(handle);
-        let (at, length, _) = parts(bytes);
-        &bytes[at..at + length]
+        self.get(handle).id()
     }
 
     /// The deliveries alone.
     pub(super) fn deliveries(&self, handle: Handle) -> u16 {
-        deliveries_of(self.header(handle))
+        self.get(handle).deliveries()
     }
 
     /// The turn alone, without reading the lengths.
     pub(super) fn turn(&self, handle: Handle) -> Turn {
-        turn_of(self.header(handle))
+        self.get(handle).turn()
     }
 
     /// Where it stands, without reading the lengths.
     pub(super) fn spot(&self, handle: Handle) -> Option<Spot> {
-        spot_of(self.header(handle))
+        self.get(handle).spot()
     }
 
     /// Says where a record stands now.
@@ -249,15 +252,7 @@ impl Records {
         self.slab.relocate(handle)
     }
 
-    /// The record, and whatever follows it.
-    fn bytes(&self, handle: Handle) -> &[u8] {
-        self.slab.get(handle).as_flattened()
-    }
-
-    fn header(&self, handle: Handle) -> &[u8; LENGTHS] {
-        self.bytes(handle).first_chunk().expect("a slot holds a header")
-    }
-
+    #[inline(always)]
     fn header_mut(&mut self, handle: Handle) -> &mut [u8; LENGTHS] {
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
         bytes.first_chunk_mut().expect("a slot holds a header")

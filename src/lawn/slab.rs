@@ -96,7 +96,7 @@ fn class_of(width: usize) -> (usize, usize) {
 
 #[derive(Clone)]
 struct Page<T> {
-    /// The slots that have memory, used or not, one after the other.
+    /// The slots that have been in use, now or before, one after the other.
     slots: Vec<T>,
     /// One bit for each slot: in use or free. Words are added as slots are.
     used: Vec<u64>,
@@ -139,8 +139,8 @@ impl<T: Copy + Default> Page<T> {
         self.live == self.capacity
     }
 
-    /// Takes the first free slot. Returns it, and by how many slots the page has grown for it.
-    fn take_slot(&mut self) -> (usize, u32) {
+    /// Takes the first free slot. Returns it, and whether it is a new one.
+    fn take_slot(&mut self) -> (usize, bool) {
         let mut word = self.hint as usize;
         while self.used.get(word).is_some_and(|bits| *bits == u64::MAX) {
             word += 1;
@@ -155,24 +155,32 @@ impl<T: Copy + Default> Page<T> {
         self.live += 1;
 
         let is_new = (slot + 1) * self.width as usize > self.slots.len();
-        (slot, if is_new { self.make(slot + 1) } else { 0 })
+        if is_new {
+            self.make_slot();
+        }
+        (slot, is_new)
     }
 
-    /// Slots that have memory.
+    /// Slots that have been in use.
     fn made(&self) -> usize {
         self.slots.len() / self.width as usize
     }
 
-    /// Makes at least so many slots, and as many again as there are, but no more than a full page's.
-    /// Returns how many are new.
+    /// Makes one slot more, and has memory for as many again as there are, but no more than a full page's.
+    fn make_slot(&mut self) {
+        let units = self.slots.len() + self.width as usize;
+        if units > self.slots.capacity() {
+            let slots = (2 * self.made()).clamp(1, self.capacity.into());
+            self.reserve(slots);
+        }
+        self.slots.resize(units, T::default());
+    }
+
+    /// Has memory for so many slots.
     #[cold]
-    fn make(&mut self, wanted: usize) -> u32 {
-        let before = self.made();
-        let slots = (2 * before).min(self.capacity.into()).max(wanted);
+    fn reserve(&mut self, slots: usize) {
         let units = slots * self.width as usize;
         self.slots.reserve_exact(units - self.slots.len());
-        self.slots.resize(units, T::default());
-        (slots - before) as u32
     }
 
     fn release_slot(&mut self, slot: usize) {
@@ -206,7 +214,7 @@ struct Class {
     pages: u32,
     /// Slots in use.
     live: u32,
-    /// Slots that have memory, in use or not.
+    /// Slots that have been in use, now or before.
     slots: u32,
     /// The first page that has room.
     partial: u32,
@@ -234,23 +242,27 @@ impl<T: Copy + Default> Slab<T> {
 
     /// A slot, and what lies behind it in its page: who knows what is in a slot knows where it ends,
     /// and need not look that up.
+    #[inline(always)]
     pub(super) fn get(&self, handle: Handle) -> &[T] {
         let page = self.page(handle.page());
         &page.slots[handle.slot() * page.width as usize..]
     }
 
     /// As [`Slab::get`].
+    #[inline(always)]
     pub(super) fn get_mut(&mut self, handle: Handle) -> &mut [T] {
         let page = self.page_mut(handle.page());
         &mut page.slots[handle.slot() * page.width as usize..]
     }
 
     /// As [`Slab::get`], of a slab whose slots are all one unit wide.
+    #[inline(always)]
     pub(super) fn unit(&self, handle: Handle) -> &T {
         &self.page(handle.page()).slots[handle.slot()]
     }
 
     /// As [`Slab::unit`].
+    #[inline(always)]
     pub(super) fn unit_mut(&mut self, handle: Handle) -> &mut T {
         &mut self.page_mut(handle.page()).slots[handle.slot()]
     }
@@ -268,11 +280,11 @@ impl<T: Copy + Default> Slab<T> {
             number => number,
         };
         let page = self.page_mut(number);
-        let (slot, new) = page.take_slot();
+        let (slot, is_new) = page.take_slot();
         let full = page.is_full();
         let class = &mut self.classes[class];
         class.live += 1;
-        class.slots += new;
+        class.slots += u32::from(is_new);
         if full {
             self.unlink(number);
         }
@@ -383,10 +395,12 @@ impl<T: Copy + Default> Slab<T> {
         self.classes.iter().map(|class| 2 * class.pages as usize).sum::<usize>() + 2
     }
 
+    #[inline(always)]
     fn page(&self, number: u32) -> &Page<T> {
         &self.shelves[number as usize / SHELF][number as usize % SHELF]
     }
 
+    #[inline(always)]
     fn page_mut(&mut self, number: u32) -> &mut Page<T> {
         &mut self.shelves[number as usize / SHELF][number as usize % SHELF]
     }
@@ -420,8 +434,8 @@ impl<T: Copy + Default> Slab<T> {
             }
         };
         if self.classes[class].pages >= PAGES_AT_ONCE {
-            let capacity = usize::from(self.page(number).capacity);
-            self.classes[class].slots += self.page_mut(number).make(capacity);
+            let page = self.page_mut(number);
+            page.reserve(page.capacity.into());
         }
         self.classes[class].pages += 1;
         self.link(number);
