@@ -206,7 +206,7 @@ fn file(
     ttl: u64,
     turn: Turn,
 ) -> Option<Spot> {
-    let spot = queues.push(records, handle, ttl, turn);
+    let spot = queues.push(records, handle, ttl, turn, thicket.len());
     if spot.is_none() {
         thicket.insert(turn, ttl, handle);
     }
@@ -379,14 +379,7 @@ impl Lawn {
 
     /// Takes out the element whose turn is first, if it is due at `now`.
     pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
-        self.queues.settle(&self.records);
-        let (turn, handle) = self.first()?;
-        if turn.deadline > now {
-            return None;
-        }
-        if let Some(handles) = self.queues.unread() {
-            self.read_ahead(&handles);
-        }
+        let handle = self.first_due(now, Self::read_ahead_to_take)?;
         let record = self.records.get(handle);
         let (hash, spot, deliveries) =
             (self.index.hash(record.id()), record.spot(), record.deliveries());
@@ -399,11 +392,7 @@ impl Lawn {
     /// queue. `ttl` must not be 0, or the element would be due again at once and never end.
     pub fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
         debug_assert_ne!(ttl, 0, "a lease of no time");
-        self.queues.settle(&self.records);
-        let (turn, handle) = self.first()?;
-        if turn.deadline > now {
-            return None;
-        }
+        let handle = self.first_due(now, Self::read_ahead)?;
         self.lease(handle, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
         Some(self.records.get(handle).into())
     }
@@ -569,9 +558,34 @@ impl Lawn {
         Some((handle, found?))
     }
 
-    /// Reads records that are about to be taken one after the other, and their places in the index. Each waits
-    /// for memory; as many as do not depend on each other wait together.
+    /// The record whose turn is first, if it is due at `now`. Each of those that follow it in its queue waits for
+    /// memory; before the first of a few is given out, `read` reads all of them, so that they wait together.
+    fn first_due(
+        &mut self,
+        now: u64,
+        read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
+    ) -> Option<Handle> {
+        self.queues.settle(&self.records);
+        let (turn, handle) = self.first()?;
+        if turn.deadline > now {
+            return None;
+        }
+        if let Some(handles) = self.queues.unread() {
+            read(self, &handles);
+        }
+        Some(handle)
+    }
+
     fn read_ahead(&self, handles: &[Option<Handle>; AHEAD]) {
+        let mut read = 0;
+        for handle in handles.iter().flatten() {
+            read ^= self.records.turn(*handle).deadline;
+        }
+        std::hint::black_box(read);
+    }
+
+    /// As [`Lawn::read_ahead`], of records that will be read to their ends and leave the index.
+    fn read_ahead_to_take(&self, handles: &[Option<Handle>; AHEAD]) {
         let mut read = 0;
         for handle in handles.iter().flatten() {
             let record = self.records.get(*handle);

@@ -23,10 +23,13 @@ use super::slab::{Handle, Slab};
 use super::turn::Turn;
 use super::{Mover, TINY, relocate};
 
-/// TTLs that have a queue of their own. The paper's systems have a few dozen. A queue costs some
-/// 350 bytes and a place in the heap; with more TTLs than this a queue for each would cost more than
-/// it saves.
-const QUEUES_MAX: usize = if TINY { 6 } else { 4096 };
+/// TTLs that have a queue of their own at the most. The paper's systems have a few dozen.
+const QUEUES_MAX: usize = if TINY { 6 } else { 16_384 };
+/// Queues that there may be in any case, …
+const QUEUES_FREE: usize = if TINY { 2 } else { 64 };
+/// … and elements for each one beyond. A queue costs some 350 bytes: with so many elements to a queue
+/// that is half of what they would cost in the thicket.
+const ELEMENTS_A_QUEUE: usize = if TINY { 4 } else { 16 };
 /// Blocks that are walked back from the tail for an element that is out of order: about a hundred
 /// elements, for at most eight cache misses to find the block and six to find the place.
 const WALK_MAX: usize = if TINY { 2 } else { 4 };
@@ -59,6 +62,8 @@ pub(super) struct Queues {
     unsettled: Option<QueueNumber>,
     /// The queue that a record was put into or taken out of last: often it is wanted again.
     recent: QueueNumber,
+    /// Elements in all queues.
+    queued: usize,
 }
 
 /// TTLs are chosen by users, but at most [`QUEUES_MAX`] are in the table, so colliding ones can do
@@ -80,20 +85,26 @@ impl Queues {
             heads: Heads::default(),
             unsettled: None,
             recent: 0,
+            queued: 0,
         }
     }
 
     /// Files a record in the queue of `ttl`, and returns where it stands now; to write that down is the
     /// caller's. `None` if it does not belong into a queue, or no block could be had; then nothing has
-    /// changed.
+    /// changed. So many `others` are in no queue.
     pub(super) fn push(
         &mut self,
         records: &mut Records,
         handle: Handle,
         ttl: u64,
         turn: Turn,
+        others: usize,
     ) -> Option<Spot> {
-        let Some(number) = self.find(ttl) else { return self.start_queue(handle, ttl, turn) };
+        let Some(number) = self.find(ttl) else {
+            let enough = QUEUES_FREE + (self.queued + others) / ELEMENTS_A_QUEUE;
+            let may_start = self.len() < enough.min(QUEUES_MAX);
+            return if may_start { self.start_queue(handle, ttl, turn) } else { None };
+        };
         self.recent = number;
         let queue = &self.queues[usize::from(number)];
         if turn.deadline < queue.latest {
@@ -118,6 +129,7 @@ impl Queues {
         let (number, is_empty, is_sparse) = (line.queue, line.is_empty(), line.is_sparse());
         self.recent = number;
         self.queues[usize::from(number)].len -= 1;
+        self.queued -= 1;
         if is_empty {
             self.drop_block(spot.block);
         } else if is_sparse && !has_head {
@@ -300,9 +312,6 @@ impl Queues {
     }
 
     fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
-        if self.free.is_empty() && self.queues.len() == QUEUES_MAX {
-            return None;
-        }
         let block = self.blocks.insert(1)?;
         let queue =
             Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1, unread: None };
@@ -317,6 +326,7 @@ impl Queues {
         let rehash = |number: &QueueNumber| hash_ttl(queues[usize::from(*number)].ttl);
         self.by_ttl.insert_unique(hash_ttl(ttl), number, rehash);
         self.heads.set(number, turn);
+        self.queued += 1;
         *self.block_mut(block) = Block::new(number, None, None);
         let place = self.block_mut(block).append(handle)?;
         Some(Spot::new(block, place))
@@ -340,6 +350,7 @@ impl Queues {
         };
         queue.latest = turn.deadline;
         queue.len += 1;
+        self.queued += 1;
         Some(Spot::new(block, place))
     }
 
@@ -390,6 +401,7 @@ impl Queues {
             self.unsettled = self.unsettled.filter(|unsettled| *unsettled != queue);
         }
         self.queues[usize::from(queue)].len += 1;
+        self.queued += 1;
         Some(Spot::new(block, place))
     }
 
@@ -530,6 +542,7 @@ impl Queues {
             assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
         }
         assert_eq!(blocks, self.blocks.len(), "blocks outside of queues");
+        assert_eq!(count, self.queued, "elements in all queues");
         assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
         let mut heads = self.heads.clone();
         if let Some(number) = self.unsettled {
