@@ -5,6 +5,7 @@ pub mod floors;
 pub mod hierarchy;
 pub mod list;
 pub mod ours;
+pub mod overflow_wheel;
 pub mod paper;
 pub mod quad_wheel;
 pub mod tree;
@@ -24,6 +25,7 @@ macro_rules! for_store {
             "heap" => $function::<Named<tree::Heap>>($($argument),*),
             "btree" => $function::<Named<tree::Tree>>($($argument),*),
             "simple-wheel" => $function::<Named<wheel::Simple>>($($argument),*),
+            "overflow-wheel" => $function::<Named<overflow_wheel::OverflowWheel>>($($argument),*),
             "hashed-sorted" => $function::<Named<wheel::HashedSorted>>($($argument),*),
             "hashed-unsorted" => $function::<Named<wheel::HashedUnsorted>>($($argument),*),
             "hierarchy" => $function::<Named<hierarchy::Hierarchy>>($($argument),*),
@@ -37,7 +39,7 @@ macro_rules! for_store {
 }
 
 /// All of them, in the order of the tables.
-pub const ALL: [&str; 14] = [
+pub const ALL: [&str; 15] = [
     "lawn",
     "paper",
     "hierarchy",
@@ -46,6 +48,7 @@ pub const ALL: [&str; 14] = [
     "hashed-unsorted",
     "hashed-sorted",
     "simple-wheel",
+    "overflow-wheel",
     "heap",
     "btree",
     "ordered-list",

@@ -1,10 +1,11 @@
-//! Schemes 4 to 6 of Varghese and Lauck: one wheel. Scheme 7 is in `hierarchy.rs` and `quad_wheel.rs`.
+//! Schemes 4 to 6 of Varghese and Lauck: one wheel. Scheme 7 is in `hierarchy.rs` and `quad_wheel.rs`;
+//! what scheme 4 does about TTLs beyond its reach is in `overflow_wheel.rs`.
 
 use crate::lists::Lists;
 use crate::named::Scheme;
 
 /// Slots of the simple wheel: the longest TTL in milliseconds, a little over a minute.
-const SIMPLE: u64 = 1 << 16;
+pub const SIMPLE: u64 = 1 << 16;
 /// Slots of the hashed wheels, a quarter of that: a million timers make some sixty to a slot.
 const HASHED: u64 = 1 << 14;
 
