@@ -24,6 +24,11 @@ pub fn id(number: usize) -> Id {
     id
 }
 
+/// The number of that id.
+pub fn number(id: &Id) -> usize {
+    u64::from_le_bytes(id[8..].try_into().expect("eight bytes")) as usize
+}
+
 /// A few TTLs, evenly spread.
 #[derive(Clone, Copy)]
 pub struct Ttls {

@@ -21,7 +21,7 @@
 //! | `stores` | the stores, ours among them |
 //! | `named`, `lists` | the table of ids, and the lists, that the classic schemes are given |
 //! | `oracle` | the model that each must agree with first |
-//! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `one` | the measurements |
+//! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `overflow`, `one` | the measurements |
 //! | `plan` | which of them are run |
 //! | `figures`, `report`, `chart`, `page`, `machine` | what came of it |
 //! | `load`, `memory`, `stopwatch` | ids and TTLs; the allocator that counts; the thread's own time |
@@ -42,6 +42,7 @@ mod memory;
 mod named;
 mod one;
 mod oracle;
+mod overflow;
 #[path = "../page.rs"]
 mod page;
 mod plan;
@@ -61,11 +62,11 @@ use store::Store;
 /// What is measured, and how much of it: the command line of a measuring process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Measure {
-    /// `life`, `steady`, `growth`, `worst`, `collisions`, `workers`, `units` or `sessions`.
+    /// `life`, `steady`, `growth`, `worst`, `overflow`, `collisions`, `workers`, `units` or `sessions`.
     pub kind: String,
     pub timers: usize,
     pub ttls: usize,
-    /// Of other measures than timers: threads, units, minutes.
+    /// Of other measures than timers: threads, units, minutes, percent.
     pub count: usize,
     pub ticks: u64,
 }
@@ -82,6 +83,7 @@ impl Measure {
             "steady" => for_store!(store, steady(timers, ttls, say)),
             "growth" => for_store!(store, growth(timers, ttls, say)),
             "worst" => for_store!(store, worst(timers, say)),
+            "overflow" => for_store!(store, overflow(timers, ttls, count, say)),
             "sessions" => for_store!(store, sessions(count as u64, say)),
             "collisions" => worst::collisions(timers, say),
             "workers" => workers::run(count, timers, say),
@@ -95,6 +97,7 @@ impl Measure {
 use growth::run as growth;
 use lifecycle::run as life;
 use one::run as one_operation;
+use overflow::run as overflow;
 use sessions::run as sessions;
 use steady::run as steady;
 use worst::run as worst;

@@ -24,6 +24,12 @@ pub const LARGE: [&str; 4] = ["lawn", "hierarchy", "floor-arena", "floor-boxes"]
 pub const TTLS: [&str; 3] = ["lawn", "hierarchy", "heap"];
 pub const GROWTH: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "floor-boxes"];
 pub const WORST: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "heap"];
+/// What has a way with TTLs beyond the reach of a simple wheel.
+pub const OVERFLOW: [&str; 4] = ["lawn", "overflow-wheel", "hierarchy", "heap"];
+/// How many in a hundred timers are beyond that reach.
+pub const SHARES: [usize; 5] = [0, 1, 10, 50, 100];
+/// How many timers there are then: a pause that is O(n) shows beside a tenth of n.
+pub const CROWDS: [usize; 2] = [100_000, 1_000_000];
 pub const INSTRUCTIONS: [&str; 6] =
     ["lawn", "hierarchy", "delay-queue", "heap", "floor-arena", "floor-boxes"];
 /// Timers whose operations are counted in instructions.
@@ -135,6 +141,11 @@ pub fn run(quick: bool) {
     report::write();
 }
 
+/// So many timers, of which so many in a hundred are beyond the reach of a simple wheel.
+pub fn overflow(timers: usize, share: usize) -> Measure {
+    Measure { count: share, ..Measure::new("overflow", timers, 8) }
+}
+
 fn timed() -> impl Iterator<Item = &'static str> + Clone {
     ALL.into_iter().filter(|store| !store.starts_with("floor"))
 }
@@ -152,6 +163,11 @@ fn everything(plan: &mut Plan) {
         plan.measure(1, &Measure::new("steady", 1_000_000, ttls), BEST);
     }
     plan.measure(1, &Measure::new("worst", 1_000_000, 1), WORST);
+    for share in SHARES {
+        for timers in CROWDS {
+            plan.measure(1, &overflow(timers, share), OVERFLOW);
+        }
+    }
     plan.measure(1, &Measure::new("collisions", 10_000, 1), ["lawn"]);
     for count in [32, 256, 2_048, 32_768] {
         let ticks = units::ticks(count as u32, 256);
@@ -176,6 +192,7 @@ fn glance(plan: &mut Plan) {
     plan.measure(1, &Measure::new("steady", 200_000, 1_000), BEST);
     plan.measure(1, &Measure::new("growth", 1_000_000, 8), GROWTH);
     plan.measure(1, &Measure::new("worst", 100_000, 1), WORST);
+    plan.measure(1, &overflow(100_000, 50), OVERFLOW);
     plan.measure(1, &Measure { count: 2, ..Measure::new("workers", 100_000, 8) }, ["lawn"]);
     let ticks = units::ticks(256, 16);
     plan.measure(1, &Measure { count: 256, ticks, ..Measure::new("units", 0, 0) }, units::STORES);

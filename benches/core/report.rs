@@ -5,9 +5,13 @@ use std::path::Path;
 
 use crate::chart::{self, Line};
 use crate::figures::Figures;
-use crate::plan::{BEST, COUNTED, GROWTH, INSTRUCTIONS, LARGE, TTLS, WORST, figures_file};
+use crate::plan::{
+    BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, LARGE, OVERFLOW, SHARES, TTLS, WORST,
+    figures_file, overflow,
+};
 use crate::store::Store;
 use crate::stores::ALL;
+use crate::stores::wheel::SIMPLE;
 use crate::units;
 use crate::{Measure, for_store, machine, page};
 
@@ -57,6 +61,16 @@ fn number(value: f64) -> String {
 
 fn cell(value: Option<f64>) -> String {
     value.map_or_else(String::new, number)
+}
+
+/// For cells of several values, in which a missing one has to be seen.
+fn cell_or_dash(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".into(), number)
+}
+
+/// One cell of several values.
+fn join(values: impl IntoIterator<Item = String>) -> String {
+    values.into_iter().collect::<Vec<_>>().join(" / ")
 }
 
 fn table(head: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
@@ -277,6 +291,38 @@ impl Report {
         table(&head("ns an operation", &columns), rows)
     }
 
+    /// What it costs that a share of the timers is beyond a wheel's reach.
+    fn overflow(&self) -> String {
+        let [fewer, many] = CROWDS;
+        let of_fewer = format!("slowest tick of {} timers, **ms**", number(fewer as f64));
+        let columns = [
+            ("start", "start", many),
+            ("restart", "restart", many),
+            ("stop", "stop", many),
+            ("tick", "average tick, with what fires", many),
+            ("slowest tick", "slowest tick, **ms**", many),
+            ("slowest tick", &of_fewer, fewer),
+        ];
+        for (timers, share) in CROWDS.into_iter().flat_map(|it| SHARES.map(|at| (it, at))) {
+            let fired = |store| self.figures.get(&overflow(timers, share), store, "fired");
+            assert!(
+                OVERFLOW.iter().all(|store| fired(store) == fired(OURS)),
+                "stores disagree on what fires with {share} % beyond reach"
+            );
+        }
+        let rows = OVERFLOW.into_iter().map(|store| {
+            let of = |(figure, _, timers)| {
+                let value =
+                    |share| cell_or_dash(self.figures.get(&overflow(timers, share), store, figure));
+                join(SHARES.map(value))
+            };
+            std::iter::once(label(store).to_owned()).chain(columns.map(of)).collect()
+        });
+        let shares = join(SHARES.map(|share| share.to_string()));
+        let first = format!("ns with {shares} % beyond {} ms", number(SIMPLE as f64));
+        table(&head(&first, &columns.map(|column| column.1)), rows)
+    }
+
     fn collisions(&self) -> String {
         let measure = Measure::new("collisions", 10_000, 1);
         let get = |ids: &str, keys: &str| {
@@ -465,6 +511,7 @@ pub fn write() {
         ("steady", report.steady()),
         ("growth", report.growth()),
         ("worst", report.worst()),
+        ("overflow", report.overflow()),
         ("collisions", report.collisions()),
         ("workers", report.workers()),
         ("units", report.units()),
