@@ -22,6 +22,8 @@ const PHASE: usize = 500;
 const QUIET: u64 = 8_000;
 /// Milliseconds from one look to the next while everything expires.
 const STEP: u64 = 10;
+/// A store that has not expired everything after so many nanoseconds has said enough.
+const PATIENCE: f64 = 1e10;
 
 const _: () = assert!(4 * PHASE < TTL_MIN as usize && PHASE as u64 + QUIET < TTL_MIN);
 
@@ -136,6 +138,11 @@ pub fn run<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) 
             black_box(*payload);
             expired += 1;
         });
+        if (life.now / STEP).is_multiple_of(16) && stopwatch.ns() > PATIENCE {
+            break;
+        }
     }
-    say("expire", stopwatch.ns() / count as f64);
+    // What it has spent on some of them is less than all of them cost.
+    let expire = if expired == count { "expire" } else { "expire, at least" };
+    say(expire, stopwatch.ns() / count as f64);
 }
