@@ -67,8 +67,8 @@ fn oldest_pulled<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     say("oldest pulled", ns);
 }
 
-/// Ids whose hashes end in the same bits, so that they fall into one bucket of each table: an
-/// attacker who knows the keys of the hash makes them by trying. Against keys drawn at random, as the
+/// Ids whose hashes begin with the same bits, as the index sees them, so that they share its tables however
+/// deep its directory gets: an attacker who knows the keys of the hash makes them by trying. Against keys drawn at random, as the
 /// module draws them, the same ids are ids like any others.
 pub fn collisions(count: usize, say: &mut dyn FnMut(&str, f64)) {
     const BITS: u32 = 15;
@@ -78,10 +78,11 @@ pub fn collisions(count: usize, say: &mut dyn FnMut(&str, f64)) {
         use std::hash::{BuildHasher, Hasher};
         let mut hasher = state.build_hasher();
         hasher.write(id);
-        hasher.finish()
+        // The index uses the lower half.
+        hasher.finish() as u32
     };
     let colliding: Vec<Id> =
-        (0..).map(id).filter(|id| hash(id) % (1 << BITS) == 0).take(count).collect();
+        (0..).map(id).filter(|id| hash(id) >> (u32::BITS - BITS) == 0).take(count).collect();
     let mut dice = Dice::new(3);
     let random: Vec<Id> = (0..count).map(|_| id(mix(dice.roll()) as usize)).collect();
 
