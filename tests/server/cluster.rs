@@ -1,87 +1,17 @@
 //! A real cluster: three primaries, a replica for each, slots and roles that move under load.
 
 use std::collections::HashSet;
-use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::Value;
-use redis::cluster::{ClusterClient, ClusterConnection};
+use redis::cluster::ClusterConnection;
 
-use crate::harness::{Ask, Server, cli_program, text, until};
+use crate::harness::{Ask, Server, text, until};
+use crate::nodes::Cluster;
 
-struct Cluster {
-    nodes: Vec<Server>,
-}
-
-impl Cluster {
-    fn start() -> Self {
-        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3000"];
-        let nodes: Vec<_> = (0..6).map(|_| Server::start_with_port(&options)).collect();
-        let cluster = Self { nodes };
-        let addresses: Vec<_> = (0..6).map(|node| cluster.address(node)).collect();
-        let mut create = vec!["create"];
-        create.extend(addresses.iter().map(String::as_str));
-        create.extend(["--cluster-replicas", "1"]);
-        cluster.manage(&create);
-        until("the cluster is up", || {
-            // A primary must know its replica, or it will not hand over to it.
-            let is_up = |node: &Server| {
-                let info = format!("{:?}", node.connect().ask("CLUSTER INFO"));
-                let nodes = format!("{:?}", node.connect().ask("CLUSTER NODES"));
-                info.contains("cluster_state:ok") && nodes.matches("slave ").count() == 3
-            };
-            cluster.nodes.iter().all(is_up).then_some(())
-        });
-        cluster
-    }
-
-    fn address(&self, node: usize) -> String {
-        format!("127.0.0.1:{}", self.nodes[node].port())
-    }
-
-    /// Runs `redis-cli --cluster`.
-    fn manage(&self, arguments: &[&str]) {
-        let output = Command::new(cli_program())
-            .arg("--cluster")
-            .args(arguments)
-            .arg("--cluster-yes")
-            .output()
-            .expect("redis-cli");
-        let said =
-            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-        let last: Vec<_> = said.iter().flat_map(|said| said.lines().rev().take(5)).collect();
-        assert!(output.status.success(), "{arguments:?}: {last:?}");
-    }
-
-    fn connect(&self) -> ClusterConnection {
-        let addresses = (0..3).map(|node| format!("redis://{}", self.address(node)));
-        let client = ClusterClient::builder(addresses.collect::<Vec<_>>()).retries(100).build();
-        client.expect("a client").get_connection().expect("a connection")
-    }
-
-    /// How many slots a node serves.
-    fn slots_of(&self, node: usize) -> usize {
-        let Value::BulkString(nodes) = self.nodes[node].connect().ask("CLUSTER NODES") else {
-            panic!("text")
-        };
-        let nodes = String::from_utf8(nodes).expect("text");
-        let line = nodes.lines().find(|line| line.contains("myself")).expect("itself");
-        let ranges = line.split(' ').skip(8).filter(|range| !range.starts_with('['));
-        let width = |range: &str| -> usize {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let slot = |slot: &str| slot.parse::<usize>().expect("a slot");
-            slot(last) + 1 - slot(first)
-        };
-        ranges.map(width).sum()
-    }
-
-    fn id_of(&self, node: usize) -> String {
-        let Value::BulkString(id) = self.nodes[node].connect().ask("CLUSTER MYID") else {
-            panic!("an id")
-        };
-        String::from_utf8(id).expect("text")
-    }
+fn start() -> Cluster {
+    Cluster::start(3, 1)
 }
 
 /// What clients were told.
@@ -169,7 +99,7 @@ impl Drop for StopWhenDropped<'_> {
 
 #[test]
 fn slots_that_move_under_load_lose_nothing_and_give_out_nothing_twice() {
-    let cluster = Cluster::start();
+    let cluster = start();
     let before = cluster.slots_of(1);
     under_load(&cluster, || {
         let (from, to) = (cluster.id_of(0), cluster.id_of(1));
@@ -185,7 +115,7 @@ fn slots_that_move_under_load_lose_nothing_and_give_out_nothing_twice() {
 
 #[test]
 fn a_replica_that_takes_over_loses_nothing_and_gives_out_nothing_twice() {
-    let cluster = Cluster::start();
+    let cluster = start();
     under_load(&cluster, || {
         let mut replica = until("a replica is in step with its primary", || {
             cluster.nodes.iter().map(Server::connect).find_map(|mut node| {
@@ -203,7 +133,7 @@ fn a_replica_that_takes_over_loses_nothing_and_gives_out_nothing_twice() {
 
 #[test]
 fn a_client_that_asks_the_wrong_node_is_sent_to_the_right_one() {
-    let cluster = Cluster::start();
+    let cluster = start();
     let mut moved = 0;
     for node in &cluster.nodes[..3] {
         let reply = crate::harness::refusal(
@@ -217,7 +147,7 @@ fn a_client_that_asks_the_wrong_node_is_sent_to_the_right_one() {
 
 #[test]
 fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
-    let cluster = Cluster::start();
+    let cluster = start();
     let slot = 0;
     // The key's hash tag is in slot 0.
     let poll = "DEHYDRATOR.POLL {fHh}:k BLOCK 0";
@@ -242,7 +172,7 @@ fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
 
 #[test]
 fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
-    let cluster = Cluster::start();
+    let cluster = start();
     let mut here = cluster.nodes[0].connect();
     let refused = here.refused("DEHYDRATOR.ONDUE {fHh}:k STREAM elsewhere");
     assert!(refused.starts_with("CROSSSLOT"), "{refused}");

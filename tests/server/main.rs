@@ -16,6 +16,7 @@ mod keyspace;
 mod layout;
 mod links;
 mod memory;
+mod nodes;
 mod ondue;
 mod operator;
 mod persistence;
