@@ -2,7 +2,8 @@
 
 use redis::{Cmd, Connection, Pipeline};
 
-use crate::harness::Ask;
+use crate::harness::{Ask, Server};
+use crate::rede;
 
 /// Elements are due in this many milliseconds, and a few: eight TTLs, as a system has them.
 pub const FAR: u64 = 600_000;
@@ -21,6 +22,8 @@ pub enum Way {
     /// A hash whose fields expire; nobody is told when. Redis 7.4 and later.
     HashField,
     Dehydrator,
+    /// The module in C that ours succeeds: see [`rede`].
+    Rede,
 }
 
 /// KEYS: sorted set, hash. ARGV: deadline, id, element.
@@ -41,7 +44,7 @@ const POLL: &str = "local all = {} \
     end";
 
 impl Way {
-    /// All that a server has.
+    /// All that a server with our module has.
     pub fn of(client: &mut Connection) -> Vec<Self> {
         let has_hash_fields =
             client.ask("COMMAND INFO HPEXPIRE") != redis::Value::Array(vec![redis::Value::Nil]);
@@ -49,6 +52,30 @@ impl Way {
         ways.extend(has_hash_fields.then_some(Self::HashField));
         ways.push(Self::Dehydrator);
         ways
+    }
+
+    /// A server that has this way. No server has both dehydrators: ours can answer to the other's names.
+    pub fn start_server(self, options: &[&str]) -> Server {
+        match self {
+            Self::Rede => {
+                let module = rede::module().expect("what stands in the variable");
+                Server::start_with_module(&module, options)
+            }
+            _ => Server::start(options),
+        }
+    }
+
+    /// A dehydrator's verb as a command: both have the same ones, with the same arguments.
+    pub fn verb(self, verb: &str) -> Cmd {
+        let prefix = if self == Self::Rede { "REDE" } else { "DEHYDRATOR" };
+        redis::cmd(&format!("{prefix}.{verb}"))
+    }
+
+    /// A PUSH of a dehydrator, of whatever TTL.
+    pub fn push_for(self, pipe: &mut Pipeline, ttl: u64, id: &str, element: &[u8]) {
+        let mut push = self.verb("PUSH");
+        push.arg("k").arg(ttl).arg(element).arg(id);
+        pipe.add_command(push);
     }
 
     pub fn name(self) -> &'static str {
@@ -59,6 +86,7 @@ impl Way {
             Self::Lua => "ZSET + HASH, by Lua",
             Self::HashField => "HSET + HPEXPIRE",
             Self::Dehydrator => "dehydrator",
+            Self::Rede => "ReDe",
         }
     }
 
@@ -78,7 +106,10 @@ impl Way {
                 pipe.cmd("HSET").arg("h").arg(id).arg(element);
                 pipe.cmd("HPEXPIRE").arg("h").arg(ttl).arg("FIELDS").arg(1).arg(id)
             }
-            Self::Dehydrator => pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(element).arg(id),
+            Self::Dehydrator | Self::Rede => {
+                self.push_for(pipe, ttl, id, element);
+                pipe
+            }
         };
     }
 
@@ -95,7 +126,11 @@ impl Way {
                 pipe.cmd("HGET").arg("h").arg(id);
                 pipe.cmd("HDEL").arg("h").arg(id)
             }
-            Self::Dehydrator => pipe.cmd("DEHYDRATOR.PULL").arg("k").arg(id),
+            Self::Dehydrator | Self::Rede => {
+                let mut pull = self.verb("PULL");
+                pull.arg("k").arg(id);
+                pipe.add_command(pull)
+            }
         };
     }
 
@@ -104,7 +139,7 @@ impl Way {
     pub fn poll(self, count: usize) -> Option<Vec<Cmd>> {
         let mut commands = Vec::new();
         match self {
-            Self::Dehydrator => commands.push(redis::cmd("DEHYDRATOR.POLL").arg("k").to_owned()),
+            Self::Dehydrator | Self::Rede => commands.push(self.verb("POLL").arg("k").to_owned()),
             Self::Lua => {
                 let mut poll = redis::cmd("EVAL");
                 poll.arg(POLL).arg(2).arg("z").arg("h").arg(2 * FAR);

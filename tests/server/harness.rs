@@ -47,6 +47,13 @@ impl Server {
         server
     }
 
+    /// As [`Server::start`], with a module that is not ours.
+    pub fn start_with_module(module: &Path, options: &[&str]) -> Self {
+        let mut server = Self::launch(module.to_owned(), 0, options, &[]);
+        server.wait_until_up();
+        server
+    }
+
     /// As [`Server::start_with_port`], with the module's debug build, which has hooks for tests.
     pub fn start_debug(options: &[&str]) -> Self {
         let mut server = Self::launch(debug_module(), free_port(), options, &[]);

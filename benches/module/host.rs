@@ -1,0 +1,246 @@
+//! A server, and what is measured on it: the ways that it has, one after the other.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use redis::{Connection, Pipeline, Value};
+
+use crate::harness::{Ask, Server, cmd, until};
+use crate::load::{BATCH, Packed, element, id, pipelines, send, timed};
+use crate::rede;
+use crate::table::Table;
+use crate::ways::{FAR, Way};
+
+pub const COUNT: usize = 200_000;
+/// Bytes of an element, large and small.
+pub const LARGE: usize = 64;
+const SMALL: usize = 1;
+/// As many as wait when the greatest pause is looked for.
+const MANY: usize = 10_000_000;
+/// The titles of rows say so too.
+const MANY_TTLS: usize = 100_000;
+const XPOLLED: usize = 20_000;
+/// How often is asked for what takes less than a microsecond.
+const ASKED: usize = 100_000;
+
+pub struct Host {
+    pub server: Server,
+    pub client: Connection,
+    /// What is shown. SET runs before them in any case: the floor is of the same server.
+    ways: Vec<Way>,
+    /// The last of the ways.
+    dehydrator: Way,
+}
+
+impl Host {
+    /// A server with our module, and all the ways that it has.
+    pub fn ours() -> Self {
+        let mut host = Self::with(Way::Dehydrator);
+        host.ways = Way::of(&mut host.client);
+        host
+    }
+
+    /// A server that this dehydrator is alone on.
+    pub fn with(dehydrator: Way) -> Self {
+        let server = dehydrator.start_server(&[]);
+        let client = server.connect();
+        Self { server, client, ways: vec![dehydrator], dehydrator }
+    }
+
+    /// Each way to put away and to take by id. The columns: the time of the one, beside SET, of the other,
+    /// beside GETDEL; bytes for large elements, for small ones, and left when all but one are taken.
+    pub fn by_id(&mut self, table: &mut Table) {
+        let mut floor = None;
+        let others = self.ways.iter().copied().filter(|way| *way != Way::Set);
+        let ways: Vec<_> = std::iter::once(Way::Set).chain(others).collect();
+        for way in ways {
+            let ([push_us, pull_us], bytes) = self.there_and_back(way);
+            let [floor_push, floor_pull] = *floor.get_or_insert([push_us, pull_us]);
+            let times = [push_us, push_us / floor_push, pull_us, pull_us / floor_pull];
+            if self.ways.contains(&way) {
+                table.note_all(way.name(), 0, &times);
+                table.note_all(way.name(), times.len(), &bytes);
+            }
+        }
+    }
+
+    /// One way: microseconds to put away and to take, and bytes as [`Host::by_id`] shows them.
+    fn there_and_back(&mut self, way: Way) -> ([f64; 2], [f64; 3]) {
+        let client = &mut self.client;
+        let (push, small) = (pushes(way, LARGE), pushes(way, SMALL));
+        let pull = pipelines(COUNT, |pipe, number| way.pull(pipe, &id(number)));
+        let before = empty(client);
+        let push_us = timed(client, COUNT, |client| send(client, &push));
+        let large = (used(client) - before) / COUNT as f64;
+        // One element stays, so that what holds them does, and shows what it keeps.
+        let mut last = redis::pipe();
+        way.push(&mut last, 0, "last", &element(0, LARGE));
+        last.exec(client).expect("replies");
+        let pull_us = timed(client, COUNT, |client| send(client, &pull));
+        let left = (used(client) - before) / COUNT as f64;
+        // Not the number from before: there is a module that keeps what it should have freed.
+        let before = empty(client);
+        send(client, &small);
+        let small = (used(client) - before) / COUNT as f64;
+        ([push_us, pull_us], [large, small, left])
+    }
+
+    /// Everything is due, and taken at once: how long the server is busy with it, for each element.
+    pub fn all_at_once(&mut self, table: &mut Table) {
+        let floor = self.lpop();
+        if self.dehydrator == Way::Dehydrator {
+            table.note_all("LPOP, a list without timers", 0, &[floor, 1.0]);
+        }
+        for way in self.ways.clone() {
+            let Some(polls) = way.poll(COUNT) else { continue };
+            empty(&mut self.client);
+            if way == self.dehydrator {
+                self.push_due(COUNT);
+            } else {
+                send(&mut self.client, &pushes(way, LARGE));
+            }
+            let mut replies = Vec::new();
+            let us = timed(&mut self.client, COUNT, |client| {
+                replies.extend(polls.iter().map(|poll| poll.query(client).expect("a reply")));
+            });
+            // A pair for each member and each field, or an element for each.
+            let taken = |reply: &Value| match reply {
+                Value::Array(items) => items.len() >= COUNT,
+                _ => false,
+            };
+            assert!(taken(&replies[0]), "{} has taken all", way.name());
+            table.note_all(way.name(), 0, &[us, us / floor]);
+        }
+    }
+
+    /// All elements in a list.
+    pub fn fill_list(&mut self) {
+        let rpush = |pipe: &mut Pipeline, number| {
+            pipe.cmd("RPUSH").arg("list").arg(element(number, LARGE));
+        };
+        send(&mut self.client, &pipelines(COUNT, rpush));
+    }
+
+    /// As the floor of taking everything at once: a list.
+    fn lpop(&mut self) -> f64 {
+        empty(&mut self.client);
+        self.fill_list();
+        let lpop = cmd(&format!("LPOP list {COUNT}"));
+        timed(&mut self.client, COUNT, |client| lpop.exec(client).expect("a reply"))
+    }
+
+    /// So many elements, of eight TTLs, all of them due.
+    pub fn push_due(&mut self, count: usize) {
+        const TTLS: u64 = 8;
+        let way = self.dehydrator;
+        let push = |pipe: &mut Pipeline, number| {
+            let ttl = number as u64 % TTLS;
+            way.push_for(pipe, ttl, &id(number), &element(number, LARGE));
+        };
+        send(&mut self.client, &pipelines(count, push));
+        // The server's clock is this machine's.
+        thread::sleep(Duration::from_millis(TTLS));
+    }
+
+    /// What is asked for while nothing is due, with very many TTLs; and what else the verbs cost.
+    pub fn verbs(&mut self, table: &mut Table, column: usize) {
+        let way = self.dehydrator;
+        empty(&mut self.client);
+        let push = |pipe: &mut Pipeline, number| {
+            let ttl = 1_000_000 + number as u64;
+            way.push_for(pipe, ttl, &id(number), &element(number, LARGE));
+        };
+        send(&mut self.client, &pipelines(MANY_TTLS, push));
+        let (asked, gidpushed) = match way {
+            Way::Rede => (rede::ASKED, rede::GIDPUSHED),
+            _ => (ASKED, COUNT),
+        };
+        let mut ask = |row: &str, count: usize, asked: &redis::Cmd| {
+            let asks = pipelines(count, |pipe, _| _ = pipe.add_command(asked.clone()));
+            let us = timed(&mut self.client, count, |client| send(client, &asks));
+            table.note(row, column, us);
+        };
+        ask("PING", ASKED, &cmd("PING"));
+        ask("TTN with 100,000 TTLs", asked, way.verb("TTN").arg("k"));
+        ask("POLL with 100,000 TTLs, nothing due", asked, way.verb("POLL").arg("k"));
+        empty(&mut self.client);
+        let gidpush = pipelines(gidpushed, |pipe, number| {
+            let mut push = way.verb("GIDPUSH");
+            push.arg("k").arg(FAR + number as u64 % 8).arg(element(number, LARGE));
+            pipe.add_command(push);
+        });
+        let us = timed(&mut self.client, gidpushed, |client| send(client, &gidpush));
+        table.note("GIDPUSH", column, us);
+        empty(&mut self.client);
+        self.push_due(XPOLLED);
+        let mut due: Vec<Value> = Vec::new();
+        let us = timed(&mut self.client, 1, |client| {
+            due = way.verb("XPOLL").arg("k").query(client).expect("ids");
+        });
+        assert_eq!(due.len(), XPOLLED, "all are due");
+        table.note("XPOLL of 20,000, all of them", column, us);
+    }
+
+    /// Saving and loading, for each element.
+    pub fn dumps(&mut self, table: &mut Table) {
+        for way in self.ways.iter().filter(|way| **way != Way::Lua) {
+            let client = &mut self.client;
+            empty(client);
+            send(client, &pushes(*way, LARGE));
+            let save = timed(client, COUNT, |client| client.ask("SAVE"));
+            let bytes = fs::metadata(self.server.file("dump.rdb")).expect("a dump").len();
+            let load = timed(client, COUNT, |client| client.ask("DEBUG RELOAD NOSAVE"));
+            table.note_all(way.name(), 0, &[save, load, bytes as f64 / COUNT as f64]);
+        }
+    }
+
+    /// What the server calls itself, and its version.
+    pub fn version(&mut self) -> String {
+        let info: String = cmd("INFO server").query(&mut self.client).expect("INFO");
+        let named = |name: &str| {
+            let field = format!("{name}_version:");
+            let version = info.lines().find_map(|line| line.strip_prefix(&field))?;
+            Some(format!("{name} {}", version.trim()))
+        };
+        ["valkey", "redis"].into_iter().find_map(named).expect("a version")
+    }
+}
+
+/// The slowest single command of millions, by the server's slow log, in milliseconds, and how many took
+/// longer than half of one.
+pub fn slowest(way: Way) -> [f64; 2] {
+    const NOTED_US: &str = "500";
+    let options = ["--slowlog-log-slower-than", NOTED_US, "--slowlog-max-len", "10000"];
+    let server = way.start_server(&options);
+    let mut client = server.connect();
+    for first in (0..MANY).step_by(10 * BATCH) {
+        let batch = |pipe: &mut Pipeline, number| {
+            let number = first + number;
+            way.push(pipe, number as u64, &id(number), &element(number, LARGE));
+        };
+        send(&mut client, &pipelines(10 * BATCH, batch));
+    }
+    let logged: Vec<(u64, u64, u64, Value, Value, Value)> =
+        cmd("SLOWLOG GET -1").query(&mut client).expect("a log");
+    let slowest = logged.iter().map(|entry| entry.2).max().unwrap_or(0);
+    [slowest as f64 / 1e3, logged.len() as f64]
+}
+
+fn pushes(way: Way, length: usize) -> Vec<Packed> {
+    pipelines(COUNT, |pipe, number| {
+        way.push(pipe, number as u64, &id(number), &element(number, length));
+    })
+}
+
+fn used(client: &mut Connection) -> f64 {
+    client.info("memory", "used_memory") as f64
+}
+
+fn empty(client: &mut Connection) -> f64 {
+    client.ask("FLUSHALL SYNC");
+    until("all is freed", || {
+        (client.info("memory", "lazyfree_pending_objects") == 0).then_some(())
+    });
+    used(client)
+}

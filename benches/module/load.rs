@@ -1,0 +1,71 @@
+//! What is sent to servers, and what it costs them.
+
+use redis::{Connection, ConnectionLike, Pipeline, Value};
+
+/// Elements in a pipeline.
+pub const BATCH: usize = 1000;
+
+/// Commands of a pipeline as they go over the wire, packed before anything is timed, and the number of
+/// replies to them.
+pub type Packed = (Vec<u8>, usize);
+
+/// 16 bytes, not in order of number, as real ids are not.
+pub fn id(number: usize) -> String {
+    format!("{:016x}", (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// Bytes that look like nothing else: a server compresses what it dumps, and real elements differ.
+pub fn element(number: usize, length: usize) -> Vec<u8> {
+    let mut state = number as u64;
+    let mut word = || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31).to_le_bytes()
+    };
+    let mut bytes: Vec<u8> =
+        std::iter::repeat_with(&mut word).take(length.div_ceil(8)).flatten().collect();
+    bytes.truncate(length);
+    bytes
+}
+
+/// So many times what `add` adds, in pipelines of [`BATCH`].
+pub fn pipelines(count: usize, mut add: impl FnMut(&mut Pipeline, usize)) -> Vec<Packed> {
+    let batch = |first: usize| {
+        let mut pipe = redis::pipe();
+        (first..(first + BATCH).min(count)).for_each(|number| add(&mut pipe, number));
+        (pipe.get_packed_pipeline(), pipe.len())
+    };
+    (0..count).step_by(BATCH).map(batch).collect()
+}
+
+/// Sends everything. No reply may be an error, or nil where something was asked for.
+pub fn send(client: &mut Connection, pipelines: &[Packed]) {
+    for (pipeline, replies) in pipelines {
+        let replies = client.req_packed_commands(pipeline, 0, *replies).expect("replies");
+        let is_wrong = |reply: &Value| matches!(reply, Value::ServerError(_) | Value::Nil);
+        assert!(!replies.iter().any(is_wrong), "{replies:?}");
+    }
+}
+
+/// The server's own processor time so far, in microseconds.
+pub fn cpu_us(client: &mut Connection) -> f64 {
+    let info: String = redis::cmd("INFO").arg("cpu").query(client).expect("INFO");
+    let seconds = |field: &str| -> f64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.expect("a field").trim().parse().expect("a number")
+    };
+    (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6
+}
+
+/// Runs something and returns the server's processor time for each of `count`, in microseconds.
+pub fn timed<T>(
+    client: &mut Connection,
+    count: usize,
+    run: impl FnOnce(&mut Connection) -> T,
+) -> f64 {
+    let before = cpu_us(client);
+    run(client);
+    (cpu_us(client) - before) / count as f64
+}
