@@ -4,7 +4,7 @@ MODULE := target/release/libdehydrator.so
 SERVERS := redis-7.0 redis-8 valkey-8
 # How long `make fuzz` runs.
 SECONDS ?= 600
-# Where the servers for `make test-servers` are unpacked.
+# Where the servers for `make test-servers` and `make bench` are unpacked.
 SERVERS_DIR ?= target/servers
 
 # The oldest Rust that will do.
@@ -60,6 +60,8 @@ fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 bench: build bench-core ## Everything as ratios: the core, the module, and how late it wakes; see docs/benchmarks.md
 	cargo bench --locked --bench module
 	cargo bench --locked --bench lateness
+	scripts/servers.sh $(SERVERS_DIR)
+	DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/redis-8 cargo bench --locked --bench module -- hash-fields
 
 bench-core: ## The core beside other stores of timers; writes docs/benchmarks.md and docs/charts/
 	cargo bench --locked --bench core

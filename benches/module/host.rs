@@ -48,6 +48,13 @@ impl Host {
         Self { server, client, ways: vec![dehydrator], dehydrator }
     }
 
+    /// Only these of the ways, all of which the server must have.
+    pub fn keep(&mut self, ways: &[Way]) {
+        let missing: Vec<_> = ways.iter().filter(|way| !self.ways.contains(way)).collect();
+        assert!(missing.is_empty(), "{} has no {}", self.version(), missing[0].name());
+        self.ways = ways.to_vec();
+    }
+
     /// Each way to put away and to take by id. The columns: the time of the one, beside SET, of the other,
     /// beside GETDEL; bytes for large elements, for small ones, and left when all but one are taken.
     pub fn by_id(&mut self, table: &mut Table) {

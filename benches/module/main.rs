@@ -5,7 +5,8 @@
 //! machine to machine and from hour to hour: the ratios are the result. Each figure is the median of
 //! [`ROUNDS`] rounds, in each of which all sides run one after the other.
 //!
-//! `REDE_MODULE` names the .so of ReDe, if that is to be measured too.
+//! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. The argument
+//! `hash-fields` measures hashes whose fields expire, on a server that has them, and nothing else.
 
 #[path = "../chart.rs"]
 #[allow(dead_code)]
@@ -137,6 +138,30 @@ fn draw(by_id: &Table) {
     chart::bars(&charts.join("module-memory.svg"), title, &by_id.bars(TIMES.len()), false);
 }
 
+/// Hashes whose fields expire, beside the floor and ours, on a server that has them.
+fn hash_fields() {
+    let mut host = Host::ours();
+    host.keep(&[Way::Set, Way::HashField, Way::Dehydrator]);
+    let mut by_id = Table::default();
+    for _ in 0..ROUNDS {
+        host.by_id(&mut by_id);
+    }
+    let told = [
+        head(&mut host),
+        by_id.written("the server's processor time", &times()),
+        by_id.written("bytes for each", &sizes()),
+    ]
+    .join("\n");
+    println!("{told}");
+    page::put("module-hash-fields", told.trim_end());
+}
+
 fn main() {
-    one_worker();
+    // cargo adds an argument of its own.
+    let parts: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => one_worker(),
+        ["hash-fields"] => hash_fields(),
+        _ => panic!("{parts:?}: it may be hash-fields"),
+    }
 }
