@@ -5,8 +5,8 @@
 //! machine to machine and from hour to hour: the ratios are the result. Each figure is the median of
 //! [`ROUNDS`] rounds, in each of which all sides run one after the other.
 //!
-//! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. The argument
-//! `hash-fields` measures hashes whose fields expire, on a server that has them, and nothing else.
+//! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. An argument names a part, to run nothing
+//! else: `workers`, or `hash-fields`, which are hashes whose fields expire and need a server that has them.
 
 #[path = "../chart.rs"]
 #[allow(dead_code)]
@@ -16,15 +16,20 @@ mod chart;
 mod harness;
 mod host;
 mod load;
+#[path = "../../tests/server/nodes.rs"]
+#[allow(dead_code)]
+mod nodes;
 #[path = "../page.rs"]
 mod page;
 mod rede;
 mod table;
 mod ways;
+mod workers;
 
 use std::env;
 
 use host::{COUNT, Host};
+use nodes::Cluster;
 use table::{Column, Table, columns};
 use ways::Way;
 
@@ -156,12 +161,59 @@ fn hash_fields() {
     page::put("module-hash-fields", told.trim_end());
 }
 
+/// Workers that share a key, and workers that share nothing.
+fn many_workers() {
+    const ROUNDS: usize = 3;
+    let [mut sharing, mut spread] = <[Table; 2]>::default();
+    let mut host = Host::ours();
+    let cluster = Cluster::start(workers::NODES, 0);
+    for _ in 0..ROUNDS {
+        workers::consumers(&mut host, &mut sharing);
+        workers::spread(&cluster, &mut spread);
+    }
+    let told = [
+        format!(
+            "Medians of {ROUNDS} rounds; {}; {} processors for clients and servers together\n",
+            host.version(),
+            std::thread::available_parallelism().map_or(1, usize::from)
+        ),
+        sharing.written(
+            &format!("consumers of one key, {} elements a request", workers::TAKEN),
+            &rates(&[
+                "POLL: thousand a second",
+                "server's us for each",
+                "LPOP: thousand a second",
+                "server's us for each",
+            ]),
+        ),
+        spread.written(
+            "workers that PUSH and POLL, in pipelines",
+            &rates(&["thousand commands a second", "servers' us for each"]),
+        ),
+    ]
+    .join("\n");
+    println!("{told}");
+    if is_for_the_page() {
+        page::put("module-workers", told.trim_end());
+    }
+}
+
+/// Columns of what [`workers`] notes: by turns operations and microseconds.
+fn rates(titles: &[&'static str]) -> Vec<Column> {
+    let column = |(at, title): (usize, &&'static str)| Column { at, title, digits: at % 2 * 2 };
+    titles.iter().enumerate().map(column).collect()
+}
+
 fn main() {
     // cargo adds an argument of its own.
     let parts: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [] => one_worker(),
+        [] => {
+            one_worker();
+            many_workers();
+        }
+        ["workers"] => many_workers(),
         ["hash-fields"] => hash_fields(),
-        _ => panic!("{parts:?}: it may be hash-fields"),
+        _ => panic!("{parts:?}: it may be workers or hash-fields"),
     }
 }

@@ -1,0 +1,133 @@
+//! Many workers: consumers of one key, and keys over the nodes of a cluster.
+//!
+//! A server runs one command after the other, so a second worker of the same server can only fill the time in
+//! which the first one is not asking; over the nodes of a cluster, keys have processors of their own. Workers
+//! are threads of this program: they and the servers share the processors of the machine.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use redis::{Cmd, Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, refusal};
+use crate::host::{COUNT, Host, LARGE};
+use crate::load::{Packed, cpu_us, element, id, pipelines, send};
+use crate::nodes::Cluster;
+use crate::table::Table;
+
+/// How many consumers one key has.
+pub const CONSUMERS: [usize; 4] = [1, 2, 4, 8];
+/// Elements that a consumer asks for at once.
+pub const TAKEN: usize = 10;
+/// As few as a cluster may have.
+pub const NODES: usize = 3;
+/// How often something is put away and taken again, by all workers together.
+const PAIRS: usize = 150_000;
+
+/// Where a worker works: the number of its server, and its key there.
+type Seat = (usize, String);
+
+/// All workers at once, each with a connection to the server of its seat. `work` says how much it did. Returns
+/// how many thousands of that were done in a second, and the servers' processor time for each, in microseconds.
+fn together(
+    servers: &[Server],
+    seats: &[Seat],
+    work: impl Fn(usize, &mut Connection) -> usize + Sync,
+) -> [f64; 2] {
+    let mut clients: Vec<_> = servers.iter().map(Server::connect).collect();
+    let mut cpu = || clients.iter_mut().map(cpu_us).sum::<f64>();
+    let (start, before) = (Barrier::new(seats.len() + 1), cpu());
+    let (done, took) = thread::scope(|scope| {
+        let employ = |(worker, (server, _)): (usize, &Seat)| {
+            let (mut client, start, work) = (servers[*server].connect(), &start, &work);
+            scope.spawn(move || {
+                start.wait();
+                work(worker, &mut client)
+            })
+        };
+        let workers: Vec<_> = seats.iter().enumerate().map(employ).collect();
+        start.wait();
+        let started = Instant::now();
+        let done: usize = workers.into_iter().map(|it| it.join().expect("no panic")).sum();
+        (done as f64, started.elapsed())
+    });
+    [done / took.as_secs_f64() / 1e3, (cpu() - before) / done]
+}
+
+/// Asks, and waits for the answer before it asks again, until there is nothing left. Returns how many it got.
+fn consume(client: &mut Connection, ask: &Cmd) -> usize {
+    let mut taken = 0;
+    loop {
+        match ask.query(client).expect("a reply") {
+            Value::Array(elements) if !elements.is_empty() => taken += elements.len(),
+            _ => return taken,
+        }
+    }
+}
+
+/// Consumers of one key, all of whose elements are due; and of a list, as the floor.
+pub fn consumers(host: &mut Host, table: &mut Table) {
+    for count in CONSUMERS {
+        let seats = vec![(0, "k".to_owned()); count];
+        let mut drain = |column: usize, host: &Host, ask: &Cmd| {
+            let servers = std::slice::from_ref(&host.server);
+            let figures = together(servers, &seats, |_, client| consume(client, ask));
+            table.note_all(&count.to_string(), column, &figures);
+        };
+        host.push_due(COUNT);
+        drain(0, host, &cmd(&format!("DEHYDRATOR.POLL k COUNT {TAKEN}")));
+        host.fill_list();
+        drain(2, host, &cmd(&format!("LPOP list {TAKEN}")));
+        assert!(!host.client.exists("k") && !host.client.exists("list"), "all was taken");
+    }
+}
+
+/// Workers that put away what is due at once, and take one element each time, in pipelines: one, and then several
+/// on the same key, on a key each of the same node, and on a key each of a node each.
+pub fn spread(cluster: &Cluster, table: &mut Table) {
+    let keys: Vec<_> = cluster.nodes.iter().map(|node| keys_of(node, NODES)).collect();
+    let seat = |node: usize, key: usize| (node, keys[node][key].clone());
+    table.note_all("1", 0, &put_and_take(cluster, &[seat(0, 0)]));
+    for count in 2..=NODES {
+        let seatings: [(&str, Vec<Seat>); 3] = [
+            ("on one key", (0..count).map(|_| seat(0, 0)).collect()),
+            ("on a key each, one node", (0..count).map(|worker| seat(0, worker)).collect()),
+            ("on a key each, a node each", (0..count).map(|worker| seat(worker, 0)).collect()),
+        ];
+        for (what, seats) in seatings {
+            let row = format!("{count}, {what}");
+            table.note_all(&row, 0, &put_and_take(cluster, &seats));
+        }
+    }
+}
+
+fn put_and_take(cluster: &Cluster, seats: &[Seat]) -> [f64; 2] {
+    let load = |(worker, (_, key)): (usize, &Seat)| pairs(key, worker * PAIRS, PAIRS / seats.len());
+    let loads: Vec<_> = seats.iter().enumerate().map(load).collect();
+    let figures = together(&cluster.nodes, seats, |worker, client| {
+        send(client, &loads[worker]);
+        loads[worker].iter().map(|(_, replies)| replies).sum()
+    });
+    let is_gone = |(node, key): &Seat| !cluster.nodes[*node].connect().exists(key);
+    assert!(seats.iter().all(is_gone), "each POLL took an element");
+    figures
+}
+
+/// So many times a PUSH of something due at once and a POLL of one element, with ids from `first` on.
+fn pairs(key: &str, first: usize, count: usize) -> Vec<Packed> {
+    pipelines(count, |pipe, number| {
+        let number = first + number;
+        pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(0).arg(element(number, LARGE)).arg(id(number));
+        pipe.cmd("DEHYDRATOR.POLL").arg(key).arg("COUNT").arg(1);
+    })
+}
+
+/// Keys whose slots a node of a cluster serves: for the others it sends elsewhere.
+fn keys_of(node: &Server, count: usize) -> Vec<String> {
+    let mut client = node.connect();
+    let keys = (0..).map(|number| format!("k{number}"));
+    keys.filter(|key| refusal(&cmd(&format!("EXISTS {key}")), &mut client).is_err())
+        .take(count)
+        .collect()
+}
