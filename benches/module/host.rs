@@ -7,7 +7,7 @@ use std::time::Duration;
 use redis::{Connection, Pipeline, Value};
 
 use crate::harness::{Ask, Server, cmd, until};
-use crate::load::{BATCH, Packed, element, id, pipelines, send, timed};
+use crate::load::{BATCH, Packed, connect, element, id, pipelines, send, timed};
 use crate::rede;
 use crate::table::Table;
 use crate::ways::{FAR, Way};
@@ -44,7 +44,7 @@ impl Host {
     /// A server that this dehydrator is alone on.
     pub fn with(dehydrator: Way) -> Self {
         let server = dehydrator.start_server(&[]);
-        let client = server.connect();
+        let client = connect(&server);
         Self { server, client, ways: vec![dehydrator], dehydrator }
     }
 
@@ -220,7 +220,7 @@ pub fn slowest(way: Way) -> [f64; 2] {
     const NOTED_US: &str = "500";
     let options = ["--slowlog-log-slower-than", NOTED_US, "--slowlog-max-len", "10000"];
     let server = way.start_server(&options);
-    let mut client = server.connect();
+    let mut client = connect(&server);
     for first in (0..MANY).step_by(10 * BATCH) {
         let batch = |pipe: &mut Pipeline, number| {
             let number = first + number;

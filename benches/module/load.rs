@@ -2,12 +2,22 @@
 
 use redis::{Connection, ConnectionLike, Pipeline, Value};
 
+use crate::harness::Server;
+
 /// Elements in a pipeline.
 pub const BATCH: usize = 1000;
 
 /// Commands of a pipeline as they go over the wire, packed before anything is timed, and the number of
 /// replies to them.
 pub type Packed = (Vec<u8>, usize);
+
+/// A connection that waits for as long as it takes. Linux does not resume a read with a timeout after a process was
+/// stopped and goes on, as one may be while others measure.
+pub fn connect(server: &Server) -> Connection {
+    let client = server.connect();
+    client.set_read_timeout(None).expect("no timeout");
+    client
+}
 
 /// 16 bytes, not in order of number, as real ids are not.
 pub fn id(number: usize) -> String {

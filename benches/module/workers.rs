@@ -12,7 +12,7 @@ use redis::{Cmd, Connection, Value};
 
 use crate::harness::{Ask, Server, cmd, refusal};
 use crate::host::{COUNT, Host, LARGE};
-use crate::load::{Packed, cpu_us, element, id, pipelines, send};
+use crate::load::{Packed, connect, cpu_us, element, id, pipelines, send};
 use crate::nodes::Cluster;
 use crate::table::Table;
 
@@ -35,12 +35,12 @@ fn together(
     seats: &[Seat],
     work: impl Fn(usize, &mut Connection) -> usize + Sync,
 ) -> [f64; 2] {
-    let mut clients: Vec<_> = servers.iter().map(Server::connect).collect();
+    let mut clients: Vec<_> = servers.iter().map(connect).collect();
     let mut cpu = || clients.iter_mut().map(cpu_us).sum::<f64>();
     let (start, before) = (Barrier::new(seats.len() + 1), cpu());
     let (done, took) = thread::scope(|scope| {
         let employ = |(worker, (server, _)): (usize, &Seat)| {
-            let (mut client, start, work) = (servers[*server].connect(), &start, &work);
+            let (mut client, start, work) = (connect(&servers[*server]), &start, &work);
             scope.spawn(move || {
                 start.wait();
                 work(worker, &mut client)
