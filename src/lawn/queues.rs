@@ -66,8 +66,8 @@ pub(super) struct Queues {
     queued: usize,
 }
 
-/// TTLs are chosen by users, but at most [`QUEUES_MAX`] are in the table, so colliding ones can do
-/// little harm: both halves of a product will do.
+/// TTLs are chosen by users, but at most [`QUEUES_MAX`] are in the table, and hashbrown compares sixteen at a
+/// time: the worst that colliding ones can do is microseconds, so both halves of a product will do.
 fn hash_ttl(ttl: u64) -> u64 {
     // 2^64 divided by the golden ratio: neighbours end up far apart (Knuth, volume 3, 6.4).
     const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
@@ -152,6 +152,11 @@ impl Queues {
         }
         let (head, _) = self.queues[usize::from(number)].ends?;
         Some((turn, self.block(head).first()?))
+    }
+
+    /// Whether anything can be due at `now`: a look at the heads, of which one may say too early a turn.
+    pub(super) fn may_be_due(&self, now: u64) -> bool {
+        self.heads.first().is_some_and(|(turn, _)| turn.deadline <= now)
     }
 
     /// The next few handles of the queue with the earliest head, unless they have been asked for before.

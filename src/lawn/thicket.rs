@@ -37,6 +37,11 @@ impl Thicket {
         self.shoots.first_key_value().map(|(turn, shoot)| (*turn, shoot.handle))
     }
 
+    /// Whether anything is due at `now`.
+    pub(super) fn is_due(&self, now: u64) -> bool {
+        self.shoots.first_key_value().is_some_and(|(turn, _)| turn.deadline <= now)
+    }
+
     /// A record has moved, or was replaced by one with the same turn.
     pub(super) fn replace(&mut self, turn: Turn, new: Handle) {
         self.shoots.get_mut(&turn).expect("a record without a block is in the thicket").handle =
