@@ -15,9 +15,9 @@
 //! ```text
 //!   Handle  [ page: 22 bits | slot: 10 bits ]        classes[c] ─┐ pages that have room,
 //!                │              │                               ▼ as a linked list
-//!   shelves[page / 256][page % 256]             page ⇄ page ⇄ page
-//!                └─▶ slots: [ 0 | 1 | 2 | … ]   each slot `width` units wide
-//!                     used: one bit a slot
+//!   shelves[page / 256]                         page ⇄ page ⇄ page
+//!     .slots[page % 256] ─▶ [ 0 | 1 | 2 | … ]   each slot `width` units wide
+//!     .pages[page % 256] ─▶ used: one bit a slot
 //! ```
 //!
 //! Insertion, removal and access are O(1); the search for a free slot reads at most 16 words of the
@@ -94,14 +94,48 @@ fn class_of(width: usize) -> (usize, usize) {
     }
 }
 
+/// The content of a page: what every access reads, and therefore apart from what only changes of it need.
 #[derive(Clone)]
-struct Page<T> {
+struct Slots<T> {
     /// The slots that have been in use, now or before, one after the other.
-    slots: Vec<T>,
-    /// One bit for each slot: in use or free. Words are added as slots are.
-    used: Vec<u64>,
+    units: Vec<T>,
     /// Units in a slot; 0 marks a page number that is vacant.
     width: u32,
+}
+
+impl<T: Copy + Default> Slots<T> {
+    fn new(width: usize) -> Self {
+        Self { units: Vec::new(), width: width as u32 }
+    }
+
+    /// Slots that there is memory for.
+    fn room(&self) -> usize {
+        self.units.capacity() / self.width as usize
+    }
+
+    /// Makes one slot more, and has memory for as many again as there are, but no more than `capacity`.
+    fn grow(&mut self, capacity: u16) {
+        let units = self.units.len() + self.width as usize;
+        if units > self.units.capacity() {
+            let slots = (2 * self.units.len() / self.width as usize).clamp(1, capacity.into());
+            self.reserve(slots);
+        }
+        self.units.resize(units, T::default());
+    }
+
+    /// Has memory for so many slots.
+    #[cold]
+    fn reserve(&mut self, slots: usize) {
+        let units = slots * self.width as usize;
+        self.units.reserve_exact(units - self.units.len());
+    }
+}
+
+/// Which slots of a page are free, and its place among the others.
+#[derive(Clone)]
+struct Page {
+    /// One bit for each slot: in use or free. Words are added as slots are.
+    used: Vec<u64>,
     /// Slots in use, and how many there can be.
     live: u16,
     capacity: u16,
@@ -114,14 +148,12 @@ struct Page<T> {
     next: u32,
 }
 
-impl<T: Copy + Default> Page<T> {
-    fn new(class: usize, width: usize) -> Self {
+impl Page {
+    fn new(class: usize, capacity: usize) -> Self {
         Self {
-            slots: Vec::new(),
             used: Vec::new(),
-            width: width as u32,
             live: 0,
-            capacity: page_capacity::<T>(width) as u16,
+            capacity: capacity as u16,
             // There are 153 at the most.
             class: class as u8,
             hint: 0,
@@ -139,8 +171,8 @@ impl<T: Copy + Default> Page<T> {
         self.live == self.capacity
     }
 
-    /// Takes the first free slot. Returns it, and whether it is a new one.
-    fn take_slot(&mut self) -> (usize, bool) {
+    /// Takes the first free slot.
+    fn take_slot(&mut self) -> usize {
         let mut word = self.hint as usize;
         while self.used.get(word).is_some_and(|bits| *bits == u64::MAX) {
             word += 1;
@@ -153,34 +185,7 @@ impl<T: Copy + Default> Page<T> {
         // A page has at most 1,024 slots, so 16 words.
         self.hint = word as u8;
         self.live += 1;
-
-        let is_new = (slot + 1) * self.width as usize > self.slots.len();
-        if is_new {
-            self.make_slot();
-        }
-        (slot, is_new)
-    }
-
-    /// Slots that have been in use.
-    fn made(&self) -> usize {
-        self.slots.len() / self.width as usize
-    }
-
-    /// Makes one slot more, and has memory for as many again as there are, but no more than a full page's.
-    fn make_slot(&mut self) {
-        let units = self.slots.len() + self.width as usize;
-        if units > self.slots.capacity() {
-            let slots = (2 * self.made()).clamp(1, self.capacity.into());
-            self.reserve(slots);
-        }
-        self.slots.resize(units, T::default());
-    }
-
-    /// Has memory for so many slots.
-    #[cold]
-    fn reserve(&mut self, slots: usize) {
-        let units = slots * self.width as usize;
-        self.slots.reserve_exact(units - self.slots.len());
+        slot
     }
 
     fn release_slot(&mut self, slot: usize) {
@@ -214,20 +219,25 @@ struct Class {
     pages: u32,
     /// Slots in use.
     live: u32,
-    /// Slots that have been in use, now or before.
-    slots: u32,
     /// The first page that has room.
     partial: u32,
 }
 
 impl Class {
-    const EMPTY: Self = Self { pages: 0, live: 0, slots: 0, partial: NIL };
+    const EMPTY: Self = Self { pages: 0, live: 0, partial: NIL };
+}
+
+/// Some pages, by number.
+#[derive(Clone)]
+struct Shelf<T> {
+    slots: Vec<Slots<T>>,
+    pages: Vec<Page>,
 }
 
 /// A store of slots of `T`, each as wide as was asked for.
 #[derive(Clone)]
 pub(super) struct Slab<T> {
-    shelves: Vec<Vec<Page<T>>>,
+    shelves: Vec<Shelf<T>>,
     classes: Vec<Class>,
     /// The first vacant page number.
     vacant: u32,
@@ -244,27 +254,27 @@ impl<T: Copy + Default> Slab<T> {
     /// and need not look that up.
     #[inline(always)]
     pub(super) fn get(&self, handle: Handle) -> &[T] {
-        let page = self.page(handle.page());
-        &page.slots[handle.slot() * page.width as usize..]
+        let Slots { units, width } = self.slots(handle.page());
+        &units[handle.slot() * *width as usize..]
     }
 
     /// As [`Slab::get`].
     #[inline(always)]
     pub(super) fn get_mut(&mut self, handle: Handle) -> &mut [T] {
-        let page = self.page_mut(handle.page());
-        &mut page.slots[handle.slot() * page.width as usize..]
+        let Slots { units, width } = self.slots_mut(handle.page());
+        &mut units[handle.slot() * *width as usize..]
     }
 
     /// As [`Slab::get`], of a slab whose slots are all one unit wide.
     #[inline(always)]
     pub(super) fn unit(&self, handle: Handle) -> &T {
-        &self.page(handle.page()).slots[handle.slot()]
+        &self.slots(handle.page()).units[handle.slot()]
     }
 
     /// As [`Slab::unit`].
     #[inline(always)]
     pub(super) fn unit_mut(&mut self, handle: Handle) -> &mut T {
-        &mut self.page_mut(handle.page()).slots[handle.slot()]
+        &mut self.slots_mut(handle.page()).units[handle.slot()]
     }
 
     /// Takes a slot of at least `width` units, whose content is whatever was there before. `None`
@@ -280,11 +290,13 @@ impl<T: Copy + Default> Slab<T> {
             number => number,
         };
         let page = self.page_mut(number);
-        let (slot, is_new) = page.take_slot();
-        let full = page.is_full();
-        let class = &mut self.classes[class];
-        class.live += 1;
-        class.slots += u32::from(is_new);
+        let slot = page.take_slot();
+        let (full, capacity) = (page.is_full(), page.capacity);
+        let slots = self.slots_mut(number);
+        if (slot + 1) * width > slots.units.len() {
+            slots.grow(capacity);
+        }
+        self.classes[class].live += 1;
         if full {
             self.unlink(number);
         }
@@ -339,33 +351,36 @@ impl<T: Copy + Default> Slab<T> {
 
     /// Moves a slot's content to another slot of its class. `None` if there is no room for it.
     pub(super) fn relocate(&mut self, handle: Handle) -> Option<Handle> {
-        let width = self.page(handle.page()).width as usize;
+        let width = self.slots(handle.page()).width as usize;
         let target = self.insert(width)?;
         // Two pages of one table cannot both be borrowed: the source is lent out meanwhile.
-        let source = std::mem::take(&mut self.page_mut(handle.page()).slots);
+        let source = std::mem::take(&mut self.slots_mut(handle.page()).units);
         self.get_mut(target)[..width].copy_from_slice(&source[handle.slot() * width..][..width]);
-        self.page_mut(handle.page()).slots = source;
+        self.slots_mut(handle.page()).units = source;
         self.remove(handle);
         Some(target)
     }
 
     /// How many page numbers there are.
     pub(super) fn pages(&self) -> usize {
-        self.shelves.last().map_or(0, |last| (self.shelves.len() - 1) * SHELF + last.len())
+        self.shelves.last().map_or(0, |last| (self.shelves.len() - 1) * SHELF + last.pages.len())
     }
 
     /// Moves the tables of pages and classes.
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.classes, mover);
         relocate(&mut self.shelves, mover);
-        self.shelves.iter_mut().for_each(|shelf| relocate(shelf, mover));
+        for shelf in &mut self.shelves {
+            relocate(&mut shelf.slots, mover);
+            relocate(&mut shelf.pages, mover);
+        }
     }
 
     /// Moves a page.
     pub(super) fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
-        let page = &mut self.shelves[number / SHELF][number % SHELF];
-        relocate(&mut page.slots, mover);
-        relocate(&mut page.used, mover);
+        let shelf = &mut self.shelves[number / SHELF];
+        relocate(&mut shelf.slots[number % SHELF].units, mover);
+        relocate(&mut shelf.pages[number % SHELF].used, mover);
     }
 
     /// Slots in use.
@@ -376,17 +391,15 @@ impl<T: Copy + Default> Slab<T> {
 
     /// Bytes allocated, the slab's own fields apart. O(pages).
     pub(super) fn memory(&self) -> usize {
-        let pages: usize = self
-            .shelves
-            .iter()
-            .flatten()
-            .map(|page| page.slots.capacity() * size_of::<T>() + page.used.capacity() * 8)
-            .sum();
-        let shelves: usize =
-            self.shelves.iter().map(|shelf| shelf.capacity() * size_of::<Page<T>>()).sum();
-        pages
-            + shelves
-            + self.shelves.capacity() * size_of::<Vec<Page<T>>>()
+        let shelf = |shelf: &Shelf<T>| {
+            let units = shelf.slots.iter().map(|slots| slots.units.capacity() * size_of::<T>());
+            let used = shelf.pages.iter().map(|page| page.used.capacity() * 8);
+            units.chain(used).sum::<usize>()
+                + shelf.slots.capacity() * size_of::<Slots<T>>()
+                + shelf.pages.capacity() * size_of::<Page>()
+        };
+        self.shelves.iter().map(shelf).sum::<usize>()
+            + self.shelves.capacity() * size_of::<Shelf<T>>()
             + self.classes.capacity() * size_of::<Class>()
     }
 
@@ -396,13 +409,21 @@ impl<T: Copy + Default> Slab<T> {
     }
 
     #[inline(always)]
-    fn page(&self, number: u32) -> &Page<T> {
-        &self.shelves[number as usize / SHELF][number as usize % SHELF]
+    fn slots(&self, number: u32) -> &Slots<T> {
+        &self.shelves[number as usize / SHELF].slots[number as usize % SHELF]
     }
 
     #[inline(always)]
-    fn page_mut(&mut self, number: u32) -> &mut Page<T> {
-        &mut self.shelves[number as usize / SHELF][number as usize % SHELF]
+    fn slots_mut(&mut self, number: u32) -> &mut Slots<T> {
+        &mut self.shelves[number as usize / SHELF].slots[number as usize % SHELF]
+    }
+
+    fn page(&self, number: u32) -> &Page {
+        &self.shelves[number as usize / SHELF].pages[number as usize % SHELF]
+    }
+
+    fn page_mut(&mut self, number: u32) -> &mut Page {
+        &mut self.shelves[number as usize / SHELF].pages[number as usize % SHELF]
     }
 
     fn class_of_page(&self, number: u32) -> usize {
@@ -410,33 +431,36 @@ impl<T: Copy + Default> Slab<T> {
     }
 
     fn open_page(&mut self, class: usize, width: usize) -> Option<u32> {
-        let page = Page::new(class, width);
+        let capacity = page_capacity::<T>(width);
+        let (page, mut slots) = (Page::new(class, capacity), Slots::new(width));
+        if self.classes[class].pages >= PAGES_AT_ONCE {
+            slots.reserve(capacity);
+        }
         let number = match self.vacant {
             NIL => {
-                if self.shelves.last().is_none_or(|shelf| shelf.len() == SHELF) {
+                if self.shelves.last().is_none_or(|shelf| shelf.pages.len() == SHELF) {
                     // The first shelf starts with one place: most dehydrators are small.
                     let places = if self.shelves.is_empty() { 1 } else { SHELF };
-                    self.shelves.push(Vec::with_capacity(places));
+                    let (slots, pages) = (Vec::with_capacity(places), Vec::with_capacity(places));
+                    self.shelves.push(Shelf { slots, pages });
                 }
                 let before = (self.shelves.len() - 1) * SHELF;
                 let shelf = self.shelves.last_mut()?;
-                let number = u32::try_from(before + shelf.len()).ok()?;
+                let number = u32::try_from(before + shelf.pages.len()).ok()?;
                 if number >= PAGES_MAX {
                     return None;
                 }
-                shelf.push(page);
+                shelf.slots.push(slots);
+                shelf.pages.push(page);
                 number
             }
             number => {
                 self.vacant = self.page(number).next;
+                *self.slots_mut(number) = slots;
                 *self.page_mut(number) = page;
                 number
             }
         };
-        if self.classes[class].pages >= PAGES_AT_ONCE {
-            let page = self.page_mut(number);
-            page.reserve(page.capacity.into());
-        }
         self.classes[class].pages += 1;
         self.link(number);
         Some(number)
@@ -450,11 +474,9 @@ impl<T: Copy + Default> Slab<T> {
         } else if self.is_linked(number) {
             self.unlink(number);
         }
-        let page = self.page(number);
-        let slots = page.made();
         self.classes[class].pages -= 1;
-        self.classes[class].slots -= slots as u32;
         let vacant = self.vacant;
+        *self.slots_mut(number) = Slots::new(0);
         *self.page_mut(number) = Page::vacant(vacant);
         self.vacant = number;
     }
@@ -501,12 +523,12 @@ impl<T: Copy + Default> Slab<T> {
     /// asking again comes to an end.
     fn sparse_class(&self) -> Option<usize> {
         self.classes.iter().position(|class| {
-            let Class { pages, live, slots, partial } = *class;
+            let Class { pages, live, partial } = *class;
             if partial == NIL {
                 return false;
             }
             if pages == 1 {
-                return slots >= 4 * live + 8;
+                return self.slots(partial).room() >= 4 * live as usize + 8;
             }
             let per_page = u64::from(self.page(partial).capacity);
             let capacity = u64::from(pages) * per_page;
@@ -531,12 +553,12 @@ impl<T: Copy + Default> Slab<T> {
         let mut vacant = 0;
         let mut with_room = 0;
         for number in 0..self.pages() as u32 {
-            let page = self.page(number);
-            if page.width == 0 {
+            let (page, width) = (self.page(number), self.slots(number).width as usize);
+            if width == 0 {
                 vacant += 1;
                 continue;
             }
-            assert_eq!(usize::from(page.class), class_of(page.width as usize).0, "page {number}");
+            assert_eq!(usize::from(page.class), class_of(width).0, "page {number}");
             let class = &mut seen[usize::from(page.class)];
             let live: u32 = page.used.iter().map(|bits| bits.count_ones()).sum();
             assert_eq!(live, u32::from(page.live), "page {number}: bits and count disagree");
@@ -544,13 +566,12 @@ impl<T: Copy + Default> Slab<T> {
             assert!(page.used[..usize::from(page.hint)].iter().all(|bits| *bits == u64::MAX));
             class.pages += 1;
             class.live += live;
-            class.slots += page.made() as u32;
             let has_room = !page.is_full() && number != self.leaving;
             assert_eq!(has_room, self.is_linked(number), "page {number} is in the wrong list");
             with_room += usize::from(has_room);
         }
         for (class, seen) in self.classes.iter().zip(&seen) {
-            assert_eq!((class.pages, class.live, class.slots), (seen.pages, seen.live, seen.slots));
+            assert_eq!((class.pages, class.live), (seen.pages, seen.live));
             with_room -= self.list(class.partial).count();
         }
         assert_eq!(with_room, 0, "a page with room is in no list");
