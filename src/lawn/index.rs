@@ -165,7 +165,7 @@ impl Table {
     /// both from end to end.
     fn home(&self, hash: IdHash) -> usize {
         let below = hash.0 << self.depth;
-        (u64::from(below) * self.buckets.len() as u64 >> 32) as usize
+        ((u64::from(below) * self.buckets.len() as u64) >> 32) as usize
     }
 
     fn next(&self, bucket: usize) -> usize {
