@@ -11,14 +11,17 @@ use crate::report;
 use crate::stores::ALL;
 use crate::units;
 
+/// The one peer with our duty: ids and elements of any length.
+pub const ANY_LENGTH: &str = "hierarchy-any";
 /// Those that look at more timers the more there are: only for a few timers.
 const LINEAR: [&str; 2] = ["ordered-list", "unordered-list"];
 /// Those that the goals are measured against: the best peers, and the floors.
-const NEAR: [&str; 6] = ["lawn", "hierarchy", "delay-queue", "heap", "floor-arena", "floor-boxes"];
+const NEAR: [&str; 7] =
+    ["lawn", "hierarchy", ANY_LENGTH, "delay-queue", "heap", "floor-arena", "floor-boxes"];
 /// The best of each family, for what takes long.
 pub const BEST: [&str; 5] = ["lawn", "paper", "hierarchy", "delay-queue", "heap"];
 /// For ten million timers.
-pub const LARGE: [&str; 4] = ["lawn", "hierarchy", "floor-arena", "floor-boxes"];
+pub const LARGE: [&str; 5] = ["lawn", "hierarchy", ANY_LENGTH, "floor-arena", "floor-boxes"];
 /// Numbers of TTLs, of which a timer's life is measured with eight anyway.
 pub const TTLS: [usize; 4] = [1, 8, 10_000, 1_000_000];
 pub const GROWTH: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "floor-boxes"];
@@ -29,8 +32,8 @@ pub const OVERFLOW: [&str; 4] = ["lawn", "overflow-wheel", "hierarchy", "heap"];
 pub const SHARES: [usize; 5] = [0, 1, 10, 50, 100];
 /// How many timers there are then: a pause that is O(n) shows beside a tenth of n.
 pub const CROWDS: [usize; 2] = [100_000, 1_000_000];
-pub const INSTRUCTIONS: [&str; 6] =
-    ["lawn", "hierarchy", "delay-queue", "heap", "floor-arena", "floor-boxes"];
+pub const INSTRUCTIONS: [&str; 7] =
+    ["lawn", "hierarchy", ANY_LENGTH, "delay-queue", "heap", "floor-arena", "floor-boxes"];
 /// Timers whose operations are counted in instructions.
 pub const COUNTED: usize = 10_000;
 

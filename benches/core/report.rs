@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::chart::{self, Line};
 use crate::figures::Figures;
 use crate::plan::{
-    BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, LARGE, OVERFLOW, SHARES, TTLS, WORST,
+    ANY_LENGTH, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, LARGE, OVERFLOW, SHARES, TTLS, WORST,
     figures_file, overflow, timed,
 };
 use crate::store::Store;
@@ -160,6 +160,7 @@ impl Report {
         let ratio = |over: Option<f64>, under: Option<f64>| {
             over.zip(under).map_or_else(String::new, |(over, under)| format!("{:.2}", over / under))
         };
+        let alike = |figure: &str| self.figures.get(&million, ANY_LENGTH, figure);
         let mut rows = Vec::new();
         for (figure, goal, goal_most, goal_ratio) in GOALS {
             let peer = self.best_peer(&million, figure);
@@ -173,6 +174,8 @@ impl Report {
                 }),
                 format!("{goal_ratio}"),
                 ratio(peer.map(|peer| peer.1), ours(&million, figure)),
+                cell(alike(figure)),
+                ratio(alike(figure), ours(&million, figure)),
                 ratio(ours(&million, figure), floor),
             ]);
         }
@@ -186,11 +189,13 @@ impl Report {
             }),
             "0.7 of it".into(),
             ratio(ours(&million, "bytes"), peer.map(|peer| peer.1)),
+            cell(alike("bytes")),
+            ratio(ours(&million, "bytes"), alike("bytes")),
             ratio(ours(&million, "bytes"), self.figures.get(&million, "floor-arena", "bytes")),
         ]);
         let row = |what: &str, goal: &str, got: String| {
             let mut row = vec![what.into(), goal.into(), got];
-            row.resize(7, String::new());
+            row.resize(9, String::new());
             row
         };
         let quiet = cell(ours(&million, "quiet tick"));
@@ -212,6 +217,8 @@ impl Report {
             "ours",
             "best peer",
             "goal, times ahead",
+            "times ahead",
+            "a wheel with our duty",
             "times ahead",
             "of the arena floor",
         ];

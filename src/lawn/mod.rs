@@ -652,7 +652,7 @@ impl Lawn {
         Turn { deadline, push }
     }
 
-    /// See [`file`].
+    /// See [`file`](fn@file).
     fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
         file(&mut self.queues, &mut self.thicket, &mut self.records, handle, ttl, turn)
     }

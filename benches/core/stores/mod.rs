@@ -1,5 +1,6 @@
 //! The stores that are compared: one file for each family.
 
+pub mod any_length;
 pub mod delay_queue;
 pub mod floors;
 pub mod hierarchy;
@@ -29,6 +30,7 @@ macro_rules! for_store {
             "hashed-sorted" => $function::<Named<wheel::HashedSorted>>($($argument),*),
             "hashed-unsorted" => $function::<Named<wheel::HashedUnsorted>>($($argument),*),
             "hierarchy" => $function::<Named<hierarchy::Hierarchy>>($($argument),*),
+            "hierarchy-any" => $function::<any_length::AnyLength>($($argument),*),
             "quad-wheel" => $function::<Named<quad_wheel::QuadWheel>>($($argument),*),
             "delay-queue" => $function::<delay_queue::Delayed>($($argument),*),
             "floor-boxes" => $function::<floors::Boxes>($($argument),*),
@@ -39,10 +41,11 @@ macro_rules! for_store {
 }
 
 /// All of them, in the order of the tables.
-pub const ALL: [&str; 15] = [
+pub const ALL: [&str; 16] = [
     "lawn",
     "paper",
     "hierarchy",
+    "hierarchy-any",
     "quad-wheel",
     "delay-queue",
     "hashed-unsorted",
