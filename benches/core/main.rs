@@ -23,7 +23,7 @@
 //! | `oracle` | the model that each must agree with first |
 //! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `overflow`, `one` | the measurements |
 //! | `plan` | which of them are run |
-//! | `figures`, `report`, `chart`, `page`, `machine` | what came of it |
+//! | `figures`, `report`, `markdown`, `chart`, `page`, `machine` | what came of it |
 //! | `load`, `memory`, `stopwatch` | ids and TTLs; the allocator that counts; the thread's own time |
 
 #[path = "../../src/lawn/mod.rs"]
@@ -38,6 +38,7 @@ mod lifecycle;
 mod lists;
 mod load;
 mod machine;
+mod markdown;
 mod memory;
 mod named;
 mod one;

@@ -1,10 +1,10 @@
 //! The tables of docs/benchmarks.md, between their markers, and the charts in docs/charts/.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
 use crate::chart::{self, Line};
 use crate::figures::Figures;
+use crate::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
 use crate::plan::{
     ANY_LENGTH, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, LARGE, OVERFLOW, SHARES, TTLS, WORST,
     figures_file, overflow, timed,
@@ -37,66 +37,6 @@ fn label(store: &str) -> &'static str {
 /// As a label for a chart.
 fn plain(store: &str) -> String {
     label(store).replace('*', "").replace("one allocation per record", "boxes")
-}
-
-/// A number as it is worth reading: two digits, or all there are before the point; counts as they are.
-fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        _ if value.fract() == 0.0 => 0,
-        below if below < 1.0 => 2,
-        below if below < 10.0 => 1,
-        _ => 0,
-    };
-    let text = format!("{value:.digits$}");
-    let (whole, rest) = text.split_once('.').map_or((text.as_str(), ""), |split| split);
-    let mut grouped = String::new();
-    for (place, digit) in whole.chars().enumerate() {
-        if place > 0 && (whole.len() - place).is_multiple_of(3) && digit.is_ascii_digit() {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    if rest.is_empty() { grouped } else { format!("{grouped}.{rest}") }
-}
-
-fn cell(value: Option<f64>) -> String {
-    value.map_or_else(String::new, number)
-}
-
-/// Stands where a value is missing in a cell of several.
-const NOTHING: &str = "–";
-
-fn cell_or_dash(value: Option<f64>) -> String {
-    value.map_or_else(|| NOTHING.into(), number)
-}
-
-/// One cell of several values.
-fn join(values: impl IntoIterator<Item = String>) -> String {
-    values.into_iter().collect::<Vec<_>>().join(" / ")
-}
-
-/// A count in the head of a table: powers of ten as such.
-fn short(count: usize) -> String {
-    let power = count.ilog10();
-    let is_power = count >= 1_000 && count == 10_usize.pow(power);
-    if is_power { format!("10^{power}") } else { count.to_string() }
-}
-
-fn table(head: &[String], rows: impl IntoIterator<Item = Vec<String>>) -> String {
-    let mut text = String::new();
-    let mut line = |cells: &[String]| {
-        writeln!(text, "| {} |", cells.join(" | ")).expect("a string takes it");
-    };
-    line(head);
-    let rules: Vec<String> =
-        (0..head.len()).map(|column| if column == 0 { "---" } else { "---:" }.into()).collect();
-    line(&rules);
-    rows.into_iter().for_each(|row| line(&row));
-    text
-}
-
-fn head(first: &str, rest: &[&str]) -> Vec<String> {
-    std::iter::once(first).chain(rest.iter().copied()).map(Into::into).collect()
 }
 
 struct Report {

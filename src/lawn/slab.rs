@@ -252,6 +252,9 @@ impl<T: Copy + Default> Slab<T> {
 
     /// A slot, and what lies behind it in its page: who knows what is in a slot knows where it ends,
     /// and need not look that up.
+    ///
+    /// What finds a slot is inlined whatever the compiler thinks of its length: every operation does it several
+    /// times, and calling it costs as much as doing it.
     #[inline(always)]
     pub(super) fn get(&self, handle: Handle) -> &[T] {
         let Slots { units, width } = self.slots(handle.page());
