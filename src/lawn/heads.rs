@@ -8,7 +8,7 @@
 //! Setting and removing a head cost O(log queues), of which there are a few thousand at the most.
 
 use super::turn::Turn;
-use super::{Mover, relocate};
+use super::{Mover, push_tight, relocate};
 
 const CHILDREN: usize = 4;
 
@@ -86,7 +86,7 @@ impl Heads {
                 }
             }
             None => {
-                self.heap.push(head);
+                push_tight(&mut self.heap, head);
                 self.rise(self.heap.len() - 1);
             }
         }

@@ -197,6 +197,14 @@ fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
     *items = mover.relocate(std::mem::take(items));
 }
 
+/// Adds an item. The first one gets one place, not the four that a vector begins with: most lawns are small.
+fn push_tight<T>(items: &mut Vec<T>, item: T) {
+    if items.is_empty() {
+        items.reserve_exact(1);
+    }
+    items.push(item);
+}
+
 /// Puts a record into the order of deadlines. Returns where it stands, or `None` for the thicket.
 fn file(
     queues: &mut Queues,

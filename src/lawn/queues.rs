@@ -21,7 +21,7 @@ use super::heads::{Heads, QueueNumber};
 use super::records::{Records, Spot};
 use super::slab::{Handle, Slab};
 use super::turn::Turn;
-use super::{Mover, TINY, relocate};
+use super::{Mover, TINY, push_tight, relocate};
 
 /// TTLs that have a queue of their own at the most. The paper's systems have a few dozen.
 const QUEUES_MAX: usize = if TINY { 6 } else { 16_384 };
@@ -324,7 +324,7 @@ impl Queues {
             self.queues[usize::from(number)] = queue;
             number
         } else {
-            self.queues.push(queue);
+            push_tight(&mut self.queues, queue);
             (self.queues.len() - 1) as QueueNumber
         };
         let queues = &self.queues;

@@ -25,7 +25,7 @@
 
 use std::num::NonZeroU32;
 
-use super::{Mover, TINY, relocate};
+use super::{Mover, TINY, push_tight, relocate};
 
 /// Bytes in a full page. Small enough that a page half copied while it grows (or a fresh one faulted
 /// in) costs microseconds; large enough that the table of pages is 0.1 % of the data.
@@ -178,7 +178,7 @@ impl Page {
             word += 1;
         }
         if word == self.used.len() {
-            self.used.push(0);
+            push_tight(&mut self.used, 0);
         }
         let slot = word * 64 + self.used[word].trailing_ones() as usize;
         self.used[word] |= 1 << (slot % 64);
@@ -445,7 +445,7 @@ impl<T: Copy + Default> Slab<T> {
                     // The first shelf starts with one place: most dehydrators are small.
                     let places = if self.shelves.is_empty() { 1 } else { SHELF };
                     let (slots, pages) = (Vec::with_capacity(places), Vec::with_capacity(places));
-                    self.shelves.push(Shelf { slots, pages });
+                    push_tight(&mut self.shelves, Shelf { slots, pages });
                 }
                 let before = (self.shelves.len() - 1) * SHELF;
                 let shelf = self.shelves.last_mut()?;

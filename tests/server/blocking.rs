@@ -235,13 +235,8 @@ fn while_writes_are_paused_nobody_is_woken() {
 fn a_failover_with_clients_asleep_kills_nobody_and_loses_nothing() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
-    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    replica.follow(&primary);
     let mut client = primary.connect();
-    until("the link is up", || {
-        (client.info("replication", "connected_slaves") == 1
-            && matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))))
-        .then_some(())
-    });
     let sleepers: Vec<_> =
         (0..20).map(|_| Sleeper::start(&primary, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1")).collect();
     let mut pipe = redis::pipe();
@@ -471,10 +466,7 @@ fn a_clock_that_jumps_ahead_wakes_who_is_due_by_it() {
 fn a_sleeper_on_a_writable_replica_is_woken() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&["--replica-read-only", "no"]);
-    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    until("the link is up", || {
-        (primary.info("replication", "connected_slaves") == 1).then_some(())
-    });
+    replica.follow(&primary);
     let sleeper = Sleeper::start(&replica, "DEHYDRATOR.POLL mine BLOCK 0");
     replica.connect().ask("DEHYDRATOR.PUSH mine 20 element id");
     assert_eq!(sleeper.reply(), elements(&["element"]));

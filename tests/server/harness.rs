@@ -181,6 +181,21 @@ impl Server {
         self.connect().info(section, field)
     }
 
+    /// Makes this server a replica of `primary`, and waits until it has loaded all of it: what is written here before
+    /// that would be flushed.
+    pub fn follow(&self, primary: &Server) {
+        self.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+        self.wait_for_link();
+    }
+
+    /// Waits until this replica is in step with its primary.
+    pub fn wait_for_link(&self) {
+        until("the link is up", || {
+            let Value::Array(role) = self.connect().ask("ROLE") else { panic!("an array") };
+            (role.get(3) == Some(&text("connected"))).then_some(())
+        });
+    }
+
     fn socket(&self) -> PathBuf {
         self.file("redis.sock")
     }

@@ -75,16 +75,8 @@ impl Load {
 /// A replica of `primary`, in step with it.
 fn replica_of(primary: &Server, options: &[&str]) -> Server {
     let replica = Server::start_with_port(options);
-    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    wait_for_link(&replica);
+    replica.follow(primary);
     replica
-}
-
-fn wait_for_link(replica: &Server) {
-    until("the link is up", || {
-        let Value::Array(role) = replica.connect().ask("ROLE") else { panic!("an array") };
-        (role.get(3) == Some(&text("connected"))).then_some(())
-    });
 }
 
 /// Waits until the replica has everything that was sent before.
@@ -123,8 +115,7 @@ fn stays_equal(primary_options: &[&str], replica_options: &[&str]) {
     // Once more from the start, with data to throw away on the replica.
     replica.connect().ask("REPLICAOF NO ONE");
     load.send(&mut client, 1000);
-    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    wait_for_link(&replica);
+    replica.follow(&primary);
     load.send(&mut client, 1000);
     assert_equal(&primary, &replica);
 }
@@ -300,7 +291,7 @@ fn a_coordinated_failover_under_load_keeps_both_sides_equal() {
             (role[0] == text("master")).then_some(())
         });
     });
-    wait_for_link(&primary);
+    primary.wait_for_link();
     Load::new(5).send(&mut replica.connect(), 500);
     assert_equal(&replica, &primary);
 }
@@ -316,7 +307,7 @@ fn a_link_that_is_cut_and_mended_in_mid_stream_loses_nothing() {
         cutter.ask("CLIENT KILL TYPE replica");
         load.send(&mut client, 300);
     }
-    wait_for_link(&replica);
+    replica.wait_for_link();
     assert_equal(&primary, &replica);
     assert!(primary.info("stats", "sync_partial_ok") > 0, "no link was mended");
 }

@@ -70,11 +70,8 @@ fn module_loadex_takes_settings_and_arguments() {
 fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&["max-ttl", "5", "max-elements", "1", "reply-max", "1"]);
-    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    replica.follow(&primary);
     let mut client = primary.connect();
-    until("the replica is there", || {
-        matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))).then_some(())
-    });
     client.ask("CONFIG SET dehydrator.max-ttl 1000 dehydrator.max-elements 3");
     let too_long = "ERR ttl is greater than dehydrator.max-ttl, 1000 ms";
     for line in [
@@ -148,11 +145,8 @@ fn rede_s_names_are_answered_to_when_asked_for_and_replicate_as_ours() {
     let server = Server::start(&["rede-commands", "yes"]);
     let replica = Server::start_with_port(&[]);
     let primary = Server::start_with_port(&["rede-commands", "YES"]);
-    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    replica.follow(&primary);
     let mut client = primary.connect();
-    until("the replica is there", || {
-        matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))).then_some(())
-    });
     assert_eq!(get(&server, "dehydrator.rede-commands"), "yes");
     client.ask("REDE.PUSH k 600000 element id");
     client.ask("REDE.PUSH k 600000 element id2 AT 5");

@@ -118,11 +118,8 @@ fn dropped_is_gone() {
 fn subscribers_hear_what_comes_due_on_the_primary_and_on_its_replica() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
-    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    replica.follow(&primary);
     let mut client = primary.connect();
-    until("the replica is there", || {
-        matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))).then_some(())
-    });
     let (mut here, mut there) = (primary.connect(), replica.connect());
     let listeners = [&mut here, &mut there].map(|connection| {
         let mut listener = connection.as_pubsub();

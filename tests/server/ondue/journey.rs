@@ -75,11 +75,8 @@ fn a_policy_survives_a_dump_and_is_restored_by_it() {
 fn a_replica_delivers_nothing_until_it_is_promoted() {
     let primary = Server::start_with_port(&["--appendonly", "yes"]);
     let replica = Server::start_with_port(&["--appendonly", "yes"]);
-    replica.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    replica.follow(&primary);
     let mut client = primary.connect();
-    until("the replica is there", || {
-        matches!(cmd("WAIT 1 10").query(&mut client), Ok(Value::Int(1))).then_some(())
-    });
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     let mut pipe = redis::pipe();
     for id in 0..2000 {
