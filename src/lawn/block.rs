@@ -2,7 +2,7 @@
 //!
 //! Linking the records themselves would cost a miss for each neighbour when one is stopped, and a
 //! miss for each step when a queue is walked. Here a record knows its place, so that stopping it clears
-//! a bit and touches one cache line, of which there is one for some forty elements: those of a million
+//! a bit and touches one cache line, of which there is one for up to 59 elements: those of a million
 //! lie in the processor's caches. Where a bit is clear the handle says nothing. A walk reads the
 //! handles one after the other, far ahead if it likes.
 
@@ -13,13 +13,14 @@ use super::slab::Handle;
 
 /// As many as make a block of 256 bytes: four cache lines, the first of which has the bits.
 pub(super) const PLACES: usize = if TINY { 5 } else { 59 };
-/// A block with no more handles than this is joined with a neighbour, if the two have room for as many
-/// again. A block that was just joined then neither fills up at the next insertion nor is sparse.
+/// A block that comes down to this many handles is joined with a neighbour, if both together then fill no more
+/// than half a block: what was just joined does not fill up at the next insertion.
 const SPARSE: usize = PLACES / 7 + 1;
 const JOINED_MAX: usize = PLACES / 2;
 
-/// One block of a queue.
+/// One block of a queue. In this order, so that all that stopping needs is in the first cache line.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub(super) struct Block {
     /// A bit for each place that is taken; those of higher places are later in the order.
     taken: u64,
@@ -33,7 +34,9 @@ pub(super) struct Block {
 
 // Queues are priced at 256 bytes for 59 elements.
 const _: () = assert!(TINY || size_of::<Block>() == 256);
-const _: () = assert!(PLACES < 64);
+const _: () = assert!(PLACES < 64 && std::mem::offset_of!(Block, places) < 64);
+// What was joined is not sparse, or it would be joined at every removal.
+const _: () = assert!(TINY || 2 * SPARSE <= JOINED_MAX);
 
 impl Default for Block {
     fn default() -> Self {

@@ -1,14 +1,15 @@
 //! Which queue is next: a 4-ary heap over the heads of the queues.
 //!
 //! The paper scans every TTL on each tick that expires something. Here the queue with the earliest
-//! head is on top at all times, so the next deadline is exact and costs one read, and a tick costs
-//! what came due. The heap is touched only when a queue's *head* changes: appending to a queue and
-//! stopping elsewhere in it leave it alone. Four children share two cache lines and halve the depth.
+//! head is on top, so the next deadline is exact and costs one read (and that of one queue's head, if that
+//! has just changed: see [`Queues`](super::queues::Queues)), and a tick costs what came due. The heap is
+//! touched only when a queue's *head* changes: appending to a queue and stopping elsewhere in it leave it
+//! alone. Four children share two or three cache lines and halve the depth.
 //!
-//! Setting and removing a head cost O(log queues), of which there are a few thousand at the most.
+//! Setting and removing a head cost O(log queues), of which there are 16,384 at the most.
 
 use super::turn::Turn;
-use super::{Mover, push_tight, relocate};
+use super::{Mover, push_tight, relocate, shrink};
 
 const CHILDREN: usize = 4;
 
@@ -44,6 +45,16 @@ impl Heads {
         children.min_by_key(|head| head.turn).map(|head| (head.turn, head.queue))
     }
 
+    /// The head at a place of the heap, …
+    pub(super) fn at(&self, place: usize) -> Option<(Turn, QueueNumber)> {
+        self.heap.get(place).map(|head| (head.turn, head.queue))
+    }
+
+    /// … and the places below it, where none is earlier.
+    pub(super) fn below(place: usize) -> std::ops::RangeInclusive<usize> {
+        place * CHILDREN + 1..=place * CHILDREN + CHILDREN
+    }
+
     /// Queues whose head is due by `deadline`. Costs O(queues found), not O(queues).
     pub(super) fn due(&self, deadline: u64) -> Vec<(Turn, QueueNumber)> {
         let mut found = Vec::new();
@@ -51,7 +62,7 @@ impl Heads {
         while let Some(place) = open.pop() {
             if let Some(head) = self.heap.get(place).filter(|head| head.turn.deadline <= deadline) {
                 found.push((head.turn, head.queue));
-                open.extend(place * CHILDREN + 1..=place * CHILDREN + CHILDREN);
+                open.extend(Self::below(place));
             }
         }
         found
@@ -94,7 +105,6 @@ impl Heads {
 
     /// Takes an emptied queue out.
     pub(super) fn remove(&mut self, queue: QueueNumber) {
-        self.rival = None;
         let place = self.places[usize::from(queue)].take().expect("the queue has a head");
         let place = usize::from(place);
         let last = self.heap.pop().expect("the heap is not empty");
@@ -103,6 +113,13 @@ impl Heads {
             self.heap[place] = last;
             if sinks { self.sink(place) } else { self.rise(place) }
         }
+    }
+
+    /// Forgets the numbers from `queues` on, which have no head, and gives back what a burst of queues took.
+    pub(super) fn truncate(&mut self, queues: usize) {
+        self.places.truncate(queues);
+        shrink(&mut self.places);
+        shrink(&mut self.heap);
     }
 
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {

@@ -3,7 +3,7 @@
 //! One big table that doubles in one go stalls a server for hundreds of milliseconds at ten million
 //! entries. This is extendible hashing (Fagin, Nievergelt, Pippenger and Strong, 1979) instead: a
 //! directory of small tables, of which one is split when it is full and two are merged when they are
-//! nearly empty. The most that one operation does is to move one table's entries, [`ENTRIES_MAX`].
+//! nearly empty. The most that one operation does is to move some tables' entries, of [`ENTRIES_MAX`] each.
 //!
 //! ```text
 //!   hash of the id, 32 bits:  [ directory: top bits … | bucket: the bits below ]
@@ -19,8 +19,8 @@
 //!
 //! hashbrown answers with two misses where memory is cold, one for its tags and one for the entry, and
 //! doubles. Here both are one cache line, in which eight hashes are compared at once; and a table has
-//! any number of buckets, so that it grows by a quarter of its size at the most and stays more than two thirds
-//! full: ten bytes an element instead of up to twenty, as all tables of a directory fill up at the
+//! any number of buckets, so that a large one grows by a quarter of its size at the most and is more than two thirds
+//! full while it grows: ten bytes an element instead of up to twenty, as all tables of a directory fill up at the
 //! same time.
 //!
 //! What does not fit into its bucket goes into the next one that has room, and each bucket that it
@@ -41,7 +41,7 @@ use super::{Mover, TINY, relocate};
 
 /// Entries in a bucket, which fill a cache line.
 const SLOTS: usize = LANES;
-/// Buckets in a full table, 32 KiB. To move all of its entries takes some ten microseconds.
+/// Buckets in a full table, 32 KiB; a split that is not even makes a somewhat larger one. To move all of its entries takes some ten microseconds.
 const BUCKETS_MAX: usize = if TINY { 4 } else { 512 };
 /// Entries in a full table.
 const ENTRIES_MAX: usize = room(BUCKETS_MAX);
@@ -50,8 +50,8 @@ const MERGED_MAX: usize = ENTRIES_MAX / 2;
 /// The directory never gets deeper. With hashes that are any good it would take 2^31 entries.
 const DEPTH_MAX: u32 = 20;
 
-/// Entries that so many buckets take before there must be more: seven eighths, so that one entry in
-/// twelve at the most is not in its own bucket. A single bucket can be full.
+/// Entries that so many buckets take before there must be more: seven eighths, at which one entry in
+/// seven is not in its own bucket. A single bucket can be full.
 const fn room(buckets: usize) -> usize {
     if buckets == 1 { SLOTS } else { buckets * (SLOTS - 1) }
 }
@@ -606,6 +606,7 @@ mod tests {
         index.check(|_, _| true);
         assert_eq!((index.len(), index.tables.len(), index.directory.len()), (1, 1, 1));
         assert!(index.memory() * 100 < full, "{} of {full} bytes are left", index.memory());
+        assert!(index.tables.capacity() <= 4, "places for {} tables", index.tables.capacity());
     }
 
     #[test]

@@ -39,12 +39,12 @@
 //!
 //! | operation | cost |
 //! |---|---|
-//! | [`Lawn::start`] | O(1); O(log n) with more than 16,384 TTLs or fewer than sixteen elements of each, or out of order by more than a hundred |
+//! | [`Lawn::start`] | O(1); O(log n) for TTLs beyond the 1,024th with fewer than sixteen elements each, beyond the 16,384th, and out of order by more than a hundred |
 //! | [`Lawn::stop`], [`Lawn::look`], [`Lawn::update`] | O(1); in the thicket O(log n) |
 //! | [`Lawn::pop_due`] | O(log TTLs), or O(log n) from the thicket; nothing due: O(1) |
 //! | [`Lawn::next_deadline`] | O(1), exact |
 //! | [`Lawn::iter`] | O(log TTLs) for each element |
-//! | the most that one call moves | 3,584 entries of the index, or half a page of 64 KiB |
+//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, or 16,384 queues |
 //!
 //! # Rules
 //!
@@ -91,6 +91,9 @@ pub use turn::DEADLINE_MAX;
 /// With the feature `tiny-bounds`, for tests alone, every bound of the structure is so small that a
 /// few dozen random operations split, merge, walk and overflow all of it.
 const TINY: bool = cfg!(feature = "tiny-bounds");
+
+/// Bytes of an id that is hashed before its turn.
+const ID_AHEAD_MAX: usize = 256;
 
 /// Why an element was not started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,6 +208,13 @@ fn push_tight<T>(items: &mut Vec<T>, item: T) {
     items.push(item);
 }
 
+/// Gives back half of a vector's memory or more, if it uses less than a quarter.
+fn shrink<T>(items: &mut Vec<T>) {
+    if items.len() * 4 < items.capacity() {
+        items.shrink_to(items.len() * 2);
+    }
+}
+
 /// Puts a record into the order of deadlines. Returns where it stands, or `None` for the thicket.
 fn file(
     queues: &mut Queues,
@@ -239,8 +249,8 @@ impl Lawn {
     pub fn new(hasher: RandomState) -> Self {
         Self {
             records: Records::new(),
-            index: Index::new(hasher),
-            queues: Queues::new(),
+            index: Index::new(hasher.clone()),
+            queues: Queues::new(hasher),
             thicket: Thicket::default(),
             pushes: 0,
             delivered: 0,
@@ -436,7 +446,8 @@ impl Lawn {
         (self.queues.len(), self.thicket.len())
     }
 
-    /// How many elements are due at `now`. Costs O(due / 59): a queue is looked at once for each block.
+    /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 59, and at each
+    /// element in the thicket.
     pub fn count_due(&self, now: u64) -> usize {
         self.queues.count_due(&self.records, now) + self.thicket.count_due(now)
     }
@@ -461,7 +472,7 @@ impl Lawn {
     /// both the beginning and the end. An element that is there from beginning to end is shown exactly
     /// once, whatever comes and goes meanwhile; one that is not may be shown or not.
     ///
-    /// Costs O(count), and the length of one table of the index, up to 3,584 entries.
+    /// Costs O(count), and the length of a table of the index, up to 3,584 entries, for each that shows nothing.
     pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(Element<'a>)) -> u64 {
         self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
@@ -500,7 +511,8 @@ impl Lawn {
     /// Lets `mover` move the lawn's allocations, one page's after the other, beginning with step
     /// `from`, while `go_on` says so. Returns the step to carry on with, or `None` at the end.
     ///
-    /// The thicket's nodes stay where they are: the standard library does not part with them.
+    /// The thicket's nodes and the table of TTLs stay where they are: the standard library and hashbrown do not part
+    /// with them.
     pub fn defrag(
         &mut self,
         from: usize,
@@ -601,7 +613,10 @@ impl Lawn {
         let mut read = 0;
         for handle in handles.iter().flatten() {
             let record = self.records.get(*handle);
-            read ^= self.index.touch(self.index.hash(record.id()));
+            // To hash a long id takes longer than to wait for its bucket.
+            if record.id().len() <= ID_AHEAD_MAX {
+                read ^= self.index.touch(self.index.hash(record.id()));
+            }
             read ^= record.payload().last().copied().map_or(0, u32::from);
         }
         std::hint::black_box(read);

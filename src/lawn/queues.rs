@@ -14,6 +14,9 @@
 //!
 //! Appending and stopping are O(1). A queue that runs empty goes, as in the paper.
 
+use std::collections::BTreeSet;
+
+use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::block::Block;
@@ -21,17 +24,17 @@ use super::heads::{Heads, QueueNumber};
 use super::records::{Records, Spot};
 use super::slab::{Handle, Slab};
 use super::turn::Turn;
-use super::{Mover, TINY, push_tight, relocate};
+use super::{Mover, TINY, push_tight, relocate, shrink};
 
 /// TTLs that have a queue of their own at the most. The paper's systems have a few dozen.
 const QUEUES_MAX: usize = if TINY { 6 } else { 16_384 };
 /// Queues that there may be in any case, …
-const QUEUES_FREE: usize = if TINY { 2 } else { 64 };
+const QUEUES_FREE: usize = if TINY { 2 } else { 1024 };
 /// … and elements for each one beyond. A queue costs some 350 bytes: with so many elements to a queue
 /// that is half of what they would cost in the thicket.
 const ELEMENTS_A_QUEUE: usize = if TINY { 4 } else { 16 };
 /// Blocks that are walked back from the tail for an element that is out of order: about a hundred
-/// elements, for at most eight cache misses to find the block and six to find the place.
+/// elements, for at most twelve cache misses to find the block and six to find the place.
 const WALK_MAX: usize = if TINY { 2 } else { 4 };
 /// Records that are read ahead: enough that they wait for memory together, few enough that they are
 /// still in the nearest cache when their turn comes.
@@ -53,9 +56,12 @@ struct Queue {
 /// All queues of a lawn.
 #[derive(Clone)]
 pub(super) struct Queues {
+    /// TTLs are chosen by users, who must not be able to choose colliding ones.
+    hasher: RandomState,
     blocks: Slab<Block>,
     queues: Vec<Queue>,
-    free: Vec<QueueNumber>,
+    /// Numbers without a queue, all below the last one with a queue.
+    free: BTreeSet<QueueNumber>,
     by_ttl: HashTable<QueueNumber>,
     heads: Heads,
     /// The queue that lost its head last, if `heads` still has the turn of that: too early a turn.
@@ -66,21 +72,13 @@ pub(super) struct Queues {
     queued: usize,
 }
 
-/// TTLs are chosen by users, but at most [`QUEUES_MAX`] are in the table, and hashbrown compares sixteen at a
-/// time: the worst that colliding ones can do is microseconds, so both halves of a product will do.
-fn hash_ttl(ttl: u64) -> u64 {
-    // 2^64 divided by the golden ratio: neighbours end up far apart (Knuth, volume 3, 6.4).
-    const FACTOR: u128 = 0x9e37_79b9_7f4a_7c15;
-    let product = u128::from(ttl) * FACTOR;
-    product as u64 ^ (product >> 64) as u64
-}
-
 impl Queues {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(hasher: RandomState) -> Self {
         Self {
+            hasher,
             blocks: Slab::new(),
             queues: Vec::new(),
-            free: Vec::new(),
+            free: BTreeSet::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
             unsettled: None,
@@ -228,6 +226,14 @@ impl Queues {
         })
     }
 
+    /// The queue at a place of the heap of heads: no earlier turn than it has, and a cursor to walk it.
+    pub(super) fn at_place(&self, place: usize) -> Option<(Turn, Cursor)> {
+        let (turn, number) = self.heads.at(place)?;
+        let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
+        let (head, _) = ends?;
+        Some((turn, Cursor { ttl, block: head, place: self.block(head).first_place()? }))
+    }
+
     /// The record at a cursor, and the cursor behind it.
     pub(super) fn at(&self, cursor: Cursor) -> Option<(Handle, Option<Cursor>)> {
         let block = self.block(cursor.block);
@@ -273,10 +279,9 @@ impl Queues {
         Some(block.len())
     }
 
-    /// Moves what does not grow with the elements.
+    /// Moves the queues, and the tables of pages.
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.queues, mover);
-        relocate(&mut self.free, mover);
         self.heads.defrag(mover);
         self.blocks.defrag(mover);
     }
@@ -289,7 +294,7 @@ impl Queues {
     pub(super) fn memory(&self) -> usize {
         self.blocks.memory()
             + self.queues.capacity() * size_of::<Queue>()
-            + self.free.capacity() * size_of::<QueueNumber>()
+            + self.free.len() * size_of::<QueueNumber>() * 3
             + self.by_ttl.allocation_size()
             + self.heads.memory()
     }
@@ -313,23 +318,24 @@ impl Queues {
             return Some(self.recent);
         }
         let is_it = |number: &QueueNumber| self.queues[usize::from(*number)].ttl == ttl;
-        self.by_ttl.find(hash_ttl(ttl), is_it).copied()
+        self.by_ttl.find(self.hasher.hash_one(ttl), is_it).copied()
     }
 
     fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
         let block = self.blocks.insert(1)?;
         let queue =
             Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1, unread: None };
-        let number = if let Some(number) = self.free.pop() {
+        // The lowest first, so that the list of queues can become short again.
+        let number = if let Some(number) = self.free.pop_first() {
             self.queues[usize::from(number)] = queue;
             number
         } else {
             push_tight(&mut self.queues, queue);
             (self.queues.len() - 1) as QueueNumber
         };
-        let queues = &self.queues;
-        let rehash = |number: &QueueNumber| hash_ttl(queues[usize::from(*number)].ttl);
-        self.by_ttl.insert_unique(hash_ttl(ttl), number, rehash);
+        let (hasher, queues) = (&self.hasher, &self.queues);
+        let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
+        self.by_ttl.insert_unique(hasher.hash_one(ttl), number, rehash);
         self.heads.set(number, turn);
         self.queued += 1;
         *self.block_mut(block) = Block::new(number, None, None);
@@ -403,7 +409,6 @@ impl Queues {
         }
         if is_first {
             self.heads.set(queue, turn);
-            self.unsettled = self.unsettled.filter(|unsettled| *unsettled != queue);
         }
         self.queues[usize::from(queue)].len += 1;
         self.queued += 1;
@@ -449,9 +454,27 @@ impl Queues {
             (Some(_), Some(_)) => Some((head, tail)),
         };
         if entry.ends.is_none() {
-            let found = self.by_ttl.find_entry(hash_ttl(entry.ttl), |number| *number == queue);
+            let hash = self.hasher.hash_one(entry.ttl);
+            let found = self.by_ttl.find_entry(hash, |number| *number == queue);
             found.expect("a queue is in the table").remove();
-            self.free.push(queue);
+            self.free.insert(queue);
+        }
+    }
+
+    /// Forgets numbers at the end that have no queue, and gives back what many queues took.
+    fn shorten(&mut self) {
+        let last = self.queues.iter().rposition(|queue| queue.ends.is_some());
+        let length = last.map_or(0, |last| last + 1);
+        if length < self.queues.len() {
+            self.queues.truncate(length);
+            drop(self.free.split_off(&(length as QueueNumber)));
+            shrink(&mut self.queues);
+        }
+        self.heads.truncate(self.queues.len());
+        if self.by_ttl.len() * 8 < self.by_ttl.capacity() {
+            let (hasher, queues) = (&self.hasher, &self.queues);
+            let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
+            self.by_ttl.shrink_to(self.by_ttl.len() * 2, rehash);
         }
     }
 
@@ -489,6 +512,7 @@ impl Queues {
         let Some((head, _)) = queue.ends else {
             self.unsettled = None;
             self.heads.remove(number);
+            self.shorten();
             return;
         };
         self.unsettled = Some(number);

@@ -471,7 +471,7 @@ fn one_ttl_for_each_element_is_a_sorted_set() {
     let (queues, wild) = lawn.shape();
     assert_eq!(queues + wild, count as usize);
     // As many as there may be in any case, and one for sixteen elements.
-    assert!((1200..=64 + 20_000 / 16).contains(&queues), "{queues} queues");
+    assert!((2000..=1024 + 20_000 / 16).contains(&queues), "{queues} queues");
     let deadlines: Vec<_> = pop_all(&mut lawn, count).iter().map(|id| id * 7919 % count).collect();
     assert_eq!(deadlines, (0..count).collect::<Vec<_>>());
     assert!(lawn.is_empty());
@@ -495,14 +495,60 @@ fn many_ttls_have_a_queue_each_if_there_are_many_elements_of_each() {
 fn emptied_queues_make_room_for_other_ttls() {
     let mut lawn = lawn();
     for round in 0..3 {
-        for ttl in 0..64 {
+        for ttl in 0..1024 {
             lawn.start(&u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
         }
-        assert!(matches!(lawn.shape(), (64, 0)), "{:?}", lawn.shape());
-        assert_eq!(pop_all(&mut lawn, u64::MAX).len(), 64);
+        assert_eq!(lawn.shape(), (1024, 0));
+        assert_eq!(pop_all(&mut lawn, u64::MAX).len(), 1024);
         lawn.check();
         assert_eq!(lawn.shape(), (0, 0));
     }
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn memory_comes_back_after_a_burst_of_ttls() {
+    let mut lawn = lawn();
+    for id in 0..100_000 {
+        start_numbered(&mut lawn, id..id + 1, 1000 + id % 5000, 0);
+    }
+    assert!(lawn.shape().0 > 3000, "{:?}", lawn.shape());
+    let full = lawn.memory();
+    for id in 1..100_000_u64 {
+        lawn.stop(&id.to_be_bytes()).expect("it is there");
+    }
+    while lawn.tidy(16) {}
+    lawn.check();
+    assert!(lawn.memory() * 200 < full, "{} of {full} bytes for one", lawn.memory());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn queues_of_which_little_is_left_are_joined_to_fuller_blocks() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..100_000, 10, 0);
+    for id in (0..100_000_u64).filter(|id| id % 50 != 0) {
+        lawn.stop(&id.to_be_bytes()).expect("it is there");
+    }
+    while lawn.tidy(16) {}
+    let each = lawn.queues.memory() / lawn.len();
+    assert!(each < 60, "{each} bytes for each of {} elements", lawn.len());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn records_are_read_ahead_a_few_at_a_time_and_once() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..40, 10, 0);
+    let mut reads = Vec::new();
+    for taken in 0..40 {
+        lawn.queues.settle(&lawn.records);
+        if let Some(handles) = lawn.queues.unread() {
+            reads.push((taken, handles.iter().flatten().count()));
+        }
+        lawn.pop_due(10).expect("it is due");
+    }
+    assert_eq!(reads, [(0, 16), (16, 16), (32, 8)]);
 }
 
 #[test]
