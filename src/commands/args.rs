@@ -311,15 +311,7 @@ impl<'a> Poll<'a> {
                 b"BLOCK" if block.is_none() => {
                     block = Some(options.milliseconds("BLOCK")?);
                 }
-                b"LEASE" if lease.is_none() => {
-                    // One of no time would be due again at once, and never end.
-                    let time = options.milliseconds("LEASE")?;
-                    lease = Some(if time > 0 {
-                        time
-                    } else {
-                        return Err("LEASE must not be 0".into());
-                    });
-                }
+                b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
                 b"WITHIDS" if !with_ids => with_ids = true,
                 _ => return Err(option.unexpected()),
             }
@@ -368,7 +360,9 @@ impl<'a> Scan<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         /// As HSCAN's.
         const COUNT: usize = 10;
-        let cursor = number(required(args, 2)?.bytes()).ok_or("invalid cursor")?;
+        let word = required(args, 2)?.bytes();
+        let cursor =
+            number(word).map_err(|_| Error::from(format!("invalid cursor '{}'", shown(word))))?;
         let (mut pattern, mut count) = (None, None);
         let mut options = Options::new(args, 3);
         while let Some(option) = options.next() {
@@ -473,23 +467,23 @@ impl<'a> Options<'a> {
     }
 
     fn milliseconds(&mut self, option: &str) -> Result<u64> {
-        let value = self.value(option)?;
-        number(value.bytes()).ok_or_else(|| {
-            let range = "a whole number of milliseconds from 0 to 9223372036854775807";
-            format!("{option} is not {range}").into()
-        })
+        let word = self.value(option)?.bytes();
+        number(word)
+            .map_err(|error| error.of(option, word, "a whole number of milliseconds from 0 on"))
     }
 
     fn deadline(&mut self) -> Result<u64> {
-        number(self.value("AT")?.bytes()).ok_or_else(|| {
-            "AT is not a whole number of unix milliseconds from 0 to 9223372036854775807".into()
-        })
+        let word = self.value("AT")?.bytes();
+        let wanted = "a whole number of unix milliseconds from 0 on";
+        number(word).map_err(|error| error.of("AT", word, wanted))
     }
 
     fn deliveries(&mut self) -> Result<u16> {
-        let deliveries = number(self.value("DELIVERIES")?.bytes()).filter(|number| *number > 0);
-        let deliveries = deliveries.and_then(|number| u16::try_from(number).ok());
-        deliveries.ok_or_else(|| "DELIVERIES is not a whole number from 1 to 65535".into())
+        let word = self.value("DELIVERIES")?.bytes();
+        let deliveries = number(word).ok().and_then(|number| u16::try_from(number).ok());
+        deliveries.filter(|number| *number > 0).ok_or_else(|| {
+            NotNumber::Other.of("DELIVERIES", word, "a whole number from 1 to 65535")
+        })
     }
 
     fn maxlen(&mut self) -> Result<MaxLen> {
@@ -499,32 +493,41 @@ impl<'a> Options<'a> {
             value = self.value("MAXLEN")?.bytes();
         }
         // A stream of no length would lose everything.
-        let length = number(value).filter(|length| *length > 0);
-        let length = length.ok_or("MAXLEN is not a whole number from 1 to 9223372036854775807")?;
-        Ok(MaxLen { length, approximate })
+        Ok(MaxLen { length: positive("MAXLEN", value, "a whole number from 1 on")?, approximate })
     }
 
     fn count(&mut self) -> Result<usize> {
-        let count = number(self.value("COUNT")?.bytes()).filter(|count| *count > 0);
-        let count = count.ok_or("COUNT is not a whole number from 1 to 9223372036854775807")?;
+        let count = positive("COUNT", self.value("COUNT")?.bytes(), "a whole number from 1 on")?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    fn lease(&mut self) -> Result<u64> {
+        // One of no time would be due again at once, and never end.
+        let word = self.value("LEASE")?.bytes();
+        positive("LEASE", word, "a whole number of milliseconds from 1 on")
     }
 }
 
 impl Opt<'_> {
     fn unexpected(&self) -> Error {
-        /// No more of what a client sent is sent back to it.
-        const SHOWN: usize = 32;
-        let bytes = self.word.bytes();
-        let shown = &bytes[..bytes.len().min(SHOWN)];
-        format!("syntax error, unexpected '{}'", shown.escape_ascii()).into()
+        format!("syntax error, unexpected '{}'", shown(self.word.bytes())).into()
+    }
+}
+
+/// What a client sent, as it is shown to it: printable, and no more of it than helps.
+pub fn shown(word: &[u8]) -> String {
+    const SHOWN: usize = 32;
+    match word.get(..SHOWN) {
+        Some(start) if word.len() > SHOWN => format!("{}...", start.escape_ascii()),
+        _ => word.escape_ascii().to_string(),
     }
 }
 
 /// Whether now plus this fits is known when the clock is read.
 fn ttl(arg: Str<'_>) -> Result<u64> {
-    number(arg.bytes()).ok_or_else(|| {
-        "ttl is not a whole number of milliseconds from 0 to 9223372036854775807".into()
+    number(arg.bytes()).map_err(|error| {
+        let wanted = "a whole number of milliseconds from 0 on";
+        error.of("ttl", arg.bytes(), wanted)
     })
 }
 
@@ -536,23 +539,55 @@ fn with_slack(ttl: u64, slack: Option<u64>) -> Result<u64> {
     let step = 1 << (slack + 1).ilog2();
     let rounded = ttl.next_multiple_of(step);
     if rounded > DEADLINE_MAX {
-        return Err("ttl is too large: with its slack it does not fit in 63 bits".into());
+        return Err(
+            format!("ttl '{ttl}' is too large: with its slack it must fit in 63 bits").into()
+        );
     }
     Ok(rounded)
 }
 
+/// Why a word is no number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NotNumber {
+    /// It is one that does not fit in 63 bits.
+    TooLarge,
+    Other,
+}
+
+impl NotNumber {
+    /// What a client is told who sent it as `name`, where `wanted` should be.
+    fn of(self, name: &str, word: &[u8], wanted: &str) -> Error {
+        let word = shown(word);
+        match self {
+            Self::TooLarge if name == "ttl" => {
+                format!("ttl '{word}' is too large: now + ttl must fit in 63 bits").into()
+            }
+            Self::TooLarge => {
+                format!("{name} '{word}' is too large: it must fit in 63 bits").into()
+            }
+            Self::Other => format!("{name} '{word}' is not {wanted}").into(),
+        }
+    }
+}
+
+/// A number from 1 on.
+fn positive(name: &str, word: &[u8], wanted: &str) -> Result<u64> {
+    let number =
+        number(word).and_then(|number| if number > 0 { Ok(number) } else { Err(NotNumber::Other) });
+    number.map_err(|error| error.of(name, word, wanted))
+}
+
 /// A decimal number up to 2^63 - 1, written as the server writes numbers: digits alone, no sign, no
 /// space, no leading zero.
-fn number(bytes: &[u8]) -> Option<u64> {
+fn number(bytes: &[u8]) -> std::result::Result<u64, NotNumber> {
     let is_canonical = bytes == b"0" || !bytes.starts_with(b"0");
-    if bytes.is_empty() || !is_canonical {
-        return None;
+    if bytes.is_empty() || !is_canonical || !bytes.iter().all(u8::is_ascii_digit) {
+        return Err(NotNumber::Other);
     }
-    let number = bytes.iter().try_fold(0_u64, |number, byte| {
-        let digit = byte.checked_sub(b'0').filter(|digit| *digit <= 9)?;
-        number.checked_mul(10)?.checked_add(digit.into())
-    })?;
-    (number <= DEADLINE_MAX).then_some(number)
+    let number = bytes.iter().try_fold(0_u64, |number, digit| {
+        number.checked_mul(10)?.checked_add((digit - b'0').into())
+    });
+    number.filter(|number| *number <= DEADLINE_MAX).ok_or(NotNumber::TooLarge)
 }
 
 #[cfg(test)]
@@ -562,7 +597,7 @@ mod tests {
     #[test]
     fn a_number_is_what_the_server_would_write() {
         for good in [0, 1, 9, 10, 1000, DEADLINE_MAX - 1, DEADLINE_MAX] {
-            assert_eq!(number(good.to_string().as_bytes()), Some(good));
+            assert_eq!(number(good.to_string().as_bytes()), Ok(good));
         }
         let bad = [
             "",
@@ -581,14 +616,17 @@ mod tests {
             "0x10",
             "ten",
             "１",
-            "9223372036854775808",
-            "18446744073709551616",
-            "100000000000000000000000000000",
+            "9223372036854775808x",
         ];
         for bad in bad {
-            assert_eq!(number(bad.as_bytes()), None, "{bad:?}");
+            assert_eq!(number(bad.as_bytes()), Err(NotNumber::Other), "{bad:?}");
         }
-        assert_eq!(number(b"1\0"), None);
+        assert_eq!(number(b"1\0"), Err(NotNumber::Other));
+        for large in
+            ["9223372036854775808", "18446744073709551616", "100000000000000000000000000000"]
+        {
+            assert_eq!(number(large.as_bytes()), Err(NotNumber::TooLarge), "{large:?}");
+        }
     }
 
     #[test]

@@ -17,9 +17,18 @@ pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u
     if let Some(max) = config::max_ttl().filter(|max| ahead > *max)
         && !context.is_replaying()
     {
-        return Err(format!("ttl is greater than dehydrator.max-ttl, {max} ms").into());
+        return Err(match at {
+            Some(at) => format!("AT '{at}' is further ahead than dehydrator.max-ttl, {max} ms"),
+            None => format!("ttl '{asked}' is greater than dehydrator.max-ttl, {max} ms"),
+        }
+        .into());
     }
-    at.map_or_else(|| Ok(Lawn::deadline(ttl, now)?), Ok)
+    at.map_or_else(|| Lawn::deadline(ttl, now).map_err(|_| too_late(asked)), Ok)
+}
+
+/// What a client is told whose TTL does not fit.
+pub fn too_late(ttl: u64) -> Error {
+    format!("ttl '{ttl}' is too large: now + ttl must fit in 63 bits").into()
 }
 
 /// Whether there are no more elements than allowed.

@@ -188,9 +188,7 @@ impl Random {
 impl From<StartError> for Error {
     fn from(error: StartError) -> Self {
         match error {
-            StartError::TooLate => {
-                "ttl is too large: now + ttl does not fit in 63 bits of milliseconds".into()
-            }
+            StartError::TooLate => "ttl is too large: now + ttl must fit in 63 bits".into(),
             StartError::Exists | StartError::Full => error.to_string().into(),
         }
     }

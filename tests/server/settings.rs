@@ -73,21 +73,24 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     replica.follow(&primary);
     let mut client = primary.connect();
     client.ask("CONFIG SET dehydrator.max-ttl 1000 dehydrator.max-elements 3");
-    let too_long = "ERR ttl is greater than dehydrator.max-ttl, 1000 ms";
+    let too_long = "ERR ttl '1001' is greater than dehydrator.max-ttl, 1000 ms";
+    let too_late = "ERR AT '9000000000000' is further ahead than dehydrator.max-ttl, 1000 ms";
     for line in [
         "PUSH k 1001 element id",
         "PUSH k 1001 element id SLACK 5",
         "GIDPUSH k 1001 element",
         "MPUSH k 5 element id 1001 element id2",
-        "PUSH k 5 element id AT 9000000000000",
     ] {
         assert_eq!(client.refused(&format!("DEHYDRATOR.{line}")), too_long, "{line}");
         assert!(!client.exists("k"));
     }
+    let push = "DEHYDRATOR.PUSH k 5 element id AT 9000000000000";
+    assert_eq!(client.refused(push), too_late);
+    assert!(!client.exists("k"));
     client.ask("DEHYDRATOR.PUSH k 1000 element id SLACK 900");
     assert_eq!(client.refused("DEHYDRATOR.TOUCH k id 1001"), too_long);
     assert_eq!(client.refused("DEHYDRATOR.POLL k LEASE 1001"), too_long);
-    assert_eq!(client.refused("DEHYDRATOR.LEASE k 5 AT 9000000000000 id"), too_long);
+    assert_eq!(client.refused("DEHYDRATOR.LEASE k 5 AT 9000000000000 id"), too_late);
 
     client.ask("DEHYDRATOR.PUSH k 1000 element id2");
     let full = "ERR the dehydrator holds dehydrator.max-elements already";
