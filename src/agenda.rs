@@ -2,8 +2,8 @@
 //!
 //! A value does not know its name, so those that have something to do by themselves when an element comes
 //! due, because they deliver it or because somebody listens for it, are noted here by database and name,
-//! with their next deadline. One timer of the server's is set to the earliest; then, as at each tick,
-//! [`attend`](register) takes them from here one after the other.
+//! with their next deadline. At the end of a pass of the event loop whose time has come, as at each tick,
+//! the deliveries take them from here one after the other.
 //!
 //! A name may mean nothing any more, or something else, when its time comes: whoever takes it looks. A
 //! name that is noted without knowing its deadline (by a load or a copy, where the key is not there yet) is
@@ -12,20 +12,16 @@
 //! Each database has names of its own, so that SWAPDB exchanges two and FLUSHDB drops one, however many
 //! names are in it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, btree_set};
-use std::ffi::c_void;
-use std::ptr;
 use std::rc::Rc;
 
 use hashbrown::{HashMap, hash_map};
-use redis_module::raw::RedisModuleCtx;
 
-use crate::alarm::Alarm;
-use crate::clock;
-use crate::server::guard::guard;
+use crate::lateness::Overdue;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
+use crate::{clock, timer};
 
 /// The first wait after a failure. It doubles with each that follows.
 const BACK_OFF_US: u64 = 100_000;
@@ -60,8 +56,18 @@ struct Entry {
     turn: Turn,
     /// Whether it has been said that something is due.
     announced: bool,
-    /// Deliveries that failed, one after the other.
-    failures: u32,
+    overdue: Overdue,
+}
+
+/// Deliveries that failed, one after the other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// How many.
+    pub count: u32,
+    /// When the first of them did, in milliseconds since the epoch.
+    pub since: u64,
+    /// Why the last one did.
+    pub reason: String,
 }
 
 /// The names in one database.
@@ -72,12 +78,13 @@ struct Database {
     times: BTreeSet<(u64, Key)>,
     /// Those whose turn is [`Turn::Retry`], earliest first.
     retries: BTreeSet<(u64, Key)>,
+    /// Those whose last delivery failed.
+    failures: BTreeMap<Key, Failure>,
 }
 
 #[derive(Default)]
 struct Agenda {
     databases: BTreeMap<i32, Database>,
-    alarm: Option<Alarm>,
     /// What is left of databases that were emptied, freed a little at a time.
     waste: Vec<Waste>,
 }
@@ -91,22 +98,29 @@ struct Waste {
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     static AGENDA: RefCell<Agenda> = RefCell::default();
-    static ATTEND: Cell<fn(&Context)> = const { Cell::new(|_| {}) };
-}
-
-/// What the timer calls.
-pub fn register(attend: fn(&Context)) {
-    ATTEND.set(attend);
 }
 
 /// How many names there are.
 pub fn len() -> usize {
+    sum(|database| database.entries.len())
+}
+
+/// How many of them have deliveries that fail.
+pub fn stuck() -> usize {
+    sum(|database| database.failures.len())
+}
+
+fn sum(count: impl Fn(&Database) -> usize) -> usize {
     // Also in the report of a crash, which may have happened in the middle of a change.
     AGENDA.with(|agenda| {
-        agenda.try_borrow().map_or(0, |agenda| {
-            agenda.databases.values().map(|database| database.entries.len()).sum()
-        })
+        agenda.try_borrow().map_or(0, |agenda| agenda.databases.values().map(count).sum())
     })
+}
+
+/// The deliveries of a dehydrator that failed, if the last one did.
+pub fn failure(name: &Name) -> Option<Failure> {
+    AGENDA
+        .with_borrow(|agenda| agenda.databases.get(&name.db)?.failures.get(&name.key[..]).cloned())
 }
 
 /// Says when the next element of a dehydrator comes due. `delivers`: it is to be looked at for as long as
@@ -124,6 +138,7 @@ pub fn note(context: &Context, key: Str<'_>, serial: Serial, next: Option<u64>, 
         if next > now {
             entry.announced = false;
         }
+        entry.overdue.note(Some(next));
         let turn = match entry.turn {
             // It waits for its turn already, behind others whose it is.
             waits @ Turn::At(at) if at <= now && next <= now => waits,
@@ -134,7 +149,11 @@ pub fn note(context: &Context, key: Str<'_>, serial: Serial, next: Option<u64>, 
         let is_news = entry.turn != turn || matches!(turn, Turn::At(at) if at <= now);
         if is_news {
             database.set_turn(&key, turn);
-            agenda.arm(context);
+            match turn {
+                Turn::Never => {}
+                Turn::At(at) => timer::at_deadline(context, at),
+                Turn::Retry(at_us) => timer::at(context, at_us),
+            }
         }
     });
 }
@@ -144,7 +163,9 @@ pub fn add(name: &Name, serial: Serial) {
     AGENDA.with_borrow_mut(|agenda| {
         let database = agenda.databases.entry(name.db).or_default();
         let key = database.enter(&name.key, serial);
-        database.entry(&key).announced = false;
+        let entry = database.entry(&key);
+        entry.announced = false;
+        entry.overdue = Overdue::since_now();
         database.set_turn(&key, Turn::At(0));
     });
 }
@@ -198,9 +219,23 @@ pub fn wait(name: &Name, us: u64) {
     with_entry(name, |database, key| database.set_turn(key, Turn::Retry(at)));
 }
 
-/// Sets the timer to the earliest time there is.
-pub fn arm(context: &Context) {
-    AGENDA.with_borrow_mut(|agenda| agenda.arm(context));
+/// When the first name's time comes, on the monotonic clock, in microseconds.
+pub fn next_us() -> Option<u64> {
+    AGENDA.with_borrow(|agenda| {
+        let firsts = agenda.databases.values().flat_map(|database| {
+            let time = database.times.first().map(|(at, _)| timer::from_deadline(*at));
+            time.into_iter().chain(database.retries.first().map(|(at_us, _)| *at_us))
+        });
+        firsts.min()
+    })
+}
+
+/// How late an element of this deadline is, in microseconds.
+pub fn late_us(name: &Name, deadline: u64) -> u64 {
+    AGENDA.with_borrow(|agenda| {
+        let entry = agenda.databases.get(&name.db).and_then(|it| it.entries.get(&name.key[..]));
+        entry.map_or(0, |entry| entry.overdue.late_us(deadline))
+    })
 }
 
 /// Says that it is being said that something is due. Returns whether that is news.
@@ -214,14 +249,19 @@ pub fn announce(name: &Name) -> bool {
 
 /// Says that a delivery failed; it is tried again after a while, which grows. Returns whether it is the
 /// first failure in a row.
-pub fn failed(name: &Name) -> bool {
+pub fn failed(name: &Name, reason: &str) -> bool {
     let mut is_first = false;
-    let now_us = clock::monotonic_us();
+    let (now, now_us) = (clock::now(), clock::monotonic_us());
     with_entry(name, |database, key| {
-        let entry = database.entry(key);
-        let wait = BACK_OFF_US.saturating_mul(1 << entry.failures.min(16)).min(BACK_OFF_MAX_US);
-        is_first = entry.failures == 0;
-        entry.failures = entry.failures.saturating_add(1);
+        let failure = database.failures.entry(Rc::clone(key)).or_insert_with(|| Failure {
+            count: 0,
+            since: now,
+            reason: String::new(),
+        });
+        let wait = BACK_OFF_US.saturating_mul(1 << failure.count.min(16)).min(BACK_OFF_MAX_US);
+        is_first = failure.count == 0;
+        failure.count = failure.count.saturating_add(1);
+        failure.reason = reason.to_owned();
         database.set_turn(key, Turn::Retry(now_us + wait));
     });
     is_first
@@ -231,9 +271,8 @@ pub fn failed(name: &Name) -> bool {
 pub fn succeeded(name: &Name) {
     let now = clock::now();
     with_entry(name, |database, key| {
-        let entry = database.entry(key);
-        entry.failures = 0;
-        if matches!(entry.turn, Turn::Retry(_)) {
+        database.failures.remove(key);
+        if matches!(database.entry(key).turn, Turn::Retry(_)) {
             database.set_turn(key, Turn::At(now));
         }
     });
@@ -311,6 +350,7 @@ impl Database {
     }
 
     fn forget(&mut self, key: &[u8]) {
+        self.failures.remove(key);
         if let Some((key, entry)) = self.entries.remove_entry(key) {
             self.leave_turn(entry.turn, key);
         }
@@ -336,32 +376,4 @@ impl Database {
             Turn::Retry(at) => _ = self.retries.remove(&(at, key)),
         }
     }
-}
-
-impl Agenda {
-    fn arm(&mut self, context: &Context) {
-        let (now, now_us) = (clock::now(), clock::monotonic_us());
-        let firsts = self.databases.values().flat_map(|database| {
-            let time = database.times.first().map(|(at, _)| *at);
-            let retry = database.retries.first();
-            let retry = retry.map(|(at, _)| now + at.saturating_sub(now_us).div_ceil(1000));
-            time.into_iter().chain(retry)
-        });
-        let Some(at) = firsts.min() else { return };
-        if self.alarm.as_ref().is_some_and(|alarm| alarm.is_in_time_for(at)) {
-            return;
-        }
-        if let Some(alarm) = self.alarm.take() {
-            alarm.stop(context);
-        }
-        self.alarm = Some(Alarm::set(context, at, on_alarm, ptr::null_mut()));
-    }
-}
-
-unsafe extern "C" fn on_alarm(context: *mut RedisModuleCtx, _data: *mut c_void) {
-    guard((), || {
-        AGENDA.with_borrow_mut(|agenda| agenda.alarm = None);
-        // SAFETY: the server hands out a context for the length of this call.
-        ATTEND.get()(&unsafe { Context::from_raw(context) });
-    });
 }

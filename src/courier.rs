@@ -4,17 +4,22 @@
 //! time, until the budget is spent; what is left carries on when clients have had their turn.
 //!
 //! ```text
-//!   the agenda's timer, the tick ─▶ attend ─▶ announce: the event dehydrator.due
-//!                                      └────▶ deliver: XADD or PUBLISH, and then REM
+//!   the end of a pass, the tick ─▶ attend ─▶ announce: the event dehydrator.due
+//!                                     └────▶ deliver: XADD or PUBLISH, and then REM
 //! ```
 //!
-//! What one timer does goes to replicas and the append-only file as one transaction: an element is in
+//! Whatever calls out (an event, a command of the server's, which publishes events of its own) may change
+//! anything, so each key is looked at again after it, and each element before it is sent.
+//!
+//! What is done at the end of one pass goes to replicas and the append-only file as one transaction: an element is in
 //! the dehydrator or in the stream, never in both or in neither. On a replica, while the server loads,
 //! and while clients are paused, nothing is done; the next tick tries again.
 
 use std::ffi::CStr;
 
+use crate::agenda::Serial;
 use crate::data_type::{Dehydrator, Writing, inspect, is_on_the_agenda};
+use crate::lawn::Lawn;
 use crate::policy::{MaxLen, Policy};
 use crate::replicate::Batch;
 use crate::server::context::log_warning;
@@ -31,6 +36,9 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// A cluster's node that does not serve a key's slot looks again after this, in microseconds: the slot is
 /// being moved, and the key with it.
 const ELSEWHERE_US: u64 = 1_000_000;
+
+/// Why nothing is dropped or published while clients may not write.
+const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
 
 /// What may be spent in one go.
 struct Budget {
@@ -68,27 +76,48 @@ pub fn attend(context: &Context) {
             break;
         }
     }
-    agenda::arm(context);
+}
+
+/// What there is to do in a key.
+enum Task {
+    /// Nothing, and never will be by itself.
+    None,
+    /// Nothing until then.
+    Later(Serial, Option<u64>, bool),
+    Due {
+        deadline: u64,
+        policy: Policy,
+    },
+}
+
+/// Looks at a key. Whatever calls out may change it: then it must be looked at again.
+fn look(context: &Context, key: Str<'_>, now: u64) -> Task {
+    inspect(context, key, |dehydrator| {
+        dehydrator.whereabouts().found();
+        if !is_on_the_agenda(&dehydrator.policy) {
+            return Task::None;
+        }
+        let policy = dehydrator.policy.clone();
+        match dehydrator.lawn.next_deadline() {
+            Some(deadline) if deadline <= now => Task::Due { deadline, policy },
+            next => Task::Later(dehydrator.whereabouts().serial(), next, policy != Policy::Hold),
+        }
+    })
+    .unwrap_or(Task::None)
 }
 
 fn attend_one(context: &Context, name: &Name, budget: &Budget) {
     let key = OwnedStr::new(&name.key);
     let key = key.as_str();
     let now = clock::now();
-    let found = inspect(context, key, |dehydrator| {
-        let whereabouts = dehydrator.whereabouts();
-        whereabouts.found();
-        (dehydrator.policy.clone(), dehydrator.lawn.next_deadline(), whereabouts.serial())
-    });
-    let Some((policy, next, serial)) = found.filter(|(policy, ..)| is_on_the_agenda(policy)) else {
-        agenda::forget(name);
-        return;
-    };
-    let Some(deadline) = next.filter(|next| *next <= now) else {
-        // It was noted without its deadline, or something was taken or put off.
-        agenda::note(context, key, serial, next, policy != Policy::Hold);
-        return;
-    };
+    match look(context, key, now) {
+        Task::None => return agenda::forget(name),
+        Task::Later(serial, next, delivers) => {
+            // It was noted without its deadline, or something was taken or put off.
+            return agenda::note(context, key, serial, next, delivers);
+        }
+        Task::Due { .. } => {}
+    }
     if !context.serves(key) {
         agenda::wait(name, ELSEWHERE_US);
         return;
@@ -96,23 +125,27 @@ fn attend_one(context: &Context, name: &Name, budget: &Budget) {
     if agenda::announce(name) {
         context.notify_module(c"dehydrator.due", key);
     }
+    let Task::Due { deadline, policy } = look(context, key, now) else {
+        return agenda::again(name);
+    };
+    let late_us = agenda::late_us(name, deadline);
     let (delivered, result) = match &policy {
         Policy::Hold => return,
-        Policy::Drop => (drop_due(context, key, now), Ok(())),
+        Policy::Drop if context.lets_clients_write(key) => (drop_due(context, key, now), Ok(())),
+        Policy::Drop => (0, Err(REFUSED.to_owned())),
         _ => deliver(context, key, &policy, now, budget),
     };
-    lateness::record(clock::now_us().saturating_sub(deadline.saturating_mul(1000)));
+    if delivered > 0 {
+        lateness::record(late_us);
+    }
     statistics::count(&DELIVERIES, delivered);
     let Err(reason) = result else {
         agenda::succeeded(name);
-        let next = inspect(context, key, |dehydrator| dehydrator.lawn.next_deadline());
-        if next.flatten().is_some_and(|next| next <= now) {
-            agenda::again(name);
-        }
+        agenda::again(name);
         return;
     };
     statistics::count(&RETRIES, 1);
-    if agenda::failed(name) {
+    if agenda::failed(name, &reason) {
         log_warning(&format!(
             "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
             name.key.escape_ascii(),
@@ -129,25 +162,43 @@ fn deliver(
     now: u64,
     budget: &Budget,
 ) -> (u64, Result<(), String>) {
-    let Some(command) = Command::of(policy) else { return (0, Ok(())) };
+    let Some(mut command) = Command::of(policy) else { return (0, Ok(())) };
     if command.adds && context.is_out_of_memory() {
         return (0, Err("OOM used memory > 'maxmemory'".to_owned()));
     }
+    // A stream is written to, and refuses by itself.
+    if !command.adds && !context.lets_clients_write(key) {
+        return (0, Err(REFUSED.to_owned()));
+    }
     // Copied, because the commands that follow may call others that listen, who may do as they like.
     let parcels = inspect(context, key, |dehydrator| collect(dehydrator, now)).unwrap_or_default();
-    let (mut sent, mut result) = (0, Ok(()));
-    for parcel in &parcels {
-        result = command.send(context, parcel);
+    let (mut sent, mut result) = (Vec::new(), Ok(()));
+    for parcel in parcels {
+        let is_there = inspect(context, key, |dehydrator| {
+            dehydrator.policy == *policy && parcel.is_in(&dehydrator.lawn)
+        });
+        if is_there != Some(true) {
+            continue;
+        }
+        result = command.send(context, &parcel);
         if result.is_err() {
             break;
         }
-        sent += 1;
+        sent.push(parcel);
         if budget.is_spent() {
             break;
         }
     }
-    remove(context, key, &parcels[..sent]);
-    (sent as u64, result)
+    remove(context, key, &sent);
+    (sent.len() as u64, result)
+}
+
+impl Parcel {
+    /// Whether the element that was copied is still there, and waits for the same time.
+    fn is_in(&self, lawn: &Lawn) -> bool {
+        let found = lawn.look(self.id.as_str().bytes());
+        found.is_some_and(|element| element.deadline == self.deadline)
+    }
 }
 
 /// The first of what is due.
@@ -177,6 +228,8 @@ struct Command {
     fields: Option<[OwnedStr; 2]>,
     /// Whether it adds data, which a server without memory does not take.
     adds: bool,
+    /// Whether the stream's last id is later than the clock, so that the server makes the next one.
+    is_ahead: bool,
 }
 
 impl Command {
@@ -188,27 +241,36 @@ impl Command {
                 let mut head = vec![OwnedStr::new(dest)];
                 let trim = maxlen.map(MaxLen::words).into_iter().flatten();
                 head.extend(trim.map(|word| OwnedStr::new(&word)));
-                head.push(OwnedStr::new(b"*"));
                 let fields = Some([OwnedStr::new(b"id"), OwnedStr::new(b"element")]);
-                Some(Self { name: c"XADD", head, fields, adds: true })
+                Some(Self { name: c"XADD", head, fields, adds: true, is_ahead: false })
             }
             Policy::Publish { channel } => {
                 let head = vec![OwnedStr::new(channel)];
-                Some(Self { name: c"PUBLISH", head, fields: None, adds: false })
+                Some(Self { name: c"PUBLISH", head, fields: None, adds: false, is_ahead: false })
             }
         }
     }
 
-    fn send(&self, context: &Context, parcel: &Parcel) -> Result<(), String> {
-        let mut words: Vec<_> = self.head.iter().map(OwnedStr::as_str).collect();
-        let (id, element) = (parcel.id.as_str(), parcel.element.as_str());
-        match &self.fields {
-            Some([id_field, element_field]) => {
-                words.extend([id_field.as_str(), id, element_field.as_str(), element]);
+    fn send(&mut self, context: &Context, parcel: &Parcel) -> Result<(), String> {
+        let Some([id_field, element_field]) = &self.fields else {
+            let words = self.head.iter().map(OwnedStr::as_str).chain([parcel.element.as_str()]);
+            return context.call(self.name, &words.collect::<Vec<_>>());
+        };
+        let fields = [id_field, &parcel.id, element_field, &parcel.element];
+        let add = |id: &OwnedStr| {
+            let words = self.head.iter().chain([id]).chain(fields).map(OwnedStr::as_str);
+            context.call(self.name, &words.collect::<Vec<_>>())
+        };
+        // The id says when the element was delivered. The server's own `*` may say what time it was when the
+        // server last looked, which can be before the deadline (Redis 8, Valkey 8).
+        if !self.is_ahead {
+            let result = add(&OwnedStr::new(format!("{}-*", clock::now()).as_bytes()));
+            match result {
+                Err(reason) if reason.contains("equal or smaller") => self.is_ahead = true,
+                result => return result,
             }
-            None => words.push(element),
         }
-        context.call(self.name, &words)
+        add(&OwnedStr::new(b"*"))
     }
 }
 
@@ -219,9 +281,8 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, parcels: &'a [Parcel]) {
     if let Some(lawn) = dehydrator.lawn() {
         for parcel in parcels {
             let id = parcel.id.as_str();
-            // Who listens to the stream's events may have put another one there.
-            let found = lawn.look(id.bytes()).map(|element| element.deadline);
-            if found == Some(parcel.deadline) && lawn.stop(id.bytes()).is_some() {
+            // A listener to the stream's events may have taken it, and put another one there.
+            if parcel.is_in(lawn) && lawn.stop(id.bytes()).is_some() {
                 removed.push_sent(id);
             }
         }

@@ -33,6 +33,7 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"redeliveries", REDELIVERIES.get()),
         (c"deliveries", DELIVERIES.get()),
         (c"retries", RETRIES.get()),
+        (c"stuck", agenda::stuck() as u64),
         (c"lateness_last_us", late_last),
         (c"lateness_p50_us", lateness::percentile_us(500)),
         (c"lateness_p99_us", lateness::percentile_us(990)),
@@ -47,9 +48,12 @@ fn fields() -> Vec<(&'static CStr, u64)> {
     ]
 }
 
-/// Also when the server writes the report of a crash, so nothing here waits or changes anything.
-unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, _for_crash_report: c_int) {
+/// Also when the server writes the report of a crash, so nothing here waits; then nothing is changed either.
+unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, for_crash_report: c_int) {
     guard((), || {
+        if for_crash_report == 0 {
+            tick::reset_with_server();
+        }
         // SAFETY: the server hands out an INFO that is being written. Without a name the section is
         // called as the module is.
         unsafe {

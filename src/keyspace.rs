@@ -1,4 +1,4 @@
-//! What happens to whole databases at once: FLUSHALL, SWAPDB.
+//! What happens to whole databases at once: FLUSHALL, SWAPDB, a load, a change of roles.
 //!
 //! The server does not name the keys that come and go by these, so what is noted by name is put right here.
 
@@ -6,14 +6,16 @@ use std::ffi::c_void;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
-use crate::agenda;
 use crate::server::guard::guard;
 use crate::server::{Context, event};
+use crate::{agenda, lateness, timer};
 
 /// Has the server tell of these. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
     event::subscribe(context, raw::REDISMODULE_EVENT_FLUSHDB, on_flush)
         && event::subscribe(context, raw::REDISMODULE_EVENT_SWAPDB, on_swap)
+        && event::subscribe(context, raw::REDISMODULE_EVENT_LOADING, on_load)
+        && event::subscribe(context, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role)
 }
 
 // The server calls what follows. It hands each what it says of the event, live for the call: that is
@@ -46,4 +48,38 @@ unsafe extern "C" fn on_swap(
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         agenda::swapped(info.dbnum_first, info.dbnum_second);
     });
+}
+
+unsafe extern "C" fn on_load(
+    context: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    guard((), || {
+        if subevent == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
+            // SAFETY: the server's promise above.
+            now_may_deliver(&unsafe { Context::from_raw(context) });
+        }
+    });
+}
+
+unsafe extern "C" fn on_role(
+    context: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    guard((), || {
+        if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
+            // SAFETY: the server's promise above.
+            now_may_deliver(&unsafe { Context::from_raw(context) });
+        }
+    });
+}
+
+/// From here on what is due may be given out.
+fn now_may_deliver(context: &Context) {
+    lateness::begin();
+    timer::soon(context);
 }

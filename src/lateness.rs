@@ -1,6 +1,13 @@
-//! How late what is due was woken for or delivered: last, greatest, and percentiles.
+//! How late elements were given to blocked clients, or delivered: last, greatest, and percentiles.
+//!
+//! What counts is the time since the element could have been given out at the earliest. That is its
+//! deadline, unless it came later than that: an element that is pushed with a deadline in the past, a
+//! policy for what is overdue already, a server that has just loaded or become a primary, a wall clock
+//! that has stepped.
 
 use std::cell::{Cell, RefCell};
+
+use crate::clock;
 
 /// Parts into which each power of two is divided: a percentile is told to within an eighth.
 const PARTS: u32 = 8;
@@ -20,6 +27,55 @@ thread_local! {
     };
     static LAST_US: Cell<u64> = const { Cell::new(0) };
     static MAX_US: Cell<u64> = const { Cell::new(0) };
+    /// Nothing could be given out before, in microseconds since the epoch.
+    static EARLIEST_US: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Since when the next element of a key is overdue, if it was already when it came.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Overdue {
+    /// When the next element comes due, or did, in milliseconds since the epoch.
+    next: Option<u64>,
+    /// When it came, if it was due by then, in microseconds since the epoch.
+    since_us: u64,
+}
+
+impl Overdue {
+    /// Of a key that has just come, with whatever is in it.
+    pub fn since_now() -> Self {
+        Self { next: None, since_us: clock::now_us() }
+    }
+
+    /// Says when the next element comes due, or did.
+    pub fn note(&mut self, next: Option<u64>) {
+        // What comes after one that was taken was there before.
+        let has_come = next.is_some_and(|next| self.next.is_none_or(|before| next < before));
+        self.next = next;
+        if has_come && next.is_some_and(|next| next <= clock::now()) {
+            self.since_us = clock::now_us();
+        }
+    }
+
+    /// How late an element of this deadline is now, in microseconds.
+    pub fn late_us(&self, deadline: u64) -> u64 {
+        let since_us = deadline.saturating_mul(1000).max(self.since_us).max(EARLIEST_US.get());
+        clock::now_us().saturating_sub(since_us)
+    }
+}
+
+/// Says that nothing could be given out until now: the server has loaded, has become a primary, or its
+/// wall clock has stepped.
+pub fn begin() {
+    EARLIEST_US.set(clock::now_us());
+}
+
+/// Forgets what was noted, as CONFIG RESETSTAT asks for.
+pub fn reset() {
+    LAST_US.set(0);
+    MAX_US.set(0);
+    HISTOGRAM.with_borrow_mut(|histogram| {
+        *histogram = Histogram { counts: [0; (PARTS * OCTAVES) as usize], total: 0 };
+    });
 }
 
 /// Notes one, in microseconds.
@@ -63,7 +119,7 @@ impl Histogram {
     }
 }
 
-/// The power of two, and the three bits behind the first.
+/// The power of two, and the three bits after the first.
 fn bucket(us: u64) -> usize {
     let us = us.min((1 << OCTAVES) - 1);
     if us < u64::from(PARTS) {

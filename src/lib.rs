@@ -8,14 +8,16 @@
 //!   lib ─▶ commands ─▶ data_type ─▶ encoding ─▶ lawn      the structure, pure
 //!    │        │  │         │  │          └────▶ policy    what becomes of what comes due
 //!    │        │  │         │  ├──────▶ untidy             names for the tick
-//!    │        │  ├─────────┼──┴──────▶ agenda             names with a deadline, and a timer
+//!    │        │  ├─────────┼──┴──────▶ agenda             names with a deadline
 //!    │        │  ├─────────┼─────────▶ replicate          effects, spelled once
-//!    │        │  ├─────────┴─────────▶ waiters            clients asleep on a key
+//!    │        │  ├─────────┴─────────▶ waiters            blocked clients
+//!    │        │  │         agenda, waiters ─▶ timer       when the event loop comes round for us
 //!    │        │  └───────────────────▶ statistics         counters for INFO
 //!    │        └───────────────────▶ clock                 the only reader of the time
-//!    ├─▶ tick ─▶ courier ─▶ agenda, data_type, replicate  delivering what came due
-//!    │      └──▶ search, untidy, waiters, data_type       the server's cron
-//!    ├─▶ keyspace ─▶ agenda                               FLUSHALL, SWAPDB, a load
+//!    ├─▶ pass ─▶ waiters, search, courier                 what is done at the end of a pass of the loop
+//!    │              courier ─▶ agenda, data_type, replicate  delivering what came due
+//!    ├─▶ tick ─▶ pass, untidy, data_type                  the server's cron
+//!    ├─▶ keyspace ─▶ agenda, lateness                     FLUSHALL, SWAPDB, a load, a change of roles
 //!    ├─▶ config                                           settings
 //!    └─▶ info ────▶ tick, statistics, agenda, ...         INFO
 //!                      all but lawn ─▶ server             a safe face over the module API
@@ -29,7 +31,6 @@
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 mod agenda;
-mod alarm;
 mod clock;
 mod commands;
 mod config;
@@ -39,12 +40,14 @@ mod info;
 mod keyspace;
 mod lateness;
 mod lawn;
+mod pass;
 mod policy;
 mod replicate;
 mod search;
 mod server;
 mod statistics;
 mod tick;
+mod timer;
 mod untidy;
 mod waiters;
 
@@ -153,8 +156,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         }
         command::categorize(context, CATEGORY, REDE_PREFIX, &commands);
     }
-    agenda::register(courier::attend);
-    if !tick::register(context) || !keyspace::register(context) {
+    if !tick::register(context) || !pass::register(context) || !keyspace::register(context) {
         return refused("the hooks");
     }
     info::register(context) || refused("the INFO section")

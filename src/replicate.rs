@@ -8,7 +8,7 @@
 //! |---|---|
 //! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
 //! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]` |
-//! | the file is rewritten, and it was leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n` |
+//! | an element was given back, or the file is rewritten, and it was leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl element id AT deadline REPLACE` |
 //! | elements were leased | `DEHYDRATOR.LEASE key ttl AT deadline id [id ...]` |
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
@@ -66,6 +66,34 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
             let format = c"ssssss".as_ptr();
             api!(RedisModule_Replicate(context, name, format, key, ttl, element, id, at, deadline))
         }
+    };
+}
+
+/// An element that was taken for a client is there again, because the client has gone.
+pub fn given_back(context: &Context, push: &Pushed<'_>, deliveries: u16) {
+    if deliveries == 0 {
+        return pushed(context, push, false);
+    }
+    let [deadline, deliveries] = [push.deadline, deliveries.into()].map(OwnedStr::of_number);
+    let word = |word: &'static LocalKey<OwnedStr>| word.with(|word| word.as_str().as_ptr());
+    let [key, ttl, element, id] = [push.key, push.ttl, push.element, push.id].map(Str::as_ptr);
+    let [deadline, deliveries] = [&deadline, &deliveries].map(|number| number.as_str().as_ptr());
+    // SAFETY: the context is live. The format says what follows: strings of the server's, which are live,
+    // and of which the server counts its own references, and a C string among them.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"DEHYDRATOR.PUSH".as_ptr(),
+            c"sssssscs".as_ptr(),
+            key,
+            ttl,
+            element,
+            id,
+            word(&AT),
+            deadline,
+            c"DELIVERIES".as_ptr(),
+            deliveries
+        ))
     };
 }
 

@@ -6,24 +6,18 @@
 //! keys. Whoever changes something in a dehydrator meanwhile makes its name known at once.
 
 use std::cell::RefCell;
-use std::ffi::c_void;
-use std::ptr;
 
-use redis_module::raw::RedisModuleCtx;
-
-use crate::alarm::Alarm;
 use crate::data_type::{inspect_open, is_on_the_agenda, lost, seek_all};
 use crate::server::Context;
 use crate::server::context::publishes_module_events;
-use crate::server::guard::guard;
 use crate::server::key::Name;
 use crate::server::walk::Walk;
-use crate::{agenda, clock};
+use crate::{agenda, clock, timer};
 
 /// What a walk takes of one go, in microseconds.
 const SLICE_US: u64 = 1000;
-/// From the end of one go to the next, in milliseconds.
-const PAUSE: u64 = 4;
+/// From the end of one go to the next, in microseconds.
+const PAUSE_US: u64 = 4000;
 
 #[derive(Default)]
 struct Search {
@@ -33,7 +27,8 @@ struct Search {
     for_all: bool,
     /// Whether events were on when it was last looked.
     published: bool,
-    alarm: Option<Alarm>,
+    /// When the walk goes on, on the monotonic clock, in microseconds.
+    goes_on_us: Option<u64>,
 }
 
 thread_local! {
@@ -53,15 +48,31 @@ pub fn begin(context: &Context) {
             search.walk = Some((0, Walk::new()));
         }
         search.published = publishes;
-        if search.alarm.is_none() {
-            search.go_on(context);
+        if search.walk.is_some() && search.goes_on_us.is_none() {
+            let now_us = clock::monotonic_us();
+            search.goes_on_us = Some(now_us);
+            timer::at(context, now_us);
+        }
+    });
+}
+
+/// When a walk goes on, on the monotonic clock, in microseconds.
+pub fn next_us() -> Option<u64> {
+    SEARCH.with_borrow(|search| search.goes_on_us)
+}
+
+/// Goes on with a walk, if it is time for that.
+pub fn go_on(context: &Context) {
+    SEARCH.with_borrow_mut(|search| {
+        if search.goes_on_us.is_some_and(|at_us| at_us <= clock::monotonic_us()) {
+            search.goes_on_us = search.go_on(context);
         }
     });
 }
 
 impl Search {
-    /// Walks for a while, and sees to it that it goes on if it is not done.
-    fn go_on(&mut self, context: &Context) {
+    /// Walks for a while. Returns when it goes on, if it is not done.
+    fn go_on(&mut self, context: &Context) -> Option<u64> {
         let started = clock::monotonic_us();
         while let Some((db, walk)) = &mut self.walk {
             let (db, for_all) = (*db, self.for_all);
@@ -69,7 +80,7 @@ impl Search {
                 self.walk = None;
                 self.for_all = false;
                 seek_all(false);
-                return;
+                break;
             }
             let more = walk.step(context, |name, key| {
                 inspect_open(key, |dehydrator| {
@@ -85,23 +96,11 @@ impl Search {
             if !more {
                 self.walk = Some((db + 1, Walk::new()));
             }
-            if clock::monotonic_us().saturating_sub(started) >= SLICE_US {
-                let at = clock::now() + PAUSE;
-                self.alarm = Some(Alarm::set(context, at, on_alarm, ptr::null_mut()));
-                return;
+            let now_us = clock::monotonic_us();
+            if now_us.saturating_sub(started) >= SLICE_US {
+                return Some(now_us + PAUSE_US);
             }
         }
+        None
     }
-}
-
-unsafe extern "C" fn on_alarm(context: *mut RedisModuleCtx, _data: *mut c_void) {
-    guard((), || {
-        // SAFETY: the server hands out a context for the length of this call.
-        let context = unsafe { Context::from_raw(context) };
-        SEARCH.with_borrow_mut(|search| {
-            search.alarm = None;
-            search.go_on(&context);
-        });
-        agenda::arm(&context);
-    });
 }

@@ -1,6 +1,8 @@
-//! What the module has done since it was loaded, for INFO.
+//! What the module has done since it was loaded, or since CONFIG RESETSTAT, for INFO.
 
 use std::cell::Cell;
+
+use crate::server::context;
 
 /// A number that grows, on the server's main thread.
 pub type Counter = std::thread::LocalKey<Cell<u64>>;
@@ -18,6 +20,24 @@ thread_local! {
     pub static DELIVERIES: Cell<u64> = const { Cell::new(0) };
     /// Deliveries that failed, and are tried again.
     pub static RETRIES: Cell<u64> = const { Cell::new(0) };
+}
+
+thread_local! {
+    /// As the server counted it when it was last looked at.
+    static COMMANDS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Begins to count from nothing if the server has: it does not tell modules of CONFIG RESETSTAT, but its
+/// own count of commands is less than it was then. Returns whether that is so.
+pub fn reset_with_server() -> bool {
+    let Some(commands) = context::commands_processed() else { return false };
+    let is_reset = commands < COMMANDS.replace(commands);
+    if is_reset {
+        for counter in [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &RETRIES] {
+            counter.set(0);
+        }
+    }
+    is_reset
 }
 
 /// Counts some more.

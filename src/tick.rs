@@ -1,9 +1,10 @@
 //! The server's cron, by default ten times a second: per-tick bookkeeping.
 //!
-//! It looks after keys that clients are asleep on, in case something reached them unnoticed, finds
+//! It looks after keys that clients wait for, in case something reached them unnoticed, finds
 //! dehydrators that were renamed, and gives memory back: dehydrators that a burst left sparse are tidied,
-//! one at a time. All within one budget; what is left carries on at the next tick. Delivering and searching
-//! have timers and budgets of their own; the tick sees to it that nothing was missed.
+//! one at a time. All within one budget; what is left carries on at the next tick. Serving blocked clients,
+//! delivering and searching are done at the end of a [`pass`] of the event loop, with budgets of their own; the
+//! tick sees to it that nothing was missed, and that a wall clock which has stepped is noticed.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -13,10 +14,15 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use crate::data_type::{self, Tidied};
 use crate::server::guard::guard;
 use crate::server::{Context, OwnedStr, event};
-use crate::{agenda, clock, courier, search, untidy, waiters};
+use crate::{agenda, clock, courier, lateness, pass, search, statistics, untidy, waiters};
 
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
+
+/// A wall clock that has moved by so much more or less than the monotonic clock, in microseconds, has stepped.
+const STEP_US: u64 = 20_000;
+/// The server is asked so often whether its statistics were reset, in microseconds.
+const RESET_LOOK_US: u64 = 100_000;
 
 /// What the ticks have done since the module was loaded.
 #[derive(Clone, Copy, Default)]
@@ -32,11 +38,23 @@ pub struct Statistics {
 thread_local! {
     // Ticks and INFO run on the server's main thread alone.
     static STATISTICS: Cell<Statistics> = Cell::default();
+    /// How far the wall clock is ahead of the monotonic clock, in microseconds.
+    static AHEAD_US: Cell<u64> = const { Cell::new(0) };
+    /// When it was last looked whether statistics were reset, on the monotonic clock.
+    static LOOKED_US: Cell<u64> = const { Cell::new(0) };
 }
 
 /// See [`Statistics`].
 pub fn statistics() -> Statistics {
     STATISTICS.get()
+}
+
+/// Begins to count from nothing if the server's own statistics were reset.
+pub fn reset_with_server() {
+    if statistics::reset_with_server() {
+        lateness::reset();
+        STATISTICS.take();
+    }
 }
 
 /// Has the server call the tick. `false` if it refuses.
@@ -60,6 +78,13 @@ unsafe extern "C" fn on_cron(
 fn tick(context: &Context) {
     let started = clock::monotonic_us();
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
+    if has_stepped(started) {
+        lateness::begin();
+    }
+    if started.saturating_sub(LOOKED_US.get()) >= RESET_LOOK_US {
+        LOOKED_US.set(started);
+        reset_with_server();
+    }
     let mut statistics = STATISTICS.get();
 
     // A part of it at the most, so that none can keep the others waiting.
@@ -84,9 +109,18 @@ fn tick(context: &Context) {
     }
 
     courier::attend(context);
+    // How far ahead a deadline is may be another time now, if the wall clock has stepped.
+    pass::plan(context);
 
     statistics.ticks += 1;
     statistics.last_us = clock::monotonic_us().saturating_sub(started);
     statistics.longest_us = statistics.longest_us.max(statistics.last_us);
     STATISTICS.set(statistics);
+}
+
+/// Whether the wall clock has stepped since the last tick.
+fn has_stepped(now_us: u64) -> bool {
+    let ahead_us = clock::now_us().wrapping_sub(now_us);
+    let before = AHEAD_US.replace(ahead_us);
+    ahead_us.wrapping_sub(before).cast_signed().unsigned_abs() > STEP_US
 }

@@ -1,56 +1,104 @@
-//! A one-shot timer of the server's, set to a moment on the wall clock.
+//! When the event loop is to come round for us: one timer for all that the module does by itself.
+//!
+//! Whoever has something to do later asks for a pass of the event loop at that time ([`at_deadline`],
+//! [`at`]). At the end of a pass whose time has come, [`pass`](crate::pass) does what is to be done, and
+//! sets the timer to whatever is next.
+//!
+//! Times are on the monotonic clock. A deadline is on the wall clock; how far ahead it is, is found out
+//! when it is asked for, and again at each tick of the server's cron, in case the wall clock has stepped.
 
-use std::ffi::{c_int, c_void};
-use std::ptr;
-
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
+use std::cell::{Cell, OnceCell};
 
 use crate::clock;
-use crate::server::{Context, api};
+use crate::server::Context;
+use crate::server::loop_timer::LoopTimer;
 
-/// A timer is set no further ahead, in milliseconds: the server adds it to its clock, in microseconds.
-/// It fires in vain then.
-const AHEAD_MAX: u64 = 3_600_000;
-/// A timer that fires no later than this after it should, in microseconds, need not be moved.
-const TOLERANCE_US: u64 = 500;
+/// The timer is set no further ahead than this, in microseconds. It fires in vain then.
+const AHEAD_MAX_US: u64 = 3_600_000_000;
+/// A timer that fires no later than this after it should, in microseconds, is not moved.
+const TOLERANCE_US: u64 = 50;
+/// The timer is not set.
+const NEVER: u64 = u64::MAX;
 
-/// What a timer calls. It gets the data back that the timer was set with.
-pub type Callback = unsafe extern "C" fn(*mut RedisModuleCtx, *mut c_void);
-
-/// A timer that will fire after a time on the server's monotonic clock.
-pub struct Alarm {
-    id: RedisModuleTimerID,
-    /// In microseconds, on that clock.
-    fires_us: u64,
+thread_local! {
+    // Everything runs on the server's main thread alone.
+    static TIMER: OnceCell<&'static LoopTimer> = const { OnceCell::new() };
+    /// When it fires, on the monotonic clock, in microseconds.
+    static FIRES_US: Cell<u64> = const { Cell::new(NEVER) };
+    /// Whether the time has come.
+    static HAS_COME: Cell<bool> = const { Cell::new(false) };
+    /// Whether a pass of the event loop is under way, at whose end it is looked whether the time has come.
+    static IN_PASS: Cell<bool> = const { Cell::new(true) };
 }
 
-impl Alarm {
-    /// Sets a timer to `at`, in milliseconds since the epoch.
-    pub fn set(context: &Context, at: u64, callback: Callback, data: *mut c_void) -> Self {
-        let period = period_until(at);
-        let fires_us = clock::monotonic_us() + period * 1000;
-        // SAFETY: the context is live; the callback gets the data as it is, or `stop` does.
-        let id = unsafe {
-            api!(RedisModule_CreateTimer(context.as_ptr(), period as i64, Some(callback), data))
-        };
-        Self { id, fires_us }
-    }
+/// Asks for a pass at a deadline, in milliseconds since the epoch.
+pub fn at_deadline(context: &Context, deadline: u64) {
+    let now = clock::now();
+    if deadline <= now { soon(context) } else { at(context, from_deadline(deadline)) }
+}
 
-    /// Whether it fires at `at`, or earlier, or not much later. By the monotonic clock, as the server
-    /// counts: the other one may have jumped since.
-    pub fn is_in_time_for(&self, at: u64) -> bool {
-        self.fires_us <= clock::monotonic_us() + period_until(at) * 1000 + TOLERANCE_US
-    }
-
-    /// Stops the timer. Returns its data, unless it is firing at this moment.
-    pub fn stop(self, context: &Context) -> Option<*mut c_void> {
-        let mut data = ptr::null_mut();
-        // SAFETY: the context is live, and the server does without a timer that is not there.
-        let status = unsafe { api!(RedisModule_StopTimer(context.as_ptr(), self.id, &mut data)) };
-        (status == raw::REDISMODULE_OK as c_int).then_some(data)
+/// Asks for a pass at a time on the monotonic clock, in microseconds.
+pub fn at(context: &Context, at_us: u64) {
+    if !HAS_COME.get() && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get() {
+        set(context, Some(at_us));
     }
 }
 
-fn period_until(at: u64) -> u64 {
-    at.saturating_sub(clock::now()).min(AHEAD_MAX)
+/// Says that the time has come: at the end of this pass of the event loop, or of one that begins at once.
+pub fn soon(context: &Context) {
+    if !HAS_COME.replace(true) && !IN_PASS.get() {
+        set(context, Some(0));
+    }
+}
+
+/// When a deadline is, on the monotonic clock, in microseconds, if the wall clock does not step.
+pub fn from_deadline(deadline: u64) -> u64 {
+    clock::monotonic_us() + deadline.saturating_mul(1000).saturating_sub(clock::now_us())
+}
+
+/// Says that a pass of the event loop begins.
+pub fn pass_begins() {
+    IN_PASS.set(true);
+}
+
+/// Says that a pass of the event loop is at its end. Returns whether the time has come; then what is due is
+/// done, the timer is [`set`] to what is next, and the loop may [`rest`].
+pub fn pass_ends(context: &Context) -> bool {
+    let has_come = HAS_COME.replace(false);
+    if has_come {
+        // It is set in the end, so nothing moves it meanwhile.
+        FIRES_US.set(0);
+    } else {
+        rest(context);
+    }
+    has_come
+}
+
+/// Says that the loop is about to sleep.
+pub fn rest(context: &Context) {
+    IN_PASS.set(false);
+    if HAS_COME.get() {
+        set(context, Some(0));
+    }
+}
+
+/// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to.
+pub fn set(context: &Context, at_us: Option<u64>) {
+    let timer = TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(|| HAS_COME.set(true))));
+    match at_us {
+        Some(at_us) => {
+            let now_us = clock::monotonic_us();
+            let in_us = at_us.saturating_sub(now_us).min(AHEAD_MAX_US);
+            FIRES_US.set(now_us + in_us);
+            timer.set(context, in_us);
+        }
+        None if FIRES_US.replace(NEVER) != NEVER => timer.stop(context),
+        None => {}
+    }
+}
+
+/// Has the server's own timers do the work, as where the kernel has none. For tests.
+#[cfg(debug_assertions)]
+pub fn use_server_timers() -> bool {
+    TIMER.with(|timer| timer.set(LoopTimer::of_server(|| HAS_COME.set(true))).is_ok())
 }

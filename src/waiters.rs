@@ -1,31 +1,30 @@
-//! Clients asleep until something is due.
+//! Blocked clients: those that sleep until something comes due.
 //!
-//! A client that blocks is put behind those that wait for the same key. Nothing is asked of keys that
-//! nobody watches: there is no list of all keys, only a table of watched ones. For each of these the
-//! server has one timer, armed at the key's next deadline, and moved when an earlier element arrives
-//! ([`note`]). When it fires, as many clients are woken as there are elements for, first come, first
-//! served; the others sleep on.
+//! A client that blocks joins the line of its key. Nothing is asked of keys that nobody watches: there is
+//! no list of all keys, only a table of watched ones, with the next deadline of each, which every write
+//! to the key notes here ([`note`]). When the earliest has come, the clients in that line are served,
+//! first come, first served, for as long as something is due; the others sleep on.
 //!
 //! ```text
-//!   POLL … BLOCK ─▶ sleep ─┐                                   note ◀─ PUSH, TOUCH
+//!   POLL … BLOCK ─▶ block ─┐                                   note ◀─ PUSH, TOUCH
 //!                          ▼                                     │
-//!        watches: (db, key) ─▶ [ client, client, … ]  timer ◀────┘
-//!                                    │                  │ fires: how much is due?
-//!                                    ▼                  │
-//!        the server ─▶ on_reply: serve it  ◀── wake ────┘
+//!        watches: (db, key) ─▶ [ client, client, … ]  times ◀────┘
+//!                                    │                  │ the time has come
+//!                                    ▼                  ▼
+//!        the server ─▶ on_reply ◀── serve: take for the first in the line, then for the next
 //! ```
 //!
-//! Waking takes nothing. The woken client itself takes what is due, in the server's reply callback,
-//! where it is known to be there still. The server runs that before it reads any other client's
-//! command, so nobody comes between. A client that hung up just then swallows nothing: what it was woken
-//! for is still there, and the next one is woken.
+//! *Taken when woken.* What a client gets is taken, and its effect replicated, before the server is told
+//! to unblock the client. So nobody else's command comes between, whichever thread has read it, and a
+//! client for which nothing is left keeps its place in the line: it is never told that there is nothing.
+//! If the client has gone when the server comes to reply, what was taken is given back.
 //!
-//! How long a client waits is seen to here as well, by the same timer: the server's own timeout of a
+//! How long a client waits is seen to here as well, on the monotonic clock: the server's own timeout of a
 //! blocked client must not meet a waking, or its reply is lost (Redis 7.0) or the server dies (7.2).
 //!
 //! What reaches a key by other ways than our commands (RENAME, COPY, MOVE, SWAPDB, RESTORE, a reload), a
-//! wall clock that jumped, and a key whose slot another node serves now, are found by the [`backstop`],
-//! which the server's cron calls: until then, some 100 ms, the timer is late.
+//! wall clock that stepped, and a key whose slot another node serves now, are found by the [`backstop`],
+//! which the server's cron calls.
 //!
 //! This module knows no command and no dehydrator: how to look at a key, and how to serve a client, are
 //! handed to it as values.
@@ -40,116 +39,100 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
-use crate::alarm::Alarm;
+use crate::lateness::Overdue;
 use crate::server::guard::guard;
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str, api};
-use crate::{clock, lateness};
+use crate::{clock, lateness, timer};
 
-/// Clients that one firing wakes at most; the rest are woken when other clients have had their turn.
-const WOKEN_MAX: usize = 64;
-/// A client that takes more elements than this is thought to take all there are.
-const MANY: usize = 16;
-/// While nothing may be replicated (CLIENT PAUSE, FAILOVER), this long until the next look, in
-/// milliseconds.
-const RETRY: u64 = 20;
+/// Clients that are served at the end of one pass of the event loop; the rest are served when other
+/// clients have had their turn.
+const SERVED_MAX: usize = 64;
+/// While nothing may be written (CLIENT PAUSE, FAILOVER, too few replicas, a disk that fails), this long
+/// until the next look, in microseconds.
+const RETRY_US: u64 = 20_000;
 
-/// What there is in a key.
-#[derive(Clone, Copy, Default)]
-pub struct Peeked {
-    /// Elements that are due, counted up to a limit.
-    pub due: usize,
-    /// When the next element comes due, or did.
-    pub next: Option<u64>,
+/// What there is to wait for in a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outlook {
+    /// When the next element comes due, or did, in milliseconds since the epoch. `None`: there is none.
+    Next(Option<u64>),
+    /// What comes due is delivered: there is nothing to wait for.
+    Delivered,
 }
 
-/// Looks at a key of the selected database, counting no more than so many elements.
-pub type Peek = fn(&Context, Str<'_>, usize) -> Peeked;
-/// Takes what is due and replies it.
-pub type Serve = Box<dyn Fn(&Context)>;
+/// Looks at a key of the selected database.
+pub type Peek = fn(&Context, Str<'_>) -> Outlook;
+
+/// Takes what is due for a client. `None`: nothing is.
+pub type Take = Rc<dyn Fn(&Context) -> Option<Box<dyn Taken>>>;
+
+/// What was taken for a client.
+pub trait Taken {
+    /// When the first of it came due, in milliseconds since the epoch.
+    fn deadline(&self) -> u64;
+
+    /// Replies it to the client.
+    fn reply(&self, context: &Context);
+
+    /// Puts it back where it was, because the client has gone.
+    fn give_back(&self, context: &Context);
+}
 
 /// The order in which clients came.
 type Ticket = u64;
+type Handle = NonNull<RedisModuleBlockedClient>;
 
-/// A client asleep.
-struct Waiter {
-    client: NonNull<RedisModuleBlockedClient>,
-    /// As many elements as it will take.
-    takes: usize,
-    /// When it has waited long enough, in milliseconds since the epoch.
-    until: Option<u64>,
-    serve: Serve,
+/// A blocked client.
+struct Blocked {
+    client: Handle,
+    /// When it has waited long enough, on the monotonic clock, in microseconds.
+    until_us: Option<u64>,
+    take: Take,
 }
 
 /// A key that clients wait for.
 struct Watch {
-    waiters: BTreeMap<Ticket, Waiter>,
-    /// Who has waited long enough first.
-    timeouts: BTreeSet<(u64, Ticket)>,
+    line: BTreeMap<Ticket, Blocked>,
     peek: Peek,
-    timer: Option<Alarm>,
+    overdue: Overdue,
+    /// When it is looked at, in milliseconds since the epoch: its entry among the times.
+    look_at: Option<u64>,
 }
 
-impl Watch {
-    /// How many elements must be due for as many clients to be woken as may be. Behind one that takes
-    /// many nobody is woken: what it leaves is seen when it has taken.
-    fn wanted(&self) -> usize {
-        let mut wanted = 0;
-        for waiter in self.waiters.values().take(WOKEN_MAX) {
-            if waiter.takes > MANY {
-                return wanted + 1;
-            }
-            wanted += waiter.takes;
-        }
-        wanted
-    }
-
-    /// Those who have waited long enough, and as many others as there are elements for.
-    fn rise(&mut self, now: u64, mut due: usize) -> Vec<(Waiter, Outcome)> {
-        let mut risen = Vec::new();
-        while risen.len() < WOKEN_MAX && self.timeouts.first().is_some_and(|(at, _)| *at <= now) {
-            let (_, ticket) = self.timeouts.pop_first().expect("there is a first");
-            let waiter = self.waiters.remove(&ticket).expect("who times out is asleep");
-            risen.push((waiter, Outcome::Nothing));
-        }
-        while due > 0 && risen.len() < WOKEN_MAX {
-            let Some((ticket, waiter)) = self.waiters.pop_first() else { break };
-            self.timeouts.remove(&(waiter.until.unwrap_or(0), ticket));
-            due -= waiter.takes.min(due);
-            risen.push((waiter, Outcome::Due));
-        }
-        risen
-    }
-}
-
-/// Why a client is woken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// Why a client is unblocked.
 enum Outcome {
-    /// Something is due.
-    Due,
+    /// Something was taken for it.
+    Taken(Box<dyn Taken>),
     /// It has waited long enough.
-    Nothing,
-    /// Another node of the cluster serves the key's slot.
-    Elsewhere,
+    TimedOut,
+    /// There is nothing to wait for any more.
+    SentAway(Error),
 }
 
-/// A client that is being woken.
-struct Woken {
-    name: Rc<Name>,
-    serve: Serve,
+/// A client that is being unblocked.
+struct Unblocked {
     outcome: Outcome,
     replied: Cell<bool>,
 }
 
 #[derive(Default)]
 struct Watches {
-    /// In the order of names, so that the backstop can go on behind the last one it saw.
+    /// In the order of names, so that the backstop can go on after the last one it saw.
     by_name: BTreeMap<Rc<Name>, Watch>,
     /// Which key each client waits for, and where in the line it stands.
-    by_client: HashMap<NonNull<RedisModuleBlockedClient>, (Rc<Name>, Ticket), ahash::RandomState>,
+    by_client: HashMap<Handle, (Rc<Name>, Ticket), ahash::RandomState>,
+    /// When each key is to be looked at, in milliseconds since the epoch.
+    times: BTreeSet<(u64, Rc<Name>)>,
+    /// When each client has waited long enough, on the monotonic clock, in microseconds.
+    timeouts: BTreeSet<(u64, Ticket, Rc<Name>)>,
     tickets: Ticket,
+    /// Nobody is served before this, on the monotonic clock, in microseconds.
+    retry_us: u64,
     /// The last name that the backstop saw.
     seen: Option<Rc<Name>>,
+    /// What was taken for clients that have gone.
+    given_up: Vec<Box<dyn Taken>>,
 }
 
 thread_local! {
@@ -157,30 +140,30 @@ thread_local! {
     static WATCHES: RefCell<Watches> = RefCell::default();
 }
 
-/// How many clients are asleep.
+/// How many clients are blocked.
 pub fn len() -> usize {
     // Also in the report of a crash, which may have happened in the middle of a change.
     WATCHES.with(|watches| watches.try_borrow().map_or(0, |watches| watches.by_client.len()))
 }
 
-/// Whether clients are asleep on a key, so that another has to stand behind them.
+/// Whether clients wait for a key, so that another has to join the line.
 pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
     WATCHES.with_borrow(|watches| {
-        !watches.by_name.is_empty() && watches.by_name.contains_key(&name_of(context, key))
+        !watches.by_name.is_empty() && watches.by_name.contains_key(&Name::of(context, key))
     })
 }
 
-/// Puts the client of this command to sleep, until something is due in `key`, or for `timeout`
-/// milliseconds (0: for ever), when it is replied nil.
-pub fn sleep(
+/// Blocks the client of this command until something is due in `key`, or for `timeout` milliseconds (0:
+/// for ever), when it is replied nil. Returns whether it is blocked: Valkey refuses to block some
+/// clients, such as one that has subscribed by RESP3.
+pub fn block(
     context: &Context,
     key: Str<'_>,
     timeout: u64,
-    takes: usize,
     next: Option<u64>,
     peek: Peek,
-    serve: Serve,
-) {
+    take: Take,
+) -> bool {
     /// For the server it has none. The callback is what CLIENT UNBLOCK asks for.
     const NO_TIMEOUT: i64 = 0;
     // SAFETY: the context is that of a command that may block.
@@ -192,31 +175,58 @@ pub fn sleep(
             Some(on_free),
             NO_TIMEOUT
         ));
-        api!(RedisModule_SetDisconnectCallback(client, Some(on_disconnect)));
-        NonNull::new(client).expect("the server blocks the client")
+        let Some(client) = NonNull::new(client) else { return false };
+        api!(RedisModule_SetDisconnectCallback(client.as_ptr(), Some(on_disconnect)));
+        client
     };
-    let until = (timeout > 0).then(|| clock::now().saturating_add(timeout));
-    let name = Rc::new(name_of(context, key));
+    let until_us =
+        (timeout > 0).then(|| clock::monotonic_us().saturating_add(timeout.saturating_mul(1000)));
+    let name = Rc::new(Name::of(context, key));
     WATCHES.with_borrow_mut(|watches| {
         let ticket = watches.tickets;
         watches.tickets += 1;
         let watch = watches.by_name.entry(Rc::clone(&name)).or_insert_with(|| Watch {
-            waiters: BTreeMap::new(),
-            timeouts: BTreeSet::new(),
+            line: BTreeMap::new(),
             peek,
-            timer: None,
+            overdue: Overdue::default(),
+            look_at: None,
         });
-        watch.waiters.insert(ticket, Waiter { client, takes, until, serve });
-        watch.timeouts.extend(until.map(|until| (until, ticket)));
+        watch.line.insert(ticket, Blocked { client, until_us, take });
+        watches.timeouts.extend(until_us.map(|until| (until, ticket, Rc::clone(&name))));
         watches.by_client.insert(client, (Rc::clone(&name), ticket));
     });
-    arm(context, &name, next);
+    if let Some(until_us) = until_us {
+        timer::at(context, until_us);
+    }
+    note_name(context, &name, next);
+    true
 }
 
-/// Says when the next element of a key comes due, after something was put into it.
-pub fn note(context: &Context, key: Str<'_>, next: Option<u64>) {
+/// Says what there is to wait for in a key, after it was changed.
+pub fn note(context: &Context, key: Str<'_>, outlook: Outlook) {
     if WATCHES.with_borrow(|watches| !watches.by_name.is_empty()) {
-        arm(context, &name_of(context, key), next);
+        note_outlook(context, &Name::of(context, key), outlook);
+    }
+}
+
+fn note_outlook(context: &Context, name: &Name, outlook: Outlook) {
+    match outlook {
+        Outlook::Next(next) => note_name(context, name, next),
+        Outlook::Delivered => send_away(name, &Error::Delivered),
+    }
+}
+
+fn note_name(context: &Context, name: &Name, next: Option<u64>) {
+    let noted = WATCHES.with_borrow_mut(|watches| {
+        let Some((name, watch)) = watches.by_name.get_key_value(name) else { return false };
+        let (name, before) = (Rc::clone(name), watch.look_at);
+        watches.look_at(&name, next);
+        let watch = watches.by_name.get_mut(&name).expect("it is watched");
+        watch.overdue.note(next);
+        before != next
+    });
+    if let Some(next) = next.filter(|_| noted) {
+        timer::at_deadline(context, next);
     }
 }
 
@@ -228,9 +238,9 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
         if context.select_db(name.db) {
             let key = OwnedStr::new(&name.key);
             if context.serves(key.as_str()) {
-                arm(context, &name, peek(context, key.as_str(), 0).next);
+                note_outlook(context, &name, peek(context, key.as_str()));
             } else {
-                send_away(context, &name);
+                send_away(&name, &Error::Elsewhere);
             }
         }
         if !go_on() {
@@ -239,133 +249,182 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
     }
 }
 
-fn name_of(context: &Context, key: Str<'_>) -> Name {
-    Name { db: context.selected_db(), key: key.bytes().into() }
+/// When there is something to do next, on the monotonic clock, in microseconds.
+pub fn next_us() -> Option<u64> {
+    WATCHES.with_borrow(|watches| {
+        let timeout = watches.timeouts.first().map(|(at, ..)| *at);
+        let returned = (!watches.given_up.is_empty()).then_some(0);
+        let time = watches.times.first().map(|(at, _)| timer::from_deadline(*at)).or(returned);
+        let time = time.map(|at| at.max(watches.retry_us));
+        timeout.into_iter().chain(time).min()
+    })
 }
 
-/// Sees to it that the timer of a watched key fires at `next`, or when the next client has waited long
-/// enough, and not much later.
-fn arm(context: &Context, name: &Name, next: Option<u64>) {
-    WATCHES.with_borrow_mut(|watches| {
-        let Some((name, _)) = watches.by_name.get_key_value(name) else { return };
-        let name = Rc::clone(name);
-        let Some(watch) = watches.by_name.get_mut(&name) else { return };
-        let timeout = watch.timeouts.first().map(|(until, _)| *until);
-        let Some(at) = next.into_iter().chain(timeout).min() else { return };
-        if watch.timer.as_ref().is_some_and(|timer| timer.is_in_time_for(at)) {
-            return;
+/// Serves those in whose lines something is due, and unblocks those who have waited long enough.
+pub fn serve(context: &Context) {
+    time_out();
+    let now_us = clock::monotonic_us();
+    if WATCHES.with_borrow(|watches| watches.retry_us > now_us) {
+        return;
+    }
+    if !take_back(context) {
+        return retry_later(now_us);
+    }
+    let mut served = 0;
+    while served < SERVED_MAX {
+        let now = clock::now();
+        let name = WATCHES.with_borrow(|watches| {
+            watches.times.first().filter(|(at, _)| *at <= now).map(|(_, name)| Rc::clone(name))
+        });
+        let Some(name) = name else { return };
+        match serve_line(context, &name, now, SERVED_MAX - served) {
+            Some(count) => served += count.max(1),
+            None => return retry_later(now_us),
         }
-        if let Some(timer) = watch.timer.take() {
-            disarm(context, timer);
-        }
-        let data = Rc::into_raw(name).cast_mut().cast::<c_void>();
-        watch.timer = Some(Alarm::set(context, at, on_timer, data));
-    });
-}
-
-fn disarm(context: &Context, timer: Alarm) {
-    if let Some(data) = timer.stop(context) {
-        // SAFETY: `arm` made the data of an `Rc`, and nobody else gets it back.
-        drop(unsafe { Rc::from_raw(data.cast::<Name>()) });
     }
 }
 
-/// Takes a client out. Returns whether it was asleep; if not, it is being woken already.
-fn forget(context: &Context, client: NonNull<RedisModuleBlockedClient>) -> bool {
-    WATCHES.with_borrow_mut(|watches| {
-        let Some((name, ticket)) = watches.by_client.remove(&client) else { return false };
-        if let Some(watch) = watches.by_name.get_mut(&name) {
-            let waiter = watch.waiters.remove(&ticket);
-            let until = waiter.and_then(|waiter| waiter.until);
-            watch.timeouts.remove(&(until.unwrap_or(0), ticket));
+fn retry_later(now_us: u64) {
+    WATCHES.with_borrow_mut(|watches| watches.retry_us = now_us + RETRY_US);
+}
+
+/// Serves those who wait for a key, until nothing is due or so many are served. Returns how many were, or
+/// `None` if nothing may be written now.
+fn serve_line(context: &Context, name: &Rc<Name>, now: u64, most: usize) -> Option<usize> {
+    let Some(peek) = WATCHES.with_borrow(|watches| Some(watches.by_name.get(name)?.peek)) else {
+        return Some(0);
+    };
+    let key = OwnedStr::new(&name.key);
+    let key = key.as_str();
+    let outlook = if context.select_db(name.db) { peek(context, key) } else { Outlook::Next(None) };
+    note_outlook(context, name, outlook);
+    if !matches!(outlook, Outlook::Next(Some(next)) if next <= now) {
+        return Some(0);
+    }
+    if !context.may_write() || !context.lets_clients_write(key) {
+        return None;
+    }
+    let mut served = 0;
+    while served < most {
+        // The client stays in the table meanwhile: to take calls out, by an event, and another module
+        // may do as it likes then, such as to kill the client.
+        let first = WATCHES.with_borrow(|watches| {
+            let watch = watches.by_name.get(name)?;
+            let (ticket, first) = watch.line.first_key_value()?;
+            Some((*ticket, first.client, Rc::clone(&first.take), watch.overdue))
+        });
+        let Some((ticket, client, take, overdue)) = first else { return Some(served) };
+        let Some(taken) = take(context) else { break };
+        served += 1;
+        lateness::record(overdue.late_us(taken.deadline()));
+        if forget(client, ticket) {
+            unblock(client, Outcome::Taken(taken));
+        } else {
+            taken.give_back(context);
         }
-        watches.remove_if_empty(context, &name);
+    }
+    WATCHES.with_borrow_mut(|watches| {
+        let next = watches.by_name.get(name).and_then(|watch| watch.look_at);
+        if next.is_some_and(|next| next <= now) {
+            // More is due: other lines come first. If nothing could be taken, the backstop looks again.
+            watches.look_at(name, (served > 0).then_some(now));
+        }
+    });
+    Some(served)
+}
+
+/// Unblocks those who have waited long enough.
+fn time_out() {
+    let now_us = clock::monotonic_us();
+    for _ in 0..SERVED_MAX {
+        let timed_out = WATCHES.with_borrow(|watches| {
+            let (_, ticket, name) = watches.timeouts.first().filter(|(at, ..)| *at <= now_us)?;
+            let client = watches.by_name.get(name)?.line.get(ticket)?.client;
+            Some((client, *ticket))
+        });
+        let Some((client, ticket)) = timed_out else { return };
+        forget(client, ticket);
+        unblock(client, Outcome::TimedOut);
+    }
+}
+
+/// Gives back what was taken for clients that had gone. Returns whether others may be served.
+fn take_back(context: &Context) -> bool {
+    if WATCHES.with_borrow(|watches| watches.given_up.is_empty()) {
+        return true;
+    }
+    if !context.may_write() {
+        return false;
+    }
+    let given_up = WATCHES.with_borrow_mut(|watches| std::mem::take(&mut watches.given_up));
+    for taken in given_up {
+        taken.give_back(context);
+    }
+    true
+}
+
+/// Unblocks all who wait for a key, because there is nothing to wait for.
+fn send_away(name: &Name, reason: &Error) {
+    loop {
+        let first = WATCHES.with_borrow(|watches| {
+            let (ticket, first) = watches.by_name.get(name)?.line.first_key_value()?;
+            Some((first.client, *ticket))
+        });
+        let Some((client, ticket)) = first else { return };
+        forget(client, ticket);
+        unblock(client, Outcome::SentAway(reason.clone()));
+    }
+}
+
+/// Takes a client out of the table. Returns whether it was there; if not, it is being unblocked already.
+fn forget(client: Handle, ticket: Ticket) -> bool {
+    WATCHES.with_borrow_mut(|watches| {
+        // Another client may have the same address by now.
+        if watches.by_client.get(&client).is_none_or(|(_, it)| *it != ticket) {
+            return false;
+        }
+        let Some((name, _)) = watches.by_client.remove(&client) else { return false };
+        let Some(watch) = watches.by_name.get_mut(&name) else { return false };
+        let until_us = watch.line.remove(&ticket).and_then(|blocked| blocked.until_us);
+        let is_empty = watch.line.is_empty();
+        if let Some(until_us) = until_us {
+            watches.timeouts.remove(&(until_us, ticket, Rc::clone(&name)));
+        }
+        if is_empty {
+            watches.look_at(&name, None);
+            watches.by_name.remove(&name);
+        }
         true
     })
 }
 
 impl Watches {
-    /// The key behind the last one that was seen, or the first.
+    /// The key after the last one that was seen, or the first.
     fn next(&mut self) -> Option<(Rc<Name>, Peek)> {
-        let behind = self.seen.as_ref().and_then(|seen| {
+        let after = self.seen.as_ref().and_then(|seen| {
             self.by_name.range((Bound::Excluded(Rc::clone(seen)), Bound::Unbounded)).next()
         });
-        let (name, watch) = behind.or_else(|| self.by_name.first_key_value())?;
+        let (name, watch) = after.or_else(|| self.by_name.first_key_value())?;
         let (name, peek) = (Rc::clone(name), watch.peek);
         self.seen = Some(Rc::clone(&name));
         Some((name, peek))
     }
 
-    /// Stops watching a key that nobody waits for.
-    fn remove_if_empty(&mut self, context: &Context, name: &Rc<Name>) {
-        if self.by_name.get(name).is_some_and(|watch| watch.waiters.is_empty()) {
-            let timer = self.by_name.remove(name).and_then(|watch| watch.timer);
-            if let Some(timer) = timer {
-                disarm(context, timer);
-            }
+    /// Says when a watched key is to be looked at.
+    fn look_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
+        let Some(watch) = self.by_name.get_mut(name) else { return };
+        let before = std::mem::replace(&mut watch.look_at, at);
+        if before != at {
+            before.map(|before| self.times.remove(&(before, Rc::clone(name))));
+            self.times.extend(at.map(|at| (at, Rc::clone(name))));
         }
-    }
-}
-
-/// Wakes those who have waited long enough, and as many others as there are elements for.
-fn wake(context: &Context, name: &Rc<Name>) {
-    let limits = WATCHES.with_borrow_mut(|watches| {
-        let watch = watches.by_name.get_mut(name)?;
-        watch.timer = None;
-        Some((watch.peek, watch.wanted()))
-    });
-    let Some((peek, limit)) = limits else { return };
-    let now = clock::now();
-    // Nil may be replied at any time; to take what is due, something must be replicated.
-    let peeked = if !context.may_write() {
-        Peeked { due: 0, next: Some(now + RETRY) }
-    } else if context.select_db(name.db) {
-        peek(context, OwnedStr::new(&name.key).as_str(), limit)
-    } else {
-        Peeked::default()
-    };
-    if peeked.due > 0
-        && let Some(deadline) = peeked.next
-    {
-        lateness::record(clock::now_us().saturating_sub(deadline.saturating_mul(1000)));
-    }
-    let risen = WATCHES.with_borrow_mut(|watches| {
-        let watch = watches.by_name.get_mut(name);
-        let risen = watch.map(|watch| watch.rise(now, peeked.due)).unwrap_or_default();
-        for (waiter, _) in &risen {
-            watches.by_client.remove(&waiter.client);
-        }
-        watches.remove_if_empty(context, name);
-        risen
-    });
-    for (waiter, outcome) in risen {
-        unblock(name, waiter, outcome);
-    }
-    // Those who sleep on are looked at again when the woken ones have taken what they were woken for.
-    arm(context, name, peeked.next);
-}
-
-/// Wakes all who wait for a key that is another node's now.
-fn send_away(context: &Context, name: &Rc<Name>) {
-    let waiters = WATCHES.with_borrow_mut(|watches| {
-        let watch = watches.by_name.get_mut(name);
-        let waiters = watch.map(|watch| std::mem::take(&mut watch.waiters)).unwrap_or_default();
-        for waiter in waiters.values() {
-            watches.by_client.remove(&waiter.client);
-        }
-        watches.remove_if_empty(context, name);
-        waiters
-    });
-    for waiter in waiters.into_values() {
-        unblock(name, waiter, Outcome::Elsewhere);
     }
 }
 
 /// Has the server call [`on_reply`] for a client that has just left the table.
-fn unblock(name: &Rc<Name>, waiter: Waiter, outcome: Outcome) {
-    let Waiter { client, serve, .. } = waiter;
-    let woken = Woken { name: Rc::clone(name), serve, outcome, replied: Cell::new(false) };
-    let data = Box::into_raw(Box::new(woken)).cast::<c_void>();
+fn unblock(client: Handle, outcome: Outcome) {
+    let unblocked = Unblocked { outcome, replied: Cell::new(false) };
+    let data = Box::into_raw(Box::new(unblocked)).cast::<c_void>();
     // SAFETY: the client is blocked, and unblocked once: it has just left the table.
     unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), data)) };
 }
@@ -373,35 +432,22 @@ fn unblock(name: &Rc<Name>, waiter: Waiter, outcome: Outcome) {
 // The server calls what follows. It hands each callback what the signature says, live for the call:
 // that is the promise which every `SAFETY` below leans on.
 
-unsafe extern "C" fn on_timer(context: *mut RedisModuleCtx, data: *mut c_void) {
-    guard((), || {
-        // SAFETY: the server's promise; the data is what `arm` made of an `Rc`, given back.
-        let (context, name) =
-            unsafe { (Context::from_raw(context), Rc::from_raw(data.cast::<Name>())) };
-        wake(&context, &name);
-    });
-}
-
 unsafe extern "C" fn on_reply(
     context: *mut RedisModuleCtx,
     _argv: *mut *mut RedisModuleString,
     _argc: c_int,
 ) -> c_int {
     guard((), || {
-        // SAFETY: the server's promise; the data is the box that `wake` handed over.
-        let (context, woken) = unsafe {
+        // SAFETY: the server's promise; the data is the box that `unblock` handed over.
+        let (context, unblocked) = unsafe {
             let data = api!(RedisModule_GetBlockedClientPrivateData(context));
-            (Context::from_raw(context), &*data.cast::<Woken>())
+            (Context::from_raw(context), &*data.cast::<Unblocked>())
         };
-        woken.replied.set(true);
-        match woken.outcome {
-            // A failover may have begun since it was woken: to replicate now would kill the server.
-            Outcome::Due if context.may_write() => guard((), || (woken.serve)(&context)),
-            Outcome::Elsewhere => context.reply_error(&Error::Elsewhere),
-            Outcome::Due | Outcome::Nothing => {}
-        }
-        if !context.has_replied() {
-            context.reply_null_array();
+        unblocked.replied.set(true);
+        match &unblocked.outcome {
+            Outcome::Taken(taken) => taken.reply(&context),
+            Outcome::TimedOut => context.reply_null_array(),
+            Outcome::SentAway(reason) => context.reply_error(reason),
         }
     });
     raw::REDISMODULE_OK as c_int
@@ -420,26 +466,24 @@ unsafe extern "C" fn on_unblock(
             (Context::from_raw(context), client)
         };
         context.reply_null_array();
-        leave(&context, client);
+        leave(client);
     });
     raw::REDISMODULE_OK as c_int
 }
 
 /// Also called when the client is killed or unblocked, and when this server becomes a replica.
 unsafe extern "C" fn on_disconnect(
-    context: *mut RedisModuleCtx,
+    _context: *mut RedisModuleCtx,
     client: *mut RedisModuleBlockedClient,
 ) {
-    guard((), || {
-        // SAFETY: the server's promise.
-        leave(&unsafe { Context::from_raw(context) }, client);
-    });
+    guard((), || leave(client));
 }
 
 /// Forgets a client that goes by itself, and has the server free what it knows of it.
-fn leave(context: &Context, client: *mut RedisModuleBlockedClient) {
+fn leave(client: *mut RedisModuleBlockedClient) {
     let Some(client) = NonNull::new(client) else { return };
-    if forget(context, client) {
+    let ticket = WATCHES.with_borrow(|watches| Some(watches.by_client.get(&client)?.1));
+    if ticket.is_some_and(|ticket| forget(client, ticket)) {
         // SAFETY: the client is blocked, and unblocked once: it has just left the table.
         unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), ptr::null_mut())) };
     }
@@ -447,13 +491,14 @@ fn leave(context: &Context, client: *mut RedisModuleBlockedClient) {
 
 unsafe extern "C" fn on_free(context: *mut RedisModuleCtx, data: *mut c_void) {
     guard((), || {
-        let Some(data) = NonNull::new(data.cast::<Woken>()) else { return };
-        // SAFETY: the server's promise; the data is the box that `wake` handed over, given back.
-        let (context, woken) =
+        let Some(data) = NonNull::new(data.cast::<Unblocked>()) else { return };
+        // SAFETY: the server's promise; the data is the box that `unblock` handed over, given back.
+        let (context, unblocked) =
             unsafe { (Context::from_raw(context), Box::from_raw(data.as_ptr())) };
-        if !woken.replied.get() {
-            // It hung up when it had been woken: what it was woken for is the next one's.
-            arm(&context, &woken.name, Some(0));
+        if let (Outcome::Taken(taken), false) = (unblocked.outcome, unblocked.replied.get()) {
+            // It went when something had been taken for it. To write is not for this callback.
+            WATCHES.with_borrow_mut(|watches| watches.given_up.push(taken));
+            timer::soon(&context);
         }
     });
 }

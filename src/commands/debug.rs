@@ -3,8 +3,10 @@
 use crate::clock;
 use crate::server::string::Args;
 use crate::server::{Context, Error, error::Result};
+use crate::timer;
 
 /// `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's.
+/// `DEBUG key SERVER-TIMERS`: uses the server's timers, as where the kernel has none.
 /// `DEBUG key PANIC`: panics. `DEBUG key PANIC-IN-REPLY`: panics when half of a reply has been sent.
 ///
 /// The key, which every command has, is not looked at.
@@ -14,6 +16,13 @@ pub fn debug(context: &Context, args: Args<'_>) -> Result {
         (Some("CLOCK"), Some(offset)) => {
             let offset = offset.parse().map_err(|_| Error::from("CLOCK needs a number"))?;
             clock::step_to(offset);
+            context.reply_ok();
+            Ok(())
+        }
+        (Some("SERVER-TIMERS"), None) => {
+            if !timer::use_server_timers() {
+                return Err("the timer is in use already".into());
+            }
             context.reply_ok();
             Ok(())
         }

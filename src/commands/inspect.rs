@@ -1,8 +1,10 @@
 //! What is in a dehydrator, as a whole: LEN, SCAN, INFO.
 
+use crate::agenda::{self, Failure};
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading};
 use crate::policy::Policy;
+use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
 
@@ -59,6 +61,18 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
     let hold = Policy::Hold;
     let policy = dehydrator.dehydrator().map_or(&hold, |dehydrator| &dehydrator.policy);
     reply.push(b"policy").bulk(&policy.line());
+    let failure = agenda::failure(&Name::of(context, key));
+    reply.push(b"failures").integer(failure.as_ref().map_or(0, |failure| failure.count.into()));
+    match failure {
+        Some(Failure { since, reason, .. }) => {
+            reply.push(b"failing-since").integer(since as i64);
+            reply.push(b"last-failure").bulk(reason.as_bytes());
+        }
+        None => {
+            reply.push(b"failing-since").null();
+            reply.push(b"last-failure").null();
+        }
+    }
     if full {
         let mut counts = reply.push(b"elements-by-ttl").open_map();
         for (ttl, count) in lawn.map(|lawn| lawn.counts_by_ttl()).unwrap_or_default() {

@@ -2,6 +2,7 @@
 //! what it tells replicas, and what it replies, in that order.
 
 mod args;
+mod blocked;
 #[cfg(debug_assertions)]
 mod debug;
 mod glob;

@@ -7,9 +7,9 @@ use crate::replicate;
 use crate::server::command::access;
 use crate::server::key::Name;
 use crate::server::string::Args;
-use crate::server::{Context, Error, error::Result};
+use crate::server::{Context, Error, Key, OwnedStr, error::Result};
 
-use super::args;
+use super::args::{self, shown};
 
 /// `ONDUE key HOLD | DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`: OK.
 pub fn ondue(context: &Context, args: Args<'_>) -> Result {
@@ -22,6 +22,13 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     let adds = !matches!(policy, Policy::Hold | Policy::Drop);
     if adds && context.is_out_of_memory() && !context.is_replaying() {
         return Err(Error::OutOfMemory);
+    }
+    if let Policy::Stream { dest, .. } = &policy
+        && !context.is_replaying()
+        && Key::holds_other_than_stream(context, OwnedStr::new(dest).as_str())
+    {
+        let dest = shown(dest);
+        return Err(Error::WrongTypeOf(format!("'{dest}' holds something else than a stream")));
     }
     let mut dehydrator = Writing::open(context, key)?;
 

@@ -1,16 +1,21 @@
 //! Taking elements out: PULL, POLL, XACK, REM, LEASE.
 
+use std::rc::Rc;
+
 use crate::clock;
 use crate::data_type::{Dehydrator, Writing, inspect};
-use crate::lawn::{DEADLINE_MAX, Lawn};
+use crate::lawn::{DEADLINE_MAX, Element, Lawn};
 use crate::policy::Policy;
 use crate::replicate::{self, Batch};
+use crate::server::context::OpenArray;
 use crate::server::string::Args;
-use crate::server::{Context, OwnedStr, Str, error::Result};
+use crate::server::{Context, Str, error::Result};
 use crate::statistics::{self, POLLS, PULLS, REDELIVERIES};
-use crate::waiters::{self, Peeked};
+use crate::waiters::{self, Outlook};
 
-use super::{args, limits};
+use super::args::{self, Take};
+use super::blocked::take_for_blocked;
+use super::limits;
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
@@ -39,53 +44,46 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     take.lease.map_or(Ok(0), |ttl| limits::deadline(context, ttl, ttl, None, now))?;
 
     if let Some(timeout) = block.filter(|_| context.may_block()) {
+        if *dehydrator.policy() != Policy::Hold {
+            return Err(
+                "BLOCK waits for nothing here: what comes due in this key is delivered by ONDUE"
+                    .into(),
+            );
+        }
         let next = dehydrator.lawn().and_then(|lawn| lawn.next_deadline());
         // Those who came before are served before.
         if next.is_none_or(|next| next > now) || waiters::is_watched(context, key) {
             drop(dehydrator);
-            let name: Box<[u8]> = key.bytes().into();
-            let serve = move |context: &Context| {
-                let name = OwnedStr::new(&name);
-                // If somebody else has taken it after all, there is nothing to reply.
-                let is_due = peek(context, name.as_str(), 1).due > 0;
-                let dehydrator = Writing::open(context, name.as_str());
-                if let Some(dehydrator) = dehydrator.ok().filter(|_| is_due) {
-                    take_due(context, dehydrator, name.as_str(), clock::now(), take);
-                }
-            };
-            waiters::sleep(context, key, timeout, take.count, next, peek, Box::new(serve));
-            return Ok(());
+            let name: Rc<[u8]> = key.bytes().into();
+            let taker = Rc::new(move |context: &Context| take_for_blocked(context, &name, take));
+            if waiters::block(context, key, timeout, next, peek, taker) {
+                return Ok(());
+            }
+            dehydrator = Writing::open(context, key)?;
         }
     }
-    take_due(context, dehydrator, key, now, take);
+    let mut reply = context.reply_open_array();
+    take_due(context, dehydrator, key, now, take, |element| take.reply(&mut reply, &element));
     Ok(())
 }
 
-/// What there is for clients asleep.
-fn peek(context: &Context, key: Str<'_>, limit: usize) -> Peeked {
-    let now = clock::now();
-    let look = |dehydrator: &Dehydrator| {
-        if dehydrator.policy != Policy::Hold {
-            // It is delivered. Who sleeps is not woken for what will be gone.
-            return Peeked::default();
-        }
-        let lawn = &dehydrator.lawn;
-        Peeked { due: lawn.iter_until(now).take(limit).count(), next: lawn.next_deadline() }
-    };
-    inspect(context, key, look).unwrap_or_default()
+/// What there is for blocked clients.
+fn peek(context: &Context, key: Str<'_>) -> Outlook {
+    inspect(context, key, Dehydrator::outlook).unwrap_or(Outlook::Next(None))
 }
 
-/// Takes or leases what is due, tells replicas, and replies it.
-fn take_due(
+/// Takes or leases what is due, tells replicas, and gives each element to `give`.
+pub(super) fn take_due(
     context: &Context,
     dehydrator: Writing<'_>,
     key: Str<'_>,
     now: u64,
-    args::Take { count, with_ids, lease }: args::Take,
+    Take { count, lease, .. }: Take,
+    give: impl FnMut(Element<'_>),
 ) {
     match lease {
-        None => remove_due(context, dehydrator, key, now, count, with_ids),
-        Some(ttl) => lease_due(context, dehydrator, key, now, count, ttl),
+        None => remove_due(context, dehydrator, key, now, count, give),
+        Some(ttl) => lease_due(context, dehydrator, key, now, count, ttl, give),
     }
 }
 
@@ -95,29 +93,22 @@ fn remove_due(
     key: Str<'_>,
     now: u64,
     count: usize,
-    with_ids: bool,
+    mut give: impl FnMut(Element<'_>),
 ) {
     let mut removed = Batch::removed(context, key);
-    let mut reply = context.reply_open_array();
-    let mut redelivered = 0;
+    let (mut polled, mut redelivered) = (0, 0);
     if let Some(lawn) = dehydrator.lawn() {
         for _ in 0..count {
             let Some(taken) = lawn.pop_due(now) else { break };
             let element = taken.element();
-            if with_ids {
-                let mut pair = reply.push_open_array();
-                pair.push_bulk(element.id);
-                pair.push_bulk(element.payload);
-            } else {
-                reply.push_bulk(element.payload);
-            }
+            give(element);
+            polled += 1;
             redelivered += u64::from(element.deliveries > 0);
             removed.push(element.id);
         }
     }
-    statistics::count(&POLLS, reply.len() as u64);
+    statistics::count(&POLLS, polled);
     statistics::count(&REDELIVERIES, redelivered);
-    drop(reply);
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.poll");
     }
@@ -130,27 +121,42 @@ fn lease_due(
     now: u64,
     count: usize,
     ttl: u64,
+    mut give: impl FnMut(Element<'_>),
 ) {
-    let mut redelivered = 0;
     let mut leased = Batch::leased(context, key, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
-    let mut reply = context.reply_open_array();
+    let (mut polled, mut redelivered) = (0, 0);
     if let Some(lawn) = dehydrator.lawn() {
         for _ in 0..count {
             let Some(element) = lawn.lease_due(now, ttl) else { break };
-            let mut row = reply.push_open_array();
-            row.push_bulk(element.id);
-            row.push_bulk(element.payload);
-            row.push_integer(element.deliveries.into());
-            drop(row);
+            give(element);
+            polled += 1;
             redelivered += u64::from(element.deliveries > 1);
             leased.push(element.id);
         }
     }
-    statistics::count(&POLLS, reply.len() as u64);
+    statistics::count(&POLLS, polled);
     statistics::count(&REDELIVERIES, redelivered);
-    drop(reply);
     if leased.finish() {
         dehydrator.changed(c"dehydrator.poll");
+    }
+}
+
+impl Take {
+    /// Replies an element as it was asked for.
+    pub(super) fn reply(self, reply: &mut OpenArray<'_>, element: &Element<'_>) {
+        let Element { id, payload, deliveries, .. } = *element;
+        if self.lease.is_some() {
+            let mut row = reply.push_open_array();
+            row.push_bulk(id);
+            row.push_bulk(payload);
+            row.push_integer(deliveries.into());
+        } else if self.with_ids {
+            let mut pair = reply.push_open_array();
+            pair.push_bulk(id);
+            pair.push_bulk(payload);
+        } else {
+            reply.push_bulk(payload);
+        }
     }
 }
 

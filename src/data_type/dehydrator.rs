@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::agenda::Serial;
 use crate::lawn::Lawn;
 use crate::policy::Policy;
+use crate::waiters::Outlook;
 
 /// The value of a key.
 pub struct Dehydrator {
@@ -31,6 +32,14 @@ impl Dehydrator {
     /// stream with consumer groups does.
     pub fn is_idle(&self) -> bool {
         self.lawn.is_empty() && self.policy == Policy::Hold
+    }
+
+    /// What there is to wait for.
+    pub fn outlook(&self) -> Outlook {
+        match self.policy {
+            Policy::Hold => Outlook::Next(self.lawn.next_deadline()),
+            _ => Outlook::Delivered,
+        }
     }
 
     /// Bytes, itself included.

@@ -88,11 +88,22 @@ impl Reading {
 }
 
 /// A dehydrator that is open for changing it.
+///
+/// *Others listen.* A keyspace event is a call out: what another module does then, with this key or any
+/// other, is done when the call returns. So nothing is held across one, neither an open key nor a value nor
+/// a decision. A new dehydrator is put into its key when all is said that replicas must know; the event
+/// comes when the key is closed; and whether an empty dehydrator is deleted is decided after that.
 pub struct Writing<'a> {
     context: &'a Context,
     name: Str<'a>,
-    key: Key,
+    /// Open until an event is published.
+    key: Option<Key>,
+    /// What is in the key.
     value: Option<NonNull<Dehydrator>>,
+    /// What will be in the key, if nothing is yet.
+    new: Option<Dehydrator>,
+    /// The key holds an idle dehydrator, which only ReDe's dumps do.
+    is_leftover: bool,
 }
 
 impl<'a> Writing<'a> {
@@ -102,14 +113,14 @@ impl<'a> Writing<'a> {
     pub fn open(context: &'a Context, name: Str<'a>) -> Result<Self> {
         let key = Key::open_to_write(context, name);
         let value = dehydrator_in(&key)?;
-        Ok(Self { context, name, key, value })
+        Ok(Self { context, name, key: Some(key), value, new: None, is_leftover: false })
     }
 
-    /// The lawn, if there is a dehydrator. An idle one, which only ReDe's dumps hold, goes now.
+    /// The lawn, if there is a dehydrator. An idle one, which only ReDe's dumps hold, is deleted in the end.
     pub fn lawn(&mut self) -> Option<&mut Lawn> {
         if self.existing().is_some_and(|dehydrator| dehydrator.is_idle()) {
-            self.delete();
-            replicate::deleted(self.context, self.name);
+            self.is_leftover = true;
+            return None;
         }
         self.existing().map(|dehydrator| &mut dehydrator.lawn)
     }
@@ -129,8 +140,14 @@ impl<'a> Writing<'a> {
         }
         let mut lawn = new_lawn();
         let changed = change(&mut lawn)?;
-        self.create(Dehydrator::new(lawn, Policy::Hold));
+        self.new = Some(Dehydrator::new(lawn, Policy::Hold));
         Ok(changed)
+    }
+
+    /// What becomes of what comes due.
+    pub fn policy(&mut self) -> &Policy {
+        const NONE: &Policy = &Policy::Hold;
+        self.existing().map_or(NONE, |dehydrator| &dehydrator.policy)
     }
 
     /// Says what becomes of what comes due. A dehydrator comes into being if there was none, unless it
@@ -140,58 +157,51 @@ impl<'a> Writing<'a> {
             Some(dehydrator) if dehydrator.policy == policy => return false,
             Some(dehydrator) => dehydrator.policy = policy,
             None if policy == Policy::Hold => return false,
-            None => self.create(Dehydrator::new(new_lawn(), policy)),
+            None => self.new = Some(Dehydrator::new(new_lawn(), policy)),
         }
         true
     }
 
-    fn create(&mut self, dehydrator: Dehydrator) {
-        let value = NonNull::from(Box::leak(Box::new(dehydrator)));
-        // SAFETY: the callbacks of our type expect a leaked `Box<Dehydrator>`, and this one is fresh.
-        unsafe { self.key.set_value(kind(), value.cast::<c_void>()) };
-        self.value = Some(value);
-    }
-
-    /// Says that elements were added or changed.
+    /// Says that elements were added or changed. Replicas must have been told.
     pub fn changed(mut self, event: &CStr) {
-        self.settle();
+        self.close();
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
     }
 
-    /// Says that elements were taken. An idle dehydrator goes, as every empty collection does.
+    /// Says that elements were taken. A dehydrator that is idle when all have heard of it is deleted, as
+    /// every empty collection is. Replicas must have been told.
     pub fn shrunk(mut self, event: &CStr) {
-        let is_idle = self.settle();
+        self.close();
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
-        if is_idle {
-            self.delete();
-        }
+        delete_if_idle(self.context, self.name, Told::Yes);
     }
 
-    /// Lets go of the value, so that what listens to events may do with it what it wants. Returns
-    /// whether it is idle. If it holds memory that it could give back, the tick will see to it; if
-    /// clients are asleep on it, or the module has something to do when an element comes due, the next
+    /// Lets go of key and value. If the dehydrator holds memory that it could give back, the tick will see to
+    /// it; if clients wait for it, or the module has something to do when an element comes due, the next
     /// deadline is noted.
-    fn settle(&mut self) -> bool {
-        let (context, name) = (self.context, self.name);
-        let Some(dehydrator) = self.existing() else { return false };
-        dehydrator.recount();
-        let next = dehydrator.lawn.next_deadline();
-        let is_idle = dehydrator.is_idle();
-        if dehydrator.lawn.is_sparse() && !is_idle {
-            untidy::note(context.selected_db(), name.bytes());
+    fn close(&mut self) {
+        let Some(mut key) = self.key.take() else { return };
+        let (context, name, value) = (self.context, self.name, self.value.take());
+        let mut new = self.new.take();
+        // SAFETY: as in `existing`; the value is used no more when this block ends.
+        let dehydrator = new.as_mut().or(value.map(|mut value| unsafe { value.as_mut() }));
+        if let Some(dehydrator) = dehydrator {
+            settle(context, name, dehydrator);
         }
-        let delivers = dehydrator.policy != Policy::Hold;
-        // What is delivered is not for those who sleep.
-        waiters::note(context, name, next.filter(|_| !delivers));
-        if is_on_the_agenda(&dehydrator.policy) {
-            let serial = dehydrator.whereabouts().serial();
-            agenda::note(context, name, serial, next, delivers);
-            dehydrator.whereabouts().found();
+        let Some(new) = new else { return };
+        let value = NonNull::from(Box::leak(Box::new(new)));
+        // SAFETY: the callbacks of our type expect a leaked `Box<Dehydrator>`, and this one is fresh.
+        unsafe { key.set_value(kind(), value.cast::<c_void>()) };
+        // That has published the server's event `new`. Whoever listened may have deleted or replaced the
+        // value, and to close a key reads its value.
+        let is_there = Key::open_to_inspect(context, name)
+            .and_then(|key| dehydrator_in(&key).ok().flatten())
+            .is_some_and(|found| found == value);
+        if !is_there {
+            key.abandon();
         }
-        self.value = None;
-        is_idle
     }
 
     fn existing(&mut self) -> Option<&mut Dehydrator> {
@@ -199,20 +209,58 @@ impl<'a> Writing<'a> {
         // open.
         self.value.as_mut().map(|value| unsafe { value.as_mut() })
     }
-
-    fn delete(&mut self) {
-        self.value = None;
-        self.key.delete();
-        self.context.signal_modified(self.name);
-        self.context.notify_deleted(self.name);
-    }
 }
 
 impl Drop for Writing<'_> {
     /// Also when nothing was changed: a name that was noted before may have become another since.
     fn drop(&mut self) {
-        self.settle();
+        // What nobody was told of has not come into being.
+        self.new = None;
+        self.close();
+        if self.is_leftover {
+            delete_if_idle(self.context, self.name, Told::No);
+        }
     }
+}
+
+/// Notes what is to be done with a dehydrator that was changed.
+fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator) {
+    dehydrator.recount();
+    let next = dehydrator.lawn.next_deadline();
+    if dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
+        untidy::note(context.selected_db(), name.bytes());
+    }
+    let delivers = dehydrator.policy != Policy::Hold;
+    waiters::note(context, name, dehydrator.outlook());
+    if is_on_the_agenda(&dehydrator.policy) {
+        let serial = dehydrator.whereabouts().serial();
+        agenda::note(context, name, serial, next, delivers);
+        dehydrator.whereabouts().found();
+    }
+}
+
+/// Whether replicas know that a dehydrator is idle, and so delete it by themselves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    Yes,
+    No,
+}
+
+/// Deletes a dehydrator that would do nothing, if there is one.
+fn delete_if_idle(context: &Context, name: Str<'_>, told: Told) {
+    let mut key = Key::open_to_write(context, name);
+    let Ok(Some(value)) = dehydrator_in(&key) else { return };
+    // SAFETY: as in `Reading::dehydrator`; the key is open.
+    if !unsafe { value.as_ref() }.is_idle() {
+        return;
+    }
+    key.delete();
+    drop(key);
+    if told == Told::No {
+        replicate::deleted(context, name);
+    }
+    context.signal_modified(name);
+    context.notify_deleted(name);
 }
 
 /// Looks at a dehydrator without a trace. `None` if there is none.
@@ -259,9 +307,7 @@ pub fn tidy(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -
         if !context.may_replicate() {
             return Tidied::Later;
         }
-        if let Ok(mut writing) = Writing::open(context, name) {
-            writing.lawn();
-        }
+        delete_if_idle(context, name, Told::No);
         return Tidied::Done;
     }
     while dehydrator.lawn.tidy(MOVES) {

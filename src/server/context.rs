@@ -103,7 +103,9 @@ impl Context {
                 return;
             }
             Error::WrongType => Error::WRONG_TYPE.to_owned(),
+            Error::WrongTypeOf(reason) => format!("WRONGTYPE {reason}"),
             Error::Elsewhere => Error::ELSEWHERE.to_owned(),
+            Error::Delivered => Error::DELIVERED.to_owned(),
             Error::OutOfMemory => Error::OUT_OF_MEMORY.to_owned(),
             Error::Refused(reason) => format!("ERR {reason}"),
         };
@@ -142,6 +144,45 @@ impl Context {
             let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
             flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
                 && api!(RedisModule_AvoidReplicaTraffic()) == 0
+        }
+    }
+
+    /// Whether this server is a replica to which nothing may be written.
+    pub fn is_read_only(&self) -> bool {
+        // SAFETY: the context is live.
+        unsafe {
+            let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
+            flags & raw::REDISMODULE_CTX_FLAGS_READONLY != 0
+        }
+    }
+
+    /// Whether the server would let a client write to a key of ours now: enough replicas are connected, the
+    /// disk can be written to. It is asked by a command that changes nothing.
+    pub fn lets_clients_write(&self, key: Str<'_>) -> bool {
+        /// Errors as replies, also those of the call itself; refuse to write where clients are refused, as
+        /// for scripts; the key, and what makes it a command that finds nothing to do.
+        const FORMAT: &CStr = c"ESsccccc";
+        // GT moves to a later deadline only, and no deadline is earlier than the epoch.
+        // SAFETY: the context is live, and the format says what follows: a string of the server's and C
+        // strings.
+        unsafe {
+            let reply = api!(RedisModule_Call(
+                self.as_ptr(),
+                c"DEHYDRATOR.TOUCH".as_ptr(),
+                FORMAT.as_ptr(),
+                key.as_ptr(),
+                c"".as_ptr(),
+                c"0".as_ptr(),
+                c"GT".as_ptr(),
+                c"AT".as_ptr(),
+                c"0".as_ptr(),
+            ));
+            if reply.is_null() {
+                return false;
+            }
+            let kind = api!(RedisModule_CallReplyType(reply));
+            api!(RedisModule_FreeCallReply(reply));
+            kind != raw::REDISMODULE_REPLY_ERROR as c_int
         }
     }
 
@@ -294,11 +335,6 @@ pub struct OpenArray<'a> {
 }
 
 impl OpenArray<'_> {
-    /// How many replies are in it by now.
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
     pub fn push_bulk(&mut self, bytes: &[u8]) {
         self.context.reply_bulk(bytes);
         self.length += 1;
@@ -380,6 +416,21 @@ impl<'a> MapValue<'a> {
     pub fn open_map(self) -> OpenMap<'a> {
         self.context.reply_open_map()
     }
+}
+
+/// How many commands the server has run since it was started, or since CONFIG RESETSTAT.
+pub fn commands_processed() -> Option<u64> {
+    let mut failed = 0;
+    // SAFETY: the server accepts a null context here; section and field are C strings; what is got is
+    // freed.
+    let count = unsafe {
+        let info = api!(RedisModule_GetServerInfo(ptr::null_mut(), c"stats".as_ptr()));
+        let field = c"total_commands_processed".as_ptr();
+        let count = api!(RedisModule_ServerInfoGetFieldUnsigned(info, field, &mut failed));
+        api!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
+        count
+    };
+    (failed == raw::REDISMODULE_OK as c_int).then_some(count)
 }
 
 /// Whether events of the module class are published, by one channel or another.

@@ -9,8 +9,12 @@ pub enum Error {
     Arity,
     /// The key holds something else.
     WrongType,
+    /// Another key does, which is named, without the leading `WRONGTYPE`.
+    WrongTypeOf(String),
     /// The key's slot is served by another node of the cluster now.
     Elsewhere,
+    /// What comes due in the key is delivered, so that no client need wait for it.
+    Delivered,
     /// The server has no memory for more data.
     OutOfMemory,
     /// Anything else, without the leading `ERR`.
@@ -24,6 +28,8 @@ impl Error {
     /// As a client is told that was asleep when its server became a replica: ask again, and be sent to
     /// the right node.
     pub const ELSEWHERE: &str = "UNBLOCKED the key's slot is served by another node now";
+    /// As a client is told that was blocked when a policy was set.
+    pub const DELIVERED: &str = "UNBLOCKED what comes due in this key is delivered by ONDUE";
     /// The server's own words.
     pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
     /// The words of every built-in type.

@@ -95,6 +95,16 @@ impl Key {
         Self::open(context, name, mode).expect("a key opened for writing need not exist")
     }
 
+    /// Whether a key has a value to which no stream entry can be added.
+    pub fn holds_other_than_stream(context: &Context, name: Str<'_>) -> bool {
+        let kinds = [raw::REDISMODULE_KEYTYPE_EMPTY, raw::REDISMODULE_KEYTYPE_STREAM];
+        Self::open_to_inspect(context, name).is_some_and(|key| {
+            // SAFETY: the key is open.
+            let kind = unsafe { api!(RedisModule_KeyType(key.raw.as_ptr())) };
+            kinds.iter().all(|it| *it as c_int != kind)
+        })
+    }
+
     /// # Safety
     ///
     /// `raw` must be an open key. It is closed when this is dropped.
@@ -140,6 +150,12 @@ impl Key {
             api!(RedisModule_ModuleTypeSetValue(self.raw.as_ptr(), kind, value.as_ptr()))
         };
         assert_eq!(status, raw::REDISMODULE_OK as c_int, "the key is not open for writing");
+    }
+
+    /// Leaves the key open for good, because closing it would read a value that has been freed. The server
+    /// loses some fifty bytes and the key's name.
+    pub fn abandon(self) {
+        std::mem::forget(self);
     }
 
     /// Deletes the key, which must be open for writing, and frees its value. The server neither

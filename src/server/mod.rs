@@ -13,6 +13,7 @@
 //! | `key` | a key that is open |
 //! | `command` | registering a command with all that is known of it |
 //! | `event` | what the server tells modules of |
+//! | `loop_timer` | a timer of our own in the server's event loop |
 //! | `io` | reading and writing RDB, digests |
 //! | `syntax` | how a command is written, for the server's description of it |
 //! | `walk` | a walk over the keys of a database, a few at a time |
@@ -38,6 +39,7 @@ pub mod event;
 pub mod guard;
 pub mod io;
 pub mod key;
+pub mod loop_timer;
 pub mod string;
 mod syntax;
 pub mod walk;

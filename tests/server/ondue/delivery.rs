@@ -205,32 +205,6 @@ fn a_lease_that_runs_out_is_delivered() {
 }
 
 #[test]
-fn clients_asleep_on_a_bound_key_sleep_on() {
-    let server = Server::start(&[]);
-    let (mut client, mut sleeper) = (server.connect(), server.connect());
-    client.ask("DEHYDRATOR.ONDUE k STREAM s");
-    let start = Instant::now();
-    let thread =
-        std::thread::spawn(move || (sleeper.ask("DEHYDRATOR.POLL k BLOCK 600"), Instant::now()));
-    until("it is asleep", || (field(&server, "waiters") == 1).then_some(()));
-    for id in 0..5 {
-        client.ask(&format!("DEHYDRATOR.PUSH k {} element {id}", id * 20));
-    }
-    assert_eq!(arrived(&mut client, "s", 5), ["0", "1", "2", "3", "4"]);
-    let (reply, at) = thread.join().expect("no panic");
-    assert_eq!(reply, Value::Nil);
-    assert!(at - start >= Duration::from_millis(599), "{:?}", at - start);
-
-    // Until somebody says that elements are to be held.
-    let mut sleeper = server.connect();
-    let thread = std::thread::spawn(move || sleeper.ask("DEHYDRATOR.POLL k BLOCK 0"));
-    until("it is asleep", || (field(&server, "waiters") == 1).then_some(()));
-    client.ask("DEHYDRATOR.PUSH k 1500 element id");
-    client.ask("DEHYDRATOR.ONDUE k HOLD");
-    assert_eq!(thread.join().expect("no panic"), texts(&["element"]));
-}
-
-#[test]
 fn large_elements_are_copied_one_at_a_time() {
     const SIZE: usize = 4 << 20;
     let server = Server::start(&[]);

@@ -11,8 +11,8 @@ use crate::harness::{Ask, Server, cmd, text, until};
 fn what_cannot_be_delivered_stays_and_is_tried_again() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    client.ask("SET s text");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("SET s text");
     for id in 0..10 {
         client.ask(&format!("DEHYDRATOR.PUSH k {} element {id}", id % 3));
     }
@@ -108,8 +108,8 @@ fn memory_that_is_free_again_is_seen_without_a_command() {
 fn a_clock_that_steps_back_does_not_put_off_what_failed() {
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
-    client.ask("SET s text");
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("SET s text");
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     client.ask("DEHYDRATOR.DEBUG k CLOCK 3600000");
     let retries = field(&server, "retries");
@@ -127,8 +127,8 @@ fn a_policy_that_is_said_anew_is_tried_at_once() {
         [("DEHYDRATOR.ONDUE k STREAM s", "s"), ("DEHYDRATOR.ONDUE k STREAM t", "t")]
     {
         client.ask("FLUSHALL");
-        client.ask("SET s text");
         client.ask("DEHYDRATOR.ONDUE k STREAM s");
+        client.ask("SET s text");
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         let before = field(&server, "retries");
         until("it has failed often", || (field(&server, "retries") >= before + 5).then_some(()));

@@ -1,0 +1,120 @@
+//! POLL for a client that is blocked: what is taken for it, and given back if it has gone.
+
+use crate::clock;
+use crate::data_type::{Writing, inspect};
+use crate::lawn::Element;
+use crate::policy::Policy;
+use crate::replicate::{self, Pushed};
+use crate::server::context::log_warning;
+use crate::server::{Context, OwnedStr, Str};
+use crate::waiters::Taken;
+
+use super::args::Take;
+use super::take::take_due;
+
+/// What was taken, copied: it is replied when the lawn may be another one.
+struct ForBlocked {
+    db: i32,
+    key: OwnedStr,
+    take: Take,
+    elements: Vec<Copied>,
+}
+
+/// An element, and the TTL that names its queue.
+struct Copied {
+    id: Box<[u8]>,
+    payload: Box<[u8]>,
+    deadline: u64,
+    deliveries: u16,
+    ttl: u64,
+}
+
+impl Copied {
+    fn new(element: Element<'_>, ttl: u64) -> Self {
+        let Element { id, payload, deadline, deliveries } = element;
+        Self { id: id.into(), payload: payload.into(), deadline, deliveries, ttl }
+    }
+
+    fn element(&self) -> Element<'_> {
+        let Self { id, payload, deadline, deliveries, .. } = self;
+        Element { id, payload, deadline: *deadline, deliveries: *deliveries }
+    }
+}
+
+/// Takes what is due in a key of the selected database, as POLL would have it. `None`: nothing is.
+pub fn take_for_blocked(context: &Context, key: &[u8], take: Take) -> Option<Box<dyn Taken>> {
+    let key = OwnedStr::new(key);
+    let name = key.as_str();
+    let now = clock::now();
+    // What is given back needs its TTL, which is not said of an element that is taken out.
+    let ttls = inspect(context, name, |dehydrator| {
+        let is_held = dehydrator.policy == Policy::Hold;
+        let due = dehydrator.lawn.iter_until(now).take(if is_held { take.count } else { 0 });
+        due.map(|(ttl, element)| (ttl, element.deadline)).collect::<Vec<_>>()
+    })?;
+    let first = ttls.first()?.1;
+    let dehydrator = Writing::open(context, name).ok()?;
+    let mut ttls = ttls.into_iter();
+    let mut elements = Vec::new();
+    take_due(context, dehydrator, name, now, take, |element| {
+        let (ttl, deadline) = ttls.next().unwrap_or_default();
+        // Under a lease the deadline is that of the lease by now.
+        elements.push(Copied::new(Element { deadline, ..element }, ttl));
+    });
+    debug_assert_eq!(elements.first().map(|element| element.deadline), Some(first));
+    Some(Box::new(ForBlocked { db: context.selected_db(), key, take, elements }))
+}
+
+impl Taken for ForBlocked {
+    fn deadline(&self) -> u64 {
+        self.elements.first().map_or(0, |element| element.deadline)
+    }
+
+    fn reply(&self, context: &Context) {
+        let mut reply = context.reply_open_array();
+        for element in &self.elements {
+            self.take.reply(&mut reply, &element.element());
+        }
+    }
+
+    /// A lease runs out by itself. What was taken for good is put away again, with its deadline: it comes
+    /// after what else is due at that time.
+    fn give_back(&self, context: &Context) {
+        if self.take.lease.is_some() {
+            return;
+        }
+        if context.is_read_only() || !context.select_db(self.db) {
+            log_warning(
+                "dehydrator: a client hung up as this server became a replica: what it was given is lost",
+            );
+            return;
+        }
+        let Ok(mut dehydrator) = Writing::open(context, self.key.as_str()) else { return };
+        let mut given_back = Vec::new();
+        let put = dehydrator.lawn_or_new(|lawn| {
+            for copied in &self.elements {
+                let Copied { id, payload, deadline, deliveries, ttl } = copied;
+                // An id that was pushed meanwhile is another element.
+                if lawn.start_at(id, *ttl, payload, *deadline).is_ok() {
+                    lawn.set_deliveries(id, *deliveries);
+                    given_back.push(copied);
+                }
+            }
+            if given_back.is_empty() { Err(()) } else { Ok(()) }
+        });
+        if put.is_ok() {
+            given_back.iter().for_each(|copied| copied.replicate(context, self.key.as_str()));
+            dehydrator.changed(c"dehydrator.push");
+        }
+    }
+}
+
+impl Copied {
+    fn replicate(&self, context: &Context, key: Str<'_>) {
+        let [id, element] = [&self.id, &self.payload].map(|bytes| OwnedStr::new(bytes));
+        let (ttl, deadline) = (OwnedStr::of_number(self.ttl), self.deadline);
+        let [id, element, ttl] = [&id, &element, &ttl].map(OwnedStr::as_str);
+        let pushed = Pushed { key, ttl, element, id, deadline };
+        replicate::given_back(context, &pushed, self.deliveries);
+    }
+}

@@ -1,0 +1,130 @@
+//! One pass of the server's event loop, and what the module does at its end.
+//!
+//! A pass reads what clients have sent and runs their commands; at its end, before the loop sleeps, the
+//! server lets modules do something. What is due by itself is done there: blocked clients are served,
+//! deliveries are carried out, a walk over the keyspace goes on, each within a budget of its own.
+//!
+//! ```text
+//!   the loop sleeps ─▶ begins ─▶ commands, timers, cron ─▶ ends ─▶ the loop sleeps
+//!                                     │ timer::soon          │ has the time come?
+//!                                     ▼                      ▼
+//!                                   timer ───────▶ blocked::serve, delivery, renamed, timer::set
+//! ```
+//!
+//! *Why at the end.* By then the server has read what has happened to connections: a client that has hung
+//! up is gone. If commands have held the loop up, it has not read that yet. Then blocked clients are not
+//! served before the loop has come round a few times, so that nothing is given to one that has gone.
+
+use std::cell::Cell;
+use std::ffi::c_void;
+
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+
+use crate::server::guard::guard;
+use crate::server::{Context, event};
+use crate::{agenda, clock, courier, search, timer, waiters};
+
+/// Passes that together took longer than this, in microseconds, have held the loop up.
+const HELD_UP_US: u64 = 2000;
+/// Time in which the loop may come round after that, in microseconds. It must be enough for a thread that
+/// reads for the server.
+const GRACE_US: u64 = 1000;
+/// Passes that must have ended in that time: one in which a hang-up is read, and one before which the
+/// client is freed.
+const GRACE_PASSES: u32 = 2;
+
+/// The loop has been held up.
+#[derive(Clone, Copy)]
+struct Grace {
+    until_us: u64,
+    passes: u32,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// When this pass began, on the monotonic clock, in microseconds. 0: nobody wanted to know.
+    began_us: u64,
+    /// How long the last two took.
+    took_us: [u64; 2],
+    grace: Option<Grace>,
+}
+
+thread_local! {
+    // The loop runs on the server's main thread alone.
+    static STATE: Cell<State> = Cell::default();
+}
+
+/// Has the server tell when passes begin and end. `false` if it refuses.
+pub fn register(context: &Context) -> bool {
+    event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, on_event_loop)
+}
+
+/// Sets the timer to what is next. Also after the wall clock may have stepped.
+pub fn plan(context: &Context) {
+    let grace = STATE.get().grace.map(|grace| grace.until_us);
+    let blocked = grace.or_else(waiters::next_us);
+    // Where nothing may be replicated, the next tick looks again.
+    let delivery = context.may_replicate().then(agenda::next_us).flatten();
+    let next = [blocked, delivery, search::next_us()].into_iter().flatten().min();
+    timer::set(context, next);
+}
+
+unsafe extern "C" fn on_event_loop(
+    context: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    guard((), || {
+        if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+            begins();
+        } else if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
+            // SAFETY: the server hands out a context for the length of this call.
+            ends(&unsafe { Context::from_raw(context) });
+        }
+    });
+}
+
+fn begins() {
+    timer::pass_begins();
+    let began_us = if waiters::len() > 0 { clock::monotonic_us() } else { 0 };
+    STATE.set(State { began_us, ..STATE.get() });
+}
+
+fn ends(context: &Context) {
+    let has_come = timer::pass_ends(context);
+    let may_serve = measure(has_come);
+    if !has_come {
+        return;
+    }
+    if may_serve {
+        waiters::serve(context);
+    }
+    courier::attend(context);
+    search::go_on(context);
+    plan(context);
+    timer::rest(context);
+}
+
+/// Measures the pass that ends. Returns whether the server knows by now which clients have gone.
+fn measure(has_come: bool) -> bool {
+    let mut state = STATE.get();
+    let now_us =
+        if state.began_us > 0 || state.grace.is_some() { clock::monotonic_us() } else { 0 };
+    let took_us = if state.began_us > 0 { now_us.saturating_sub(state.began_us) } else { 0 };
+    let [last, before] = state.took_us;
+    let is_held_up = took_us + last + before > HELD_UP_US;
+    state.took_us = [took_us, last];
+    state.grace = match state.grace {
+        None if has_come && is_held_up => {
+            Some(Grace { until_us: now_us + GRACE_US, passes: GRACE_PASSES })
+        }
+        Some(Grace { until_us, passes: 0 }) if until_us <= now_us && has_come => None,
+        Some(Grace { until_us, passes }) => {
+            Some(Grace { until_us, passes: passes.saturating_sub(1) })
+        }
+        None => None,
+    };
+    STATE.set(state);
+    state.grace.is_none()
+}
