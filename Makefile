@@ -27,8 +27,9 @@ top-test: build ## The live view beside a real server
 	CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
 	    cargo test --locked --manifest-path top/Cargo.toml
 
-build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so
+build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, and a module beside it
 	cargo build --locked
+	cargo build --locked --example listener
 
 test: build build-debug ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
 	cargo test --locked --lib

@@ -1,55 +1,14 @@
 //! Clients asleep in the server, and all that can happen meanwhile.
 
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use redis::{Connection, RedisResult, Value};
+use redis::{Connection, Value};
 
 use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::sleeper::{Sleeper, waiters};
 
 /// What deadlines are counted in.
 const TICK: Duration = Duration::from_millis(1);
-
-/// A client that has gone to sleep on its own thread.
-struct Sleeper {
-    id: i64,
-    thread: JoinHandle<(RedisResult<Value>, Instant)>,
-}
-
-impl Sleeper {
-    /// Sends a command that blocks, and waits until the server has put its client to sleep.
-    fn start(server: &Server, line: &str) -> Self {
-        Self::start_with(server, server.connect(), line)
-    }
-
-    fn start_with(server: &Server, mut client: Connection, line: &str) -> Self {
-        let Value::Int(id) = client.ask("CLIENT ID") else { panic!("an id") };
-        let before = waiters(server);
-        let line = line.to_owned();
-        let thread = std::thread::spawn(move || (cmd(&line).query(&mut client), Instant::now()));
-        until("the client is asleep", || (waiters(server) == before + 1).then_some(()));
-        Self { id, thread }
-    }
-
-    fn reply(self) -> Value {
-        self.thread.join().expect("no panic").0.expect("a reply")
-    }
-
-    /// The reply, and how long after `start` it came.
-    fn reply_after(self, start: Instant) -> (Value, Duration) {
-        let (reply, at) = self.thread.join().expect("no panic");
-        (reply.expect("a reply"), at - start)
-    }
-
-    fn error(self) -> String {
-        let (reply, _) = self.thread.join().expect("no panic");
-        reply.expect_err("an error").to_string()
-    }
-}
-
-fn waiters(server: &Server) -> u64 {
-    server.info("dehydrator", "dehydrator_waiters")
-}
 
 fn elements(elements: &[&str]) -> Value {
     texts(elements)
@@ -177,7 +136,7 @@ fn a_client_that_is_killed_when_it_has_been_woken_leaves_all_to_the_next() {
         pipe.cmd("CLIENT").arg("KILL").arg("ID").arg(first.id);
         pipe.ignore_errors();
         let _: Vec<Value> = pipe.query(&mut client).expect("replies");
-        let (reply, _) = first.thread.join().expect("no panic");
+        let reply = first.outcome();
         if let Ok(reply) = reply {
             // It was faster than the kill: then the second one waits for the next.
             assert_eq!(reply, elements(&[&round.to_string()]));
@@ -249,7 +208,7 @@ fn a_failover_with_clients_asleep_kills_nobody_and_loses_nothing() {
         let Value::Array(role) = replica.connect().ask("ROLE") else { panic!("an array") };
         (role[0] == text("master")).then_some(())
     });
-    let replies = sleepers.into_iter().map(|sleeper| sleeper.thread.join().expect("no panic").0);
+    let replies = sleepers.into_iter().map(|sleeper| sleeper.outcome());
     let taken: usize = replies.filter(|reply| reply.is_ok()).count();
     let mut promoted = replica.connect();
     assert_eq!(promoted.ask("DEHYDRATOR.LEN k"), Value::Int(2000 - taken as i64));

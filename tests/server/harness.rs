@@ -1,9 +1,11 @@
 //! A server that is started for one test and ends with it.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,6 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A configuration file of a test's own, in the server's folder.
 const CONFIGURATION: &str = "own.conf";
+
+/// How far the server's real-time clock is shifted, in the server's folder. See [`Server::shift_clock`].
+const SHIFT: &str = "shift";
 
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
@@ -61,6 +66,38 @@ impl Server {
         server
     }
 
+    /// As [`Server::start_with_port`], with a module beside ours that does as it is told when something happens
+    /// to a key: see tests/modules/listener.rs.
+    pub fn start_with_listener(options: &[&str]) -> Self {
+        let listener = listener_module();
+        let load = ["--loadmodule", listener.to_str().expect("a path that is text")];
+        Self::start_with_port(&[options, &load].concat())
+    }
+
+    /// As [`Server::start_with_port`], with a real-time clock that [`Server::shift_clock`] sets. The monotonic
+    /// clock goes on as it is, as it does when somebody sets the clock of a machine.
+    pub fn start_with_clock(options: &[&str]) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        fs::write(folder.path().join(SHIFT), 0_i64.to_ne_bytes()).expect("no shift");
+        let compiled = Command::new("cc")
+            .args(["-O1", "-shared", "-fPIC", "-o"])
+            .arg(preload_in(folder.path()))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/preload/shift.c"))
+            .status()
+            .expect("a C compiler, which `make setup` installs");
+        assert!(compiled.success(), "tests/preload/shift.c does not compile");
+        let mut server = Self::launch_in(folder, release_module(), free_port(), options);
+        server.wait_until_up();
+        server
+    }
+
+    /// Sets the server's real-time clock so many milliseconds ahead of the true one, or behind it.
+    pub fn shift_clock(&self, milliseconds: i64) {
+        let file = fs::File::options().write(true).open(self.file(SHIFT)).expect("a clock to set");
+        // In one write, over what is there: the server has the file mapped into its memory.
+        file.write_all_at(&(milliseconds * 1000).to_ne_bytes(), 0).expect("it is set");
+    }
+
     /// A server with a configuration file of its own, which is to load the module.
     pub fn start_with_configuration(lines: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
@@ -104,6 +141,10 @@ impl Server {
         for (file, name) in files {
             fs::copy(file, folder.path().join(name)).expect("a file to copy");
         }
+        Self::launch_in(folder, module, port, options)
+    }
+
+    fn launch_in(folder: TempDir, module: PathBuf, port: u16, options: &[&str]) -> Self {
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
         let process = spawn(folder.path(), Some(&module), port, &options);
         Self { folder, module: Some(module), options, port, process }
@@ -250,6 +291,16 @@ fn debug_module() -> PathBuf {
     module("DEHYDRATOR_DEBUG_MODULE", "target/debug/libdehydrator.so")
 }
 
+/// The module that listens: `make build-debug`.
+fn listener_module() -> PathBuf {
+    module("DEHYDRATOR_LISTENER", "target/debug/examples/liblistener.so")
+}
+
+/// The library that shifts the clock, compiled.
+fn preload_in(folder: &Path) -> PathBuf {
+    folder.join("shift.so")
+}
+
 fn module(variable: &str, default: &str) -> PathBuf {
     let module = env::var(variable).unwrap_or(default.into());
     let help = "run `make build build-debug` first";
@@ -260,7 +311,13 @@ fn spawn(folder: &Path, module: Option<&Path>, port: u16, options: &[String]) ->
     let log = fs::File::options().create(true).append(true).open(folder.join("log"));
     // With the signal ignored, a file that may not grow is a write that fails, as on a full disk.
     let mut command = Command::new("sh");
-    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]).arg(server_program());
+    command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+    if preload_in(folder).exists() {
+        let mut preload = OsString::from("LD_PRELOAD=");
+        preload.push(preload_in(folder));
+        command.arg("env").arg(preload).env("DEHYDRATOR_SHIFT", folder.join(SHIFT));
+    }
+    command.arg(server_program());
     if folder.join(CONFIGURATION).exists() {
         command.arg(CONFIGURATION);
     }

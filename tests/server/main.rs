@@ -25,4 +25,5 @@ mod replication;
 mod run;
 mod session;
 mod settings;
+mod sleeper;
 mod volume;
