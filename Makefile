@@ -29,7 +29,7 @@ top-test: build ## The live view beside a real server
 
 build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, and a module beside it
 	cargo build --locked
-	cargo build --locked --example listener
+	cargo build --locked --profile test --example listener
 
 test: build build-debug ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
 	cargo test --locked --lib
