@@ -17,7 +17,7 @@ use std::{ptr, slice};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 /// What the server calls REDISMODULE_NOTIFY_NEW: a key came into being. It is in no other class.
-const NOTIFY_NEW: u32 = 1 << 14;
+const NOTIFY_NEW: i32 = 1 << 14;
 
 /// Calls a function of the module API.
 macro_rules! api {
@@ -70,8 +70,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         }
         let all = raw::REDISMODULE_NOTIFY_ALL | NOTIFY_NEW;
         if status == raw::REDISMODULE_OK as c_int {
-            status =
-                api!(RedisModule_SubscribeToKeyspaceEvents(context, all as c_int, Some(notice)));
+            status = api!(RedisModule_SubscribeToKeyspaceEvents(context, all, Some(notice)));
         }
         status
     }

@@ -26,6 +26,43 @@ const VERBS: [&str; 18] = [
     "DEHYDRATOR.ONDUE KEY DROP",
 ];
 
+/// A word as errors show it: what is not printable is escaped, byte by byte.
+fn shown(word: &str) -> String {
+    let printable = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    let one = |byte: u8| {
+        if printable(byte) { char::from(byte).to_string() } else { format!("\\x{byte:02x}") }
+    };
+    word.bytes().map(one).collect()
+}
+
+#[test]
+fn a_word_is_shown_as_far_as_it_is_sane() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let long = "x".repeat(1 << 20);
+    let cut = format!("{}...", "x".repeat(32));
+    let exact = "y".repeat(32);
+    for (word, shown) in [(&long, &cut), (&exact, &exact)] {
+        for (start, name, range) in [
+            ("PUSH k ", "ttl", "of milliseconds from 0 on"),
+            ("PUSH k 5 element id AT ", "AT", "of unix milliseconds from 0 on"),
+            ("PUSH k 5 element id SLACK ", "SLACK", "of milliseconds from 0 on"),
+            ("PUSH k 5 element id AT 5 DELIVERIES ", "DELIVERIES", "from 1 to 65535"),
+            ("POLL k COUNT ", "COUNT", "from 1 on"),
+            ("POLL k BLOCK ", "BLOCK", "of milliseconds from 0 on"),
+            ("POLL k LEASE ", "LEASE", "of milliseconds from 1 on"),
+            ("ONDUE k STREAM s MAXLEN ", "MAXLEN", "from 1 on"),
+        ] {
+            let end = if name == "ttl" { " element id" } else { "" };
+            let error = client.refused(&format!("DEHYDRATOR.{start}{word}{end}"));
+            assert_eq!(error, format!("ERR {name} '{shown}' is not a whole number {range}"));
+        }
+        let error = client.refused(&format!("DEHYDRATOR.SCAN k {word}"));
+        assert_eq!(error, format!("ERR invalid cursor '{shown}'"));
+    }
+    assert!(!client.exists("k"));
+}
+
 #[test]
 fn ttls_that_are_no_ttls() {
     let server = Server::start(&[]);
@@ -61,7 +98,15 @@ fn ttls_that_are_no_ttls() {
                 _ => command.arg("k").arg(ttl).arg("element").arg("id"),
             };
             let error = refusal(&command, &mut client).expect("an error");
-            assert!(error.starts_with("ERR ttl is "), "{verb} {ttl:?}: {error}");
+            let start = format!("ERR ttl '{}' is ", shown(ttl));
+            assert!(error.starts_with(&start), "{verb} {ttl:?}: {error}");
+            let is_number = ttl.len() > 1 && ttl.bytes().all(|it| it.is_ascii_digit());
+            let expected = if is_number && !ttl.starts_with('0') {
+                "too large: now + ttl must fit in 63 bits"
+            } else {
+                "not a whole number of milliseconds from 0 on"
+            };
+            assert_eq!(error, format!("{start}{expected}"));
             // The next reply belongs to the next command.
             assert_eq!(client.ask("ECHO in-step"), text("in-step"));
         }
@@ -76,7 +121,12 @@ fn deadlines_that_are_no_deadlines() {
     for at in ["ten", "", "1.5", "-1", " 5", "9223372036854775808", "5\0"] {
         let mut command = cmd("DEHYDRATOR.PUSH k 5 element id AT");
         let error = refusal(command.arg(at), &mut client).expect("an error");
-        assert!(error.starts_with("ERR AT is not a whole number"), "{at:?}: {error}");
+        let start = format!("ERR AT '{}' is ", shown(at));
+        assert!(error.starts_with(&start), "{at:?}: {error}");
+        if at.len() < 10 {
+            let expected = "not a whole number of unix milliseconds from 0 on";
+            assert_eq!(error, format!("{start}{expected}"));
+        }
     }
     assert!(!client.exists("k"));
     // With AT the ttl only names the queue, so the largest is as good as any.

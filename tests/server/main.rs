@@ -9,21 +9,28 @@ mod cluster;
 mod commands;
 mod errors;
 mod faults;
+mod hangup;
 // Some of it is for the tests in tests/torture.
 #[allow(dead_code)]
 mod harness;
 mod keyspace;
+mod lateness;
 mod layout;
 mod links;
+mod listening;
 mod memory;
 mod nodes;
 mod ondue;
 mod operator;
 mod persistence;
 mod rede;
+mod refused;
 mod replication;
 mod run;
 mod session;
 mod settings;
 mod sleeper;
+mod subscribed;
+mod threads;
 mod volume;
+mod wall_clock;

@@ -1,9 +1,12 @@
 //! Delivery without anybody asking.
 
+mod asleep;
 mod delivery;
 mod event;
+mod ids;
 mod journey;
 mod refusal;
+mod stuck;
 
 use redis::{Connection, Value};
 

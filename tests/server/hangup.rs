@@ -1,0 +1,63 @@
+//! A client that hangs up in its sleep while the server is busy with another.
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, texts, until};
+use crate::sleeper::{Sleeper, waiters};
+use crate::threads::servers;
+
+/// A client asleep on `k`, whose connection can be dropped.
+fn asleep(server: &Server) -> Connection {
+    let mut client = server.connect();
+    let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
+    client.send_packed_command(&poll).expect("it is sent");
+    until("it is asleep", || (waiters(server) == 1).then_some(()));
+    client
+}
+
+/// Twenty times: the holder says this, the sleeper hangs up, the deadline passes.
+fn nothing_is_swallowed(server: &Server, ttl: Option<u64>, lines: &[&str]) {
+    let mut client = server.connect();
+    for round in 0..20 {
+        let sleeper = asleep(server);
+        let mut holder = server.connect();
+        let packed: Vec<u8> = lines.iter().flat_map(|it| cmd(it).get_packed_command()).collect();
+        if let Some(ttl) = ttl {
+            client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element id"));
+        }
+        holder.send_packed_command(&packed).expect("it is sent");
+        // The server holds still by now, or will before it reads anything else.
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        drop(sleeper);
+        for _ in lines {
+            holder.recv_response().expect("a reply");
+        }
+        until("it is due", || match client.ask("DEHYDRATOR.TTN k") {
+            Value::Int(0) => Some(()),
+            Value::Nil => panic!("swallowed in round {round}"),
+            _ => None,
+        });
+        until("nobody is asleep", || (waiters(server) == 0).then_some(()));
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1), "swallowed in round {round}");
+        let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 0");
+        assert_eq!(next, texts(&["element"]));
+    }
+    let sleeper = Sleeper::start(server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    assert_eq!(sleeper.reply(), texts(&["element"]));
+}
+
+#[test]
+fn one_that_hangs_up_before_the_deadline_swallows_nothing() {
+    for server in servers() {
+        nothing_is_swallowed(&server, Some(60), &["DEBUG SLEEP 0.15"]);
+    }
+}
+
+#[test]
+fn one_that_hangs_up_before_the_push_swallows_nothing() {
+    for server in servers() {
+        let push = "DEHYDRATOR.PUSH k 0 element id";
+        nothing_is_swallowed(&server, None, &["DEBUG SLEEP 0.15", push]);
+    }
+}

@@ -1,0 +1,152 @@
+//! How late it was is counted from when it could have been on time.
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, texts, until};
+use crate::sleeper::Sleeper;
+
+/// Microseconds. The machine that runs the tests may be busy.
+const SECOND: u64 = 1_000_000;
+
+fn late(server: &Server, which: &str) -> u64 {
+    server.info("dehydrator", &format!("dehydrator_lateness_{which}_us"))
+}
+
+fn all_is_in_time(server: &Server, what: &str) {
+    for which in ["last", "p50", "p99", "p999", "max"] {
+        assert!(late(server, which) < SECOND, "{what}: {which} is {}", late(server, which));
+    }
+}
+
+fn emptied(client: &mut Connection, key: &str) {
+    until(&format!("{key} is empty"), || {
+        (client.ask(&format!("DEHYDRATOR.LEN {key}")) == Value::Int(0)).then_some(())
+    });
+}
+
+#[test]
+fn a_deadline_in_the_past_is_not_late_when_it_comes() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL w BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH w 0 x old AT 10");
+    assert_eq!(sleeper.reply(), texts(&["x"]));
+    all_is_in_time(&server, "a push with AT");
+
+    client.ask("DEHYDRATOR.PUSH w 600000 x id");
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL w BLOCK 0");
+    client.ask("DEHYDRATOR.TOUCH w id 5 AT 10");
+    assert_eq!(sleeper.reply(), texts(&["x"]));
+    all_is_in_time(&server, "a touch with AT");
+
+    client.ask("DEHYDRATOR.ONDUE d DROP");
+    client.ask("DEHYDRATOR.PUSH d 0 x old AT 10");
+    emptied(&mut client, "d");
+    all_is_in_time(&server, "a push with AT and a policy");
+}
+
+#[test]
+fn what_is_overdue_when_a_policy_is_said_is_not_late() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (key, policy) in [("a", "DROP"), ("b", "STREAM s"), ("c", "PUBLISH channel")] {
+        for id in 0..300 {
+            client.ask(&format!("DEHYDRATOR.PUSH {key} 0 x {id} AT {}", 10 + id));
+        }
+        client.ask(&format!("DEHYDRATOR.ONDUE {key} {policy}"));
+        emptied(&mut client, key);
+        all_is_in_time(&server, policy);
+    }
+}
+
+#[test]
+fn what_comes_by_another_door_is_not_late() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for id in 0..10 {
+        client.ask(&format!("DEHYDRATOR.PUSH other 0 x {id} AT 10"));
+    }
+    for way in ["COPY other k", "RENAME other k"] {
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+        client.ask(way);
+        sleeper.reply();
+        all_is_in_time(&server, way);
+    }
+}
+
+#[test]
+fn a_clock_that_steps_ahead_makes_nothing_late() {
+    let server = Server::start_with_clock(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE d DROP");
+    client.ask("DEHYDRATOR.PUSH d 600000 x id");
+    client.ask("DEHYDRATOR.PUSH k 600000 x id");
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    server.shift_clock(3_600_000);
+    assert_eq!(sleeper.reply(), texts(&["x"]));
+    emptied(&mut client, "d");
+    all_is_in_time(&server, "a step of an hour");
+}
+
+#[test]
+fn what_was_overdue_when_a_replica_is_promoted_is_not_late() {
+    let primary = Server::start_with_port(&[]);
+    let replica = Server::start_with_port(&[]);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("SET s text");
+    for id in 0..10 {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 x {id}"));
+    }
+    replica.follow(&primary);
+    let mut other = replica.connect();
+    until("it is there", || (other.ask("DEHYDRATOR.LEN k") == Value::Int(10)).then_some(()));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    drop(primary);
+    other.ask("REPLICAOF NO ONE");
+    other.ask("DEL s");
+    emptied(&mut other, "k");
+    // It failed for as long as the stream was another thing: not for long.
+    all_is_in_time(&replica, "a promotion");
+}
+
+#[test]
+fn to_reset_the_statistics_resets_ours() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE d STREAM s");
+    client.ask("SET s text");
+    client.ask("DEHYDRATOR.PUSH d 0 x id");
+    let counts = ["pushes", "pulls", "polls", "redeliveries", "deliveries", "retries"];
+    let count = |field: &str| server.info("dehydrator", &format!("dehydrator_{field}"));
+    until("it has failed", || (count("retries") > 0).then_some(()));
+    client.ask("DEL s");
+    emptied(&mut client, "d");
+    client.ask("DEHYDRATOR.PUSH k 0 x a");
+    client.ask("DEHYDRATOR.PUSH k 0 x b");
+    client.ask("DEHYDRATOR.PULL k a");
+    client.ask("DEHYDRATOR.POLL k LEASE 1");
+    until("the lease is over", || (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(()));
+    client.ask("DEHYDRATOR.POLL k LEASE 600000");
+    for _ in 0..5 {
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL w BLOCK 0");
+        client.ask("DEHYDRATOR.PUSH w 2 x id");
+        sleeper.reply();
+    }
+    until("a tick took some time", || (count("tick_longest_us") > 0).then_some(()));
+    for field in counts {
+        assert!(count(field) > 0, "{field}");
+    }
+    let longest = count("tick_longest_us");
+    client.ask("CONFIG RESETSTAT");
+    until("all is 0", || {
+        let is_zero = |field: &&str| count(field) == 0;
+        let late = ["last", "p50", "p99", "p999", "max"].map(|which| late(&server, which));
+        (counts.iter().all(|it| is_zero(&it)) && late == [0; 5]).then_some(())
+    });
+    // It counts on, from there. What there is stays.
+    assert!(count("tick_longest_us") <= longest);
+    assert_eq!(count("leased"), 1);
+    client.ask("DEHYDRATOR.PUSH k 0 x c");
+    assert_eq!(count("pushes"), 1);
+}

@@ -1,0 +1,236 @@
+//! Another module is told of our events, and writes to the very key: whatever it does there stands.
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, refusal, texts, until};
+use crate::sleeper::Sleeper;
+
+/// A primary that the other module is loaded in, and a replica that it is not loaded in.
+struct Pair {
+    primary: Server,
+    replica: Server,
+}
+
+impl Pair {
+    fn start() -> Self {
+        let primary = Server::start_with_listener(&[]);
+        let replica = Server::start_with_port(&[]);
+        replica.follow(&primary);
+        Self { primary, replica }
+    }
+
+    /// Waits until the replica is as the primary is.
+    fn compare(&self, what: &str) {
+        let (mut here, mut there) = (self.primary.connect(), self.replica.connect());
+        until(&format!("the replica is equal: {what}"), || {
+            (here.ask("DEBUG DIGEST") == there.ask("DEBUG DIGEST")).then_some(())
+        });
+    }
+}
+
+fn ran(client: &mut Connection) -> Vec<String> {
+    cmd("LISTENER.RAN").query(client).expect("lines")
+}
+
+/// What a listener may do to the key that it is told of. `%key` is the key's name.
+const DEEDS: [&str; 9] = [
+    "DEL %key",
+    "UNLINK %key",
+    "SET %key text",
+    "DEHYDRATOR.POLL %key",
+    "DEHYDRATOR.REM %key a b c",
+    "DEHYDRATOR.PUSH %key 600000 listened listened",
+    "RENAME %key elsewhere",
+    "DEHYDRATOR.ONDUE %key HOLD",
+    "EXPIRE %key 1000",
+];
+
+/// What brings an event about, and which.
+const VERBS: [(&str, &str); 12] = [
+    ("DEHYDRATOR.PUSH k 600000 element new", "dehydrator.push"),
+    ("DEHYDRATOR.PUSH k 600000 element a REPLACE", "dehydrator.push"),
+    ("DEHYDRATOR.MPUSH k 600000 element x 600000 element y", "dehydrator.push"),
+    ("DEHYDRATOR.GIDPUSH k 600000 element", "dehydrator.push"),
+    ("DEHYDRATOR.UPDATE k b other", "dehydrator.update"),
+    ("DEHYDRATOR.TOUCH k c 700000", "dehydrator.touch"),
+    ("DEHYDRATOR.REM k b", "dehydrator.rem"),
+    ("DEHYDRATOR.PULL k b", "dehydrator.pull"),
+    ("DEHYDRATOR.POLL k", "dehydrator.poll"),
+    ("DEHYDRATOR.POLL k LEASE 60000", "dehydrator.poll"),
+    ("DEHYDRATOR.XACK k a", "dehydrator.xack"),
+    ("DEHYDRATOR.ONDUE k PUBLISH nowhere", "dehydrator.ondue"),
+];
+
+/// One that is due, and two that are not.
+fn fill(client: &mut Connection) {
+    client.ask("LISTENER.OFF");
+    client.ask("FLUSHALL");
+    client.ask("DEHYDRATOR.PUSH k 0 element a AT 10");
+    client.ask("DEHYDRATOR.PUSH k 600000 element b");
+    client.ask("DEHYDRATOR.PUSH k 600000 element c");
+}
+
+/// What must hold of the key after the listener's deed, which was done last.
+fn holds(client: &mut Connection, deed: &str, what: &str) {
+    match deed.split(' ').next().expect("a word") {
+        "DEL" | "UNLINK" | "RENAME" => assert!(!client.exists("k"), "{what}"),
+        "SET" => assert_eq!(client.ask("TYPE k"), Value::SimpleString("string".into()), "{what}"),
+        "DEHYDRATOR.PUSH" => {
+            let there = client.ask("DEHYDRATOR.LOOK k listened");
+            assert_eq!(there, Value::BulkString("listened".into()), "{what}");
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_listener_may_do_anything_to_the_key_of_every_verb() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    for (verb, event) in VERBS {
+        for deed in DEEDS {
+            fill(&mut client);
+            let what = format!("{deed} at {event} of {verb}");
+            client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
+            // What the verb replies is its own affair; that it replies is not.
+            let _ = refusal(&cmd(verb), &mut client);
+            assert_eq!(ran(&mut client).len(), 1, "{what}: it was not told");
+            if ran(&mut client) == ["ok"] {
+                holds(&mut client, deed, &what);
+            }
+            pair.compare(&what);
+        }
+    }
+}
+
+#[test]
+fn a_listener_may_do_anything_when_the_last_element_was_taken() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    for (verb, event) in [
+        ("DEHYDRATOR.PULL k a", "dehydrator.pull"),
+        ("DEHYDRATOR.POLL k", "dehydrator.poll"),
+        ("DEHYDRATOR.REM k a", "dehydrator.rem"),
+        ("DEHYDRATOR.XACK k a", "dehydrator.xack"),
+    ] {
+        // To give an empty one another name is left out: a replica has deleted it by then.
+        for deed in DEEDS.into_iter().filter(|deed| !deed.starts_with("RENAME")) {
+            for event in [event, "del"] {
+                client.ask("LISTENER.OFF");
+                client.ask("FLUSHALL");
+                client.ask("DEHYDRATOR.PUSH k 0 element a AT 10");
+                client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
+                client.ask(verb);
+                let what = format!("{deed} at {event} of {verb}");
+                if ran(&mut client) == ["ok"] {
+                    holds(&mut client, deed, &what);
+                }
+                pair.compare(&what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_listener_may_do_anything_when_a_sleeper_is_served() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    for (options, event) in [("", "dehydrator.poll"), (" LEASE 60000", "dehydrator.poll")] {
+        for deed in DEEDS {
+            client.ask("LISTENER.OFF");
+            client.ask("FLUSHALL");
+            let line = format!("DEHYDRATOR.POLL k BLOCK 0{options}");
+            let sleeper = Sleeper::start(&pair.primary, &line);
+            client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
+            client.ask("DEHYDRATOR.PUSH k 5 element a");
+            assert!(matches!(sleeper.reply(), Value::Array(taken) if taken.len() == 1));
+            let what = format!("{deed} at {event} of a sleeper");
+            assert_eq!(ran(&mut client).len(), 1, "{what}: it was not told");
+            if ran(&mut client) == ["ok"] {
+                holds(&mut client, deed, &what);
+            }
+            pair.compare(&what);
+        }
+    }
+}
+
+#[test]
+fn a_listener_may_do_anything_when_somebody_wakes_by_a_push() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    for deed in DEEDS {
+        client.ask("LISTENER.OFF");
+        client.ask("FLUSHALL");
+        let sleeper = Sleeper::start(&pair.primary, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1");
+        client.ask(&format!("LISTENER.ON 1 dehydrator.push {deed}"));
+        let _ = refusal(&cmd("DEHYDRATOR.PUSH k 0 element a"), &mut client);
+        client.ask("LISTENER.OFF");
+        // If the listener took it, there is another one for who sleeps.
+        client.ask("DEL k");
+        client.ask("DEHYDRATOR.PUSH k 0 element a");
+        assert_eq!(sleeper.reply(), texts(&["element"]), "{deed}");
+        pair.compare(deed);
+    }
+}
+
+#[test]
+fn a_listener_may_do_anything_when_something_is_delivered() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    for (policy, events) in [
+        ("STREAM s", &["dehydrator.deliver", "dehydrator.due", "xadd"][..]),
+        ("PUBLISH channel", &["dehydrator.deliver", "dehydrator.due"]),
+        ("DROP", &["dehydrator.drop", "dehydrator.due"]),
+    ] {
+        for event in events {
+            for deed in DEEDS {
+                client.ask("LISTENER.OFF");
+                client.ask("FLUSHALL");
+                client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
+                // The event of the stream names the stream.
+                let deed = deed.replace("%key", "k");
+                let what = format!("{deed} at {event} with {policy}");
+                client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
+                client.ask("DEHYDRATOR.PUSH k 5 element a");
+                until(&format!("it is told: {what}"), || {
+                    (!ran(&mut client).is_empty()).then_some(())
+                });
+                let is_over = |client: &mut Connection| {
+                    client.ask("TYPE k") != Value::SimpleString("dehy-type".into())
+                        || client.ask("DEHYDRATOR.TTN k") != Value::Int(0)
+                };
+                if !deed.ends_with("HOLD") {
+                    until(&format!("it is over: {what}"), || is_over(&mut client).then_some(()));
+                }
+                pair.compare(&what);
+            }
+        }
+    }
+}
+
+/// A key that has just come into being: not all that a listener may do then is survived by the server itself.
+///
+/// Who deletes the key, or overwrites it, frees what the server's own `setKey` touches next (it counts its own
+/// reference after it has said `new`, on Redis 7.0 and 8): a plain SET is no better off there. So only what leaves
+/// the value alive is done here.
+#[test]
+fn a_listener_may_write_into_a_key_that_is_new() {
+    let server = Server::start_with_listener(&[]);
+    let mut client = server.connect();
+    for verb in ["PUSH k 600000 element a", "MPUSH k 600000 element a", "ONDUE k PUBLISH nowhere"] {
+        for deed in ["DEHYDRATOR.PUSH %key 600000 listened listened", "EXPIRE %key 1000"] {
+            client.ask("LISTENER.OFF");
+            client.ask("FLUSHALL");
+            client.ask(&format!("LISTENER.ON 1 new {deed}"));
+            client.ask(&format!("DEHYDRATOR.{verb}"));
+            assert_eq!(ran(&mut client), ["ok"], "{deed} at new of {verb}");
+            holds(&mut client, deed, verb);
+            let length = client.ask("DEHYDRATOR.LEN k");
+            let pushed = i64::from(verb.contains("PUSH")) + i64::from(deed.contains("PUSH"));
+            assert_eq!(length, Value::Int(pushed), "{deed} at new of {verb}");
+            let digest = client.digest("k");
+            client.ask("DEBUG RELOAD");
+            assert_eq!(client.digest("k"), digest);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! A delivery that fails is seen where one looks.
+
+use std::collections::HashMap;
+
+use redis::{Connection, Value};
+
+use super::{arrived, field};
+use crate::harness::{Ask, Server, cmd, until};
+
+/// How often in a row, since when, and why it failed.
+fn failures(client: &mut Connection, key: &str) -> (i64, Value, Value) {
+    let mut info: HashMap<String, Value> =
+        cmd(&format!("DEHYDRATOR.INFO {key}")).query(client).expect("a map");
+    let mut of = |name: &str| info.remove(name).unwrap_or_else(|| panic!("no {name}"));
+    let Value::Int(count) = of("failures") else { panic!("a number") };
+    (count, of("failing-since"), of("last-failure"))
+}
+
+const NONE: (i64, Value, Value) = (0, Value::Nil, Value::Nil);
+
+#[test]
+fn what_fails_is_told_until_it_is_put_right() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for key in ["a", "b", "c"] {
+        client.ask(&format!("DEHYDRATOR.ONDUE {key} STREAM {key}-s"));
+        assert_eq!(failures(&mut client, key), NONE);
+    }
+    assert_eq!(failures(&mut client, "nowhere"), NONE);
+    assert_eq!(field(&server, "stuck"), 0);
+    let time: Vec<i64> = cmd("TIME").query(&mut client).expect("the time");
+    for key in ["a", "b"] {
+        client.ask(&format!("SET {key}-s text"));
+    }
+    for key in ["a", "b", "c"] {
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 5 element id"));
+    }
+    arrived(&mut client, "c-s", 1);
+    until("both fail again and again", || {
+        let both = ["a", "b"].map(|key| failures(&mut client, key).0 >= 3);
+        (both == [true; 2]).then_some(())
+    });
+    assert_eq!(field(&server, "stuck"), 2);
+    assert_eq!(failures(&mut client, "c"), NONE);
+    let (count, since, last) = failures(&mut client, "a");
+    let Value::Int(since) = since else { panic!("{since:?}") };
+    assert!((time[0] * 1000..(time[0] + 60) * 1000).contains(&since), "{since}");
+    let last: String = redis::from_redis_value(last).expect("text");
+    assert!(last.contains("WRONGTYPE"), "{last}");
+    // It counts on; it began when it began.
+    until("it has failed again", || (failures(&mut client, "a").0 > count).then_some(()));
+    assert_eq!(failures(&mut client, "a").1, Value::Int(since));
+
+    // One is put right at its stream, one by another policy.
+    client.ask("DEL a-s");
+    arrived(&mut client, "a-s", 1);
+    assert_eq!(failures(&mut client, "a"), NONE);
+    assert_eq!(field(&server, "stuck"), 1);
+    client.ask("DEHYDRATOR.ONDUE b HOLD");
+    assert_eq!(failures(&mut client, "b"), NONE);
+    assert_eq!(field(&server, "stuck"), 0);
+}
+
+#[test]
+fn what_is_stuck_and_deleted_is_stuck_no_more() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for away in ["DEL k", "FLUSHALL", "DEHYDRATOR.PULL k id"] {
+        client.ask("DEHYDRATOR.ONDUE k STREAM s");
+        client.ask("SET s text");
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        until("it fails", || (field(&server, "stuck") == 1).then_some(()));
+        client.ask(away);
+        until("it is forgotten", || (field(&server, "stuck") == 0).then_some(()));
+        client.ask("FLUSHALL");
+    }
+}
+
+#[test]
+fn a_policy_whose_stream_is_of_another_type_is_refused() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("SET taken text");
+    client.ask("DEHYDRATOR.PUSH dehydrator 600000 element id");
+    for dest in ["taken", "dehydrator"] {
+        for line in ["", " MAXLEN 5"] {
+            let error = client.refused(&format!("DEHYDRATOR.ONDUE k STREAM {dest}{line}"));
+            assert!(error.starts_with("WRONGTYPE") || error.starts_with("ERR"), "{error}");
+            assert!(error.contains(dest), "{error}");
+        }
+    }
+    assert!(!client.exists("k"));
+    // A stream, and none yet.
+    client.ask("XADD s * a b");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.ONDUE k STREAM later");
+    client.ask("SET later text");
+    // What is refused changes nothing.
+    let digest = client.digest("k");
+    client.refused("DEHYDRATOR.ONDUE k STREAM taken");
+    assert_eq!(client.digest("k"), digest);
+}
