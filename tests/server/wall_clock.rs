@@ -87,6 +87,21 @@ fn a_step_back_strands_nobody() {
 }
 
 #[test]
+fn a_step_back_with_an_element_pending_strands_nobody() {
+    let server = Server::start_with_clock(&[]);
+    let mut client = server.connect();
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH k 1000 pending pending");
+    step(&server, -HOUR);
+    // What waits for the first one, which is an hour off now, will not do for this one.
+    let start = Instant::now();
+    client.ask("DEHYDRATOR.PUSH k 1200 element id");
+    let (reply, after) = sleeper.reply_after(start);
+    assert_eq!(reply, texts(&["element"]));
+    assert!(after < Duration::from_millis(1200) + SOON, "{after:?}");
+}
+
+#[test]
 fn a_client_that_waits_for_a_while_waits_that_long_whatever_the_clock_does() {
     let server = Server::start_with_clock(&[]);
     for shift in [-HOUR, HOUR, 0] {
