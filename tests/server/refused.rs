@@ -15,7 +15,7 @@ fn all_waits_until_lifted(server: &Server, refuse: impl FnOnce(), lift: impl FnO
     client.ask("DEHYDRATOR.ONDUE streamed STREAM s");
     let keys = ["plain", "leased", "dropped", "published", "streamed"];
     for key in keys {
-        client.ask(&format!("DEHYDRATOR.PUSH {key} 1500 element id"));
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 4000 element id"));
     }
     refuse();
     let is_due = |client: &mut Connection, key: &str| {
@@ -57,7 +57,7 @@ fn with_too_few_replicas_all_waits() {
 
 #[test]
 fn with_a_disk_that_fails_all_waits() {
-    let server = Server::start(&["--save", "3600 1000000"]);
+    let server = Server::start(&["--save", "3600 1000000", "--enable-protected-configs", "yes"]);
     let mut client = server.connect();
     let save = |server: &Server| {
         server.connect().ask("BGSAVE");
