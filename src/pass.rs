@@ -33,11 +33,16 @@ const GRACE_US: u64 = 1000;
 /// client is freed.
 const GRACE_PASSES: u32 = 2;
 
+/// A pass that holds the loop up again begins that time anew, so often at the most: where each pass is that
+/// long, blocked clients are served all the same.
+const RESTARTS_MAX: u32 = 2;
+
 /// The loop has been held up.
 #[derive(Clone, Copy)]
 struct Grace {
     until_us: u64,
     passes: u32,
+    restarts: u32,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -109,21 +114,26 @@ fn ends(context: &Context) {
 /// Measures the pass that ends. Returns whether the server knows by now which clients have gone.
 fn measure(has_come: bool) -> bool {
     let mut state = STATE.get();
-    let now_us =
-        if state.began_us > 0 || state.grace.is_some() { clock::monotonic_us() } else { 0 };
-    let took_us = if state.began_us > 0 { now_us.saturating_sub(state.began_us) } else { 0 };
+    if state.began_us == 0 {
+        // Nobody was blocked when it began.
+        STATE.set(State::default());
+        return true;
+    }
+    let now_us = clock::monotonic_us();
+    let took_us = now_us.saturating_sub(state.began_us);
     let [last, before] = state.took_us;
-    let is_held_up = took_us + last + before > HELD_UP_US;
     state.took_us = [took_us, last];
+    let is_held_up = took_us + last + before > HELD_UP_US;
+    let begin =
+        |restarts| Some(Grace { until_us: now_us + GRACE_US, passes: GRACE_PASSES, restarts });
     state.grace = match state.grace {
-        None if has_come && is_held_up => {
-            Some(Grace { until_us: now_us + GRACE_US, passes: GRACE_PASSES })
-        }
-        Some(Grace { until_us, passes: 0 }) if until_us <= now_us && has_come => None,
-        Some(Grace { until_us, passes }) => {
-            Some(Grace { until_us, passes: passes.saturating_sub(1) })
-        }
+        None if has_come && is_held_up => begin(0),
         None => None,
+        Some(Grace { restarts, .. }) if took_us > HELD_UP_US && restarts < RESTARTS_MAX => {
+            begin(restarts + 1)
+        }
+        Some(Grace { until_us, passes: 0, .. }) if until_us <= now_us && has_come => None,
+        Some(grace) => Some(Grace { passes: grace.passes.saturating_sub(1), ..grace }),
     };
     STATE.set(state);
     state.grace.is_none()
