@@ -91,8 +91,8 @@ impl Reading {
 ///
 /// *Others listen.* A keyspace event is a call out: what another module does then, with this key or any
 /// other, is done when the call returns. So nothing is held across one, neither an open key nor a value nor
-/// a decision. A new dehydrator is put into its key when all is said that replicas must know; the event
-/// comes when the key is closed; and whether an empty dehydrator is deleted is decided after that.
+/// a decision. A new dehydrator is put into its key when all is said that replicas must know; an empty one
+/// is deleted, and the key closed, before the event is published.
 pub struct Writing<'a> {
     context: &'a Context,
     name: Str<'a>,
@@ -164,33 +164,40 @@ impl<'a> Writing<'a> {
 
     /// Says that elements were added or changed. Replicas must have been told.
     pub fn changed(mut self, event: &CStr) {
-        self.close();
+        self.close(IfIdle::Stays);
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
     }
 
-    /// Says that elements were taken. A dehydrator that is idle when all have heard of it is deleted, as
-    /// every empty collection is. Replicas must have been told.
+    /// Says that elements were taken. A dehydrator that is idle by now is deleted, as every empty collection
+    /// is, before anybody hears of it: what a listener writes to the key then is not ours to delete. Replicas
+    /// must have been told.
     pub fn shrunk(mut self, event: &CStr) {
-        self.close();
+        let is_deleted = self.close(IfIdle::Goes);
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
-        delete_if_idle(self.context, self.name, Told::Yes);
+        if is_deleted {
+            self.context.notify_deleted(self.name);
+        }
     }
 
     /// Lets go of key and value. If the dehydrator holds memory that it could give back, the tick will see to
     /// it; if clients wait for it, or the module has something to do when an element comes due, the next
-    /// deadline is noted.
-    fn close(&mut self) {
-        let Some(mut key) = self.key.take() else { return };
+    /// deadline is noted. Returns whether it was deleted.
+    fn close(&mut self, if_idle: IfIdle) -> bool {
+        let Some(mut key) = self.key.take() else { return false };
         let (context, name, value) = (self.context, self.name, self.value.take());
         let mut new = self.new.take();
         // SAFETY: as in `existing`; the value is used no more when this block ends.
         let dehydrator = new.as_mut().or(value.map(|mut value| unsafe { value.as_mut() }));
         if let Some(dehydrator) = dehydrator {
             settle(context, name, dehydrator);
+            if if_idle == IfIdle::Goes && dehydrator.is_idle() {
+                key.delete();
+                return true;
+            }
         }
-        let Some(new) = new else { return };
+        let Some(new) = new else { return false };
         let value = NonNull::from(Box::leak(Box::new(new)));
         // SAFETY: the callbacks of our type expect a leaked `Box<Dehydrator>`, and this one is fresh.
         unsafe { key.set_value(kind(), value.cast::<c_void>()) };
@@ -202,6 +209,7 @@ impl<'a> Writing<'a> {
         if !is_there {
             key.abandon();
         }
+        false
     }
 
     fn existing(&mut self) -> Option<&mut Dehydrator> {
@@ -216,9 +224,9 @@ impl Drop for Writing<'_> {
     fn drop(&mut self) {
         // What nobody was told of has not come into being.
         self.new = None;
-        self.close();
+        self.close(IfIdle::Stays);
         if self.is_leftover {
-            delete_if_idle(self.context, self.name, Told::No);
+            delete_leftover(self.context, self.name);
         }
     }
 }
@@ -239,15 +247,15 @@ fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator) {
     }
 }
 
-/// Whether replicas know that a dehydrator is idle, and so delete it by themselves.
+/// What becomes of a dehydrator that would do nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
-    Yes,
-    No,
+enum IfIdle {
+    Stays,
+    Goes,
 }
 
-/// Deletes a dehydrator that would do nothing, if there is one.
-fn delete_if_idle(context: &Context, name: Str<'_>, told: Told) {
+/// Deletes an idle dehydrator, of which replicas do not know that it is idle.
+fn delete_leftover(context: &Context, name: Str<'_>) {
     let mut key = Key::open_to_write(context, name);
     let Ok(Some(value)) = dehydrator_in(&key) else { return };
     // SAFETY: as in `Reading::dehydrator`; the key is open.
@@ -256,9 +264,7 @@ fn delete_if_idle(context: &Context, name: Str<'_>, told: Told) {
     }
     key.delete();
     drop(key);
-    if told == Told::No {
-        replicate::deleted(context, name);
-    }
+    replicate::deleted(context, name);
     context.signal_modified(name);
     context.notify_deleted(name);
 }
@@ -307,7 +313,7 @@ pub fn tidy(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -
         if !context.may_replicate() {
             return Tidied::Later;
         }
-        delete_if_idle(context, name, Told::No);
+        delete_leftover(context, name);
         return Tidied::Done;
     }
     while dehydrator.lawn.tidy(MOVES) {
