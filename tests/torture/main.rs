@@ -9,5 +9,8 @@ mod deliver;
 mod disk;
 mod leak;
 mod lease;
+mod model;
+mod operations;
+mod random;
 mod restore;
 mod wander;

@@ -3,23 +3,14 @@
 use redis::{Cmd, Connection, Pipeline, Value};
 
 use crate::harness::{Ask, Server, cmd, until};
+use crate::random::Random;
 
 const KEYS: u64 = 40;
 const DATABASES: u64 = 4;
 const ROUNDS: usize = 60;
 const BATCHES: usize = 20;
 
-/// Xorshift: the same for the same seed.
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
     fn key(&mut self) -> String {
         format!("k{}", self.below(KEYS))
     }
@@ -83,7 +74,7 @@ fn wander(seed: u64, options: &[&str]) {
     let replica = Server::start_with_port(&["--databases", "4", "--repl-diskless-load", "swapdb"]);
     let mut copy = replica.connect();
     copy.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut client = primary.connect();
     for round in 0..ROUNDS {
         for batch in 0..BATCHES {

@@ -1,0 +1,468 @@
+//! What a dehydrator is, as plainly as it can be said: a list, searched from end to end.
+//!
+//! It knows nothing of queues, heaps or indexes, and reads no clock: the test hands it the time.
+
+use std::collections::BTreeMap;
+
+use redis::Value;
+
+/// The latest deadline there is, and the largest number that any argument may be.
+pub const MAX: u64 = i64::MAX as u64;
+
+pub type Bytes = Vec<u8>;
+
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub deadline: u64,
+    /// The order of pushing, leasing and touching.
+    pub sequence: u64,
+    pub id: Bytes,
+    pub element: Bytes,
+    pub ttl: u64,
+    pub deliveries: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Policy {
+    #[default]
+    Hold,
+    Drop,
+    Stream {
+        dest: &'static str,
+        /// Whether exactly so, and how long.
+        maxlen: Option<(bool, u64)>,
+    },
+    Publish(&'static str),
+}
+
+#[derive(Clone, Default, Debug)]
+pub struct Dehydrator {
+    pub entries: Vec<Entry>,
+    pub policy: Policy,
+}
+
+#[derive(Clone, Debug)]
+pub enum Kept {
+    Dehydrator(Dehydrator),
+    Text,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfThere {
+    Refuse,
+    Nx,
+    Replace,
+}
+
+/// Whatever may be asked of a dehydrator, and of the keyspace around it.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Push {
+        ttl: u64,
+        element: Bytes,
+        id: Bytes,
+        if_there: IfThere,
+        slack: Option<u64>,
+        at: Option<u64>,
+        deliveries: Option<u64>,
+    },
+    GidPush {
+        ttl: u64,
+        element: Bytes,
+        slack: Option<u64>,
+    },
+    MPush(Vec<(u64, Bytes, Bytes)>),
+    Pull(Bytes),
+    Poll {
+        count: Option<u64>,
+        block: Option<u64>,
+        lease: Option<u64>,
+        with_ids: bool,
+    },
+    XPoll(Option<u64>),
+    XAck(Vec<Bytes>),
+    Look(Bytes),
+    Update(Bytes, Bytes),
+    Touch {
+        id: Bytes,
+        ttl: u64,
+        only: Option<&'static str>,
+        at: Option<u64>,
+    },
+    Rem(Vec<Bytes>),
+    Lease {
+        ttl: u64,
+        at: u64,
+        ids: Vec<Bytes>,
+    },
+    OnDue(Policy),
+    Ttn,
+    Pttl(Bytes),
+    Len,
+    /// Something that no command understands, whatever there is.
+    Nonsense(Vec<Bytes>),
+    Copy {
+        to: &'static str,
+        db: usize,
+        replace: bool,
+    },
+    Rename {
+        to: &'static str,
+        nx: bool,
+    },
+    Move(usize),
+    SwapDb(usize, usize),
+    Del,
+    SetText,
+}
+
+/// What is to be replied.
+#[derive(PartialEq, Debug)]
+pub enum Expect {
+    Is(Value),
+    /// About so many milliseconds, and not 0: the server's clock has moved on a little.
+    Near(u64),
+    /// An error that starts with this.
+    Refused(&'static str),
+    /// An id that nobody has.
+    NewId,
+}
+
+/// What came due in a dehydrator with a policy, in order.
+#[derive(Debug)]
+pub struct Delivered {
+    pub db: usize,
+    pub policy: Policy,
+    pub elements: Vec<(Bytes, Bytes)>,
+}
+
+/// All databases.
+#[derive(Clone, Default, Debug)]
+pub struct World {
+    pub dbs: [BTreeMap<&'static str, Kept>; 2],
+    sequence: u64,
+}
+
+const WRONG_TYPE: Expect = Expect::Refused("WRONGTYPE");
+const REFUSED: Expect = Expect::Refused("ERR");
+
+fn int(number: u64) -> Expect {
+    Expect::Is(Value::Int(number as i64))
+}
+
+fn bulk(bytes: &[u8]) -> Value {
+    Value::BulkString(bytes.to_vec())
+}
+
+/// The TTL, rounded up to the coarsest power of two by which it is no more than `slack` later.
+pub fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
+    let mut step = 1;
+    while step * 2 - 1 <= slack.unwrap_or(0) {
+        step *= 2;
+    }
+    Some(ttl.next_multiple_of(step)).filter(|ttl| *ttl <= MAX)
+}
+
+impl Dehydrator {
+    pub fn find(&self, id: &[u8]) -> Option<usize> {
+        self.entries.iter().position(|entry| entry.id == id)
+    }
+
+    fn take(&mut self, id: &[u8]) -> Option<Entry> {
+        self.find(id).map(|at| self.entries.remove(at))
+    }
+
+    /// All of it, in the order of delivery.
+    pub fn ordered(&self) -> Vec<&Entry> {
+        let mut all: Vec<_> = self.entries.iter().collect();
+        all.sort_by_key(|entry| (entry.deadline, entry.sequence));
+        all
+    }
+
+    pub fn due(&self, now: u64) -> Vec<Bytes> {
+        let ordered = self.ordered().into_iter();
+        ordered.filter(|entry| entry.deadline <= now).map(|entry| entry.id.clone()).collect()
+    }
+}
+
+impl World {
+    pub fn dehydrator(&self, db: usize, key: &str) -> Option<&Dehydrator> {
+        match self.dbs[db].get(key) {
+            Some(Kept::Dehydrator(dehydrator)) => Some(dehydrator),
+            _ => None,
+        }
+    }
+
+    /// Does it, and says what the server replies to it; in a transaction nobody sleeps.
+    pub fn apply(
+        &mut self,
+        db: usize,
+        key: &'static str,
+        op: &Op,
+        now: u64,
+        transaction: bool,
+    ) -> Expect {
+        if let Some(expect) = self.keyspace(db, key, op) {
+            return expect;
+        }
+        if let Op::Push { ttl, slack, .. } | Op::GidPush { ttl, slack, .. } = op
+            && rounded(*ttl, *slack).is_none()
+        {
+            return REFUSED;
+        }
+        let mut inside = match self.dbs[db].get(key) {
+            Some(Kept::Text) => return WRONG_TYPE,
+            Some(Kept::Dehydrator(dehydrator)) => dehydrator.clone(),
+            None => Dehydrator::default(),
+        };
+        let expect = self.within(&mut inside, op, now, transaction);
+        // What is empty is no key, unless it has a policy.
+        if inside.entries.is_empty() && inside.policy == Policy::Hold {
+            self.dbs[db].remove(key);
+        } else {
+            self.dbs[db].insert(key, Kept::Dehydrator(inside));
+        }
+        expect
+    }
+
+    fn next(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    fn within(&mut self, it: &mut Dehydrator, op: &Op, now: u64, transaction: bool) -> Expect {
+        let at_or = |at: Option<u64>, ttl: u64| {
+            at.or_else(|| now.checked_add(ttl).filter(|deadline| *deadline <= MAX))
+        };
+        match op {
+            Op::Push { ttl, element, id, if_there, slack, at, deliveries } => {
+                let ttl = rounded(*ttl, *slack).expect("seen to before");
+                let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
+                match (it.find(id), if_there) {
+                    (Some(_), IfThere::Refuse) => return REFUSED,
+                    (Some(_), IfThere::Nx) => return Expect::Is(Value::Nil),
+                    (Some(old), IfThere::Replace) => drop(it.entries.remove(old)),
+                    (None, _) => {}
+                }
+                it.entries.push(Entry {
+                    deadline,
+                    sequence: self.next(),
+                    id: id.clone(),
+                    element: element.clone(),
+                    ttl,
+                    deliveries: deliveries.unwrap_or(0),
+                });
+                Expect::Is(Value::Okay)
+            }
+            Op::GidPush { ttl, slack, .. } => {
+                let ttl = rounded(*ttl, *slack).expect("seen to before");
+                // The id is known when the reply has come: see `named`.
+                if at_or(None, ttl).is_some() { Expect::NewId } else { REFUSED }
+            }
+            Op::MPush(elements) => {
+                if elements.iter().any(|(ttl, ..)| at_or(None, *ttl).is_none()) {
+                    return REFUSED;
+                }
+                let mut started = Vec::new();
+                for (ttl, element, id) in elements {
+                    let is_new = it.find(id).is_none();
+                    if is_new {
+                        it.entries.push(Entry {
+                            deadline: now + ttl,
+                            sequence: self.next(),
+                            id: id.clone(),
+                            element: element.clone(),
+                            ttl: *ttl,
+                            deliveries: 0,
+                        });
+                    }
+                    started.push(Value::Int(is_new.into()));
+                }
+                Expect::Is(Value::Array(started))
+            }
+            Op::Pull(id) => {
+                Expect::Is(it.take(id).map_or(Value::Nil, |entry| Value::BulkString(entry.element)))
+            }
+            Op::Poll { count, block, lease, with_ids } => {
+                if let Some(lease) = lease
+                    && (*lease == 0 || at_or(None, *lease).is_none())
+                {
+                    return REFUSED;
+                }
+                let mut due = it.due(now);
+                due.truncate(count.unwrap_or(MAX) as usize);
+                if due.is_empty() && block.is_some() && !transaction {
+                    return Expect::Is(Value::Nil);
+                }
+                let mut given = Vec::new();
+                for id in due {
+                    let mut entry = it.take(&id).expect("it is due");
+                    let (id, element) = (bulk(&entry.id), bulk(&entry.element));
+                    match lease {
+                        Some(ttl) => {
+                            entry.lease(*ttl, now + ttl, self.next());
+                            let deliveries = Value::Int(entry.deliveries as i64);
+                            given.push(Value::Array(vec![id, element, deliveries]));
+                            it.entries.push(entry);
+                        }
+                        None if *with_ids => given.push(Value::Array(vec![id, element])),
+                        None => given.push(element),
+                    }
+                }
+                Expect::Is(Value::Array(given))
+            }
+            Op::XPoll(count) => {
+                let due = it.due(now).into_iter().take(count.unwrap_or(MAX) as usize);
+                Expect::Is(Value::Array(due.map(Value::BulkString).collect()))
+            }
+            Op::XAck(ids) => {
+                let mut replies = Vec::new();
+                for id in ids {
+                    let is_out = |at: &usize| {
+                        it.entries[*at].deadline <= now || it.entries[*at].deliveries > 0
+                    };
+                    let found = it.find(id).filter(is_out).map(|at| it.entries.remove(at));
+                    replies.push(found.map_or(Value::Nil, |it| Value::BulkString(it.element)));
+                }
+                Expect::Is(Value::Array(replies))
+            }
+            Op::Look(id) => {
+                let found = it.find(id).map(|at| bulk(&it.entries[at].element));
+                Expect::Is(found.unwrap_or(Value::Nil))
+            }
+            Op::Update(id, element) => {
+                let Some(at) = it.find(id) else { return REFUSED };
+                let old = std::mem::replace(&mut it.entries[at].element, element.clone());
+                Expect::Is(Value::BulkString(old))
+            }
+            Op::Touch { id, ttl, only, at } => {
+                let Some(deadline) = at_or(*at, *ttl) else { return REFUSED };
+                let Some(found) = it.find(id) else { return int(0) };
+                let entry = &mut it.entries[found];
+                let holds = match only {
+                    None => true,
+                    Some("GT") => deadline > entry.deadline,
+                    Some(_) => deadline < entry.deadline,
+                };
+                if holds {
+                    (entry.deadline, entry.ttl, entry.sequence) = (deadline, *ttl, self.next());
+                }
+                int(holds.into())
+            }
+            Op::Rem(ids) => int(ids.iter().filter(|id| it.take(id).is_some()).count() as u64),
+            Op::Lease { ttl, at, ids } => {
+                let mut count = 0;
+                for id in ids {
+                    if let Some(found) = it.find(id) {
+                        it.entries[found].lease(*ttl, *at, self.next());
+                        count += 1;
+                    }
+                }
+                int(count)
+            }
+            Op::OnDue(policy) => {
+                it.policy = policy.clone();
+                Expect::Is(Value::Okay)
+            }
+            Op::Ttn => match it.ordered().first() {
+                Some(first) => first.left(now),
+                None => Expect::Is(Value::Nil),
+            },
+            Op::Pttl(id) => match it.find(id) {
+                Some(at) => it.entries[at].left(now),
+                None => Expect::Is(Value::Int(-2)),
+            },
+            Op::Len => int(it.entries.len() as u64),
+            Op::Nonsense(_) => REFUSED,
+            _ => unreachable!("it is of the keyspace"),
+        }
+    }
+
+    /// A GIDPUSH was replied with this id.
+    pub fn named(&mut self, db: usize, key: &'static str, op: &Op, id: Bytes, now: u64) {
+        let Op::GidPush { ttl, element, slack } = op else { panic!("{op:?}") };
+        let (if_there, at, deliveries) = (IfThere::Refuse, None, None);
+        let (ttl, element, slack) = (*ttl, element.clone(), *slack);
+        let push = Op::Push { ttl, element, id, if_there, slack, at, deliveries };
+        assert_eq!(self.apply(db, key, &push, now, false), Expect::Is(Value::Okay), "a new id");
+    }
+
+    /// What is done to whole keys.
+    fn keyspace(&mut self, db: usize, key: &'static str, op: &Op) -> Option<Expect> {
+        Some(match op {
+            Op::Nonsense(_) => REFUSED,
+            Op::Copy { to, db: there, .. } if *to == key && *there == db => REFUSED,
+            Op::Copy { to, db: there, replace } => {
+                let is_free = *replace || !self.dbs[*there].contains_key(to);
+                let copy = self.dbs[db].get(key).cloned().filter(|_| is_free);
+                let count = copy.is_some().into();
+                copy.map(|copy| self.dbs[*there].insert(to, copy));
+                int(count)
+            }
+            Op::Rename { .. } if !self.dbs[db].contains_key(key) => REFUSED,
+            Op::Rename { to, nx: true } if self.dbs[db].contains_key(to) => int(0),
+            Op::Rename { to, nx } => {
+                let kept = self.dbs[db].remove(key).expect("it is there");
+                self.dbs[db].insert(to, kept);
+                if *nx { int(1) } else { Expect::Is(Value::Okay) }
+            }
+            Op::Move(there) if *there == db => REFUSED,
+            Op::Move(there) => {
+                let is_free = !self.dbs[*there].contains_key(key);
+                let moved = self.dbs[db].contains_key(key) && is_free;
+                if moved {
+                    let kept = self.dbs[db].remove(key).expect("it is there");
+                    self.dbs[*there].insert(key, kept);
+                }
+                int(moved.into())
+            }
+            Op::SwapDb(one, other) => {
+                self.dbs.swap(*one, *other);
+                Expect::Is(Value::Okay)
+            }
+            Op::Del => int(self.dbs[db].remove(key).is_some().into()),
+            Op::SetText => {
+                self.dbs[db].insert(key, Kept::Text);
+                Expect::Is(Value::Okay)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Takes out what policies deliver at this time.
+    pub fn deliver(&mut self, now: u64) -> Vec<Delivered> {
+        let mut all = Vec::new();
+        for (db, keys) in self.dbs.iter_mut().enumerate() {
+            for kept in keys.values_mut() {
+                let Kept::Dehydrator(it) = kept else { continue };
+                if it.policy == Policy::Hold {
+                    continue;
+                }
+                let due = it.due(now).into_iter();
+                let elements: Vec<_> = due
+                    .map(|id| it.take(&id).expect("it is due"))
+                    .map(|entry| (entry.id, entry.element))
+                    .collect();
+                if !elements.is_empty() {
+                    all.push(Delivered { db, policy: it.policy.clone(), elements });
+                }
+            }
+        }
+        all
+    }
+}
+
+impl Entry {
+    fn lease(&mut self, ttl: u64, deadline: u64, sequence: u64) {
+        // It is counted no further than 16 bits go.
+        self.deliveries = (self.deliveries + 1).min(65_535);
+        (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);
+    }
+
+    fn left(&self, now: u64) -> Expect {
+        match self.deadline.saturating_sub(now) {
+            0 => Expect::Is(Value::Int(0)),
+            left => Expect::Near(left),
+        }
+    }
+}
