@@ -4,9 +4,11 @@
 #[allow(dead_code)]
 mod harness;
 
+mod concurrent;
 mod crash;
 mod deliver;
 mod disk;
+mod history;
 mod leak;
 mod lease;
 mod model;

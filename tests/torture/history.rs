@@ -1,0 +1,811 @@
+//! What clients saw, and whether that can have been.
+//!
+//! A history is what each client asked, when, and what was replied. Between asking and the reply the server did it, at
+//! a moment that nobody knows; so only what is wrong for every such moment is wrong.
+//!
+//! Ids are pushed once each, so that whatever is said of an id is said of one element.
+
+use std::collections::BTreeMap;
+
+/// Microseconds since the run began, by a clock that never steps.
+pub type Moment = u64;
+pub type Id = u64;
+
+/// What the measuring of two clocks may be wrong by.
+pub const TOLERANCE: u64 = 2_000;
+/// How long something may be due beside a sleeper.
+pub const STRANDED: u64 = 1_000_000;
+/// Who asked so much earlier than another came first, whatever the scheduler did.
+const EARLIER: u64 = 200_000;
+
+#[derive(Clone, Debug)]
+pub enum Act {
+    /// Put away, for so many ms, or until a time in unix ms.
+    Push {
+        id: Id,
+        ttl: u64,
+        at: Option<u64>,
+    },
+    Poll(Poll),
+    /// PULL, REM, or XACK of one id; whether it was there, and taken.
+    Take {
+        id: Id,
+        taken: bool,
+    },
+    /// What is due, and whether that is all of it.
+    XPoll {
+        ids: Vec<Id>,
+        all: bool,
+    },
+    /// Whether it was there.
+    Touch {
+        id: Id,
+        ttl: u64,
+        touched: bool,
+    },
+    /// CLIENT UNBLOCK of another client, which was asleep.
+    Unblock {
+        client: usize,
+    },
+}
+
+#[derive(Clone, Default, Debug)]
+pub struct Poll {
+    /// In ms.
+    pub block: Option<u64>,
+    /// In ms.
+    pub lease: Option<u64>,
+    /// As many as this at the most.
+    pub count: usize,
+    pub reply: Reply,
+}
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Reply {
+    /// Nobody was there to read it: the client hung up, or was killed.
+    #[default]
+    Unread,
+    Given(Vec<Id>),
+    Nil,
+    /// UNBLOCKED.
+    Refused,
+}
+
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub client: usize,
+    pub start: Moment,
+    /// When the reply was read, or the client was gone.
+    pub end: Moment,
+    pub act: Act,
+}
+
+/// The server's wall clock: how far it is ahead of ours, in microseconds.
+pub struct Clock {
+    /// From when to when it was stepped, and how far ahead it was then.
+    pub steps: Vec<(Moment, Moment, i64)>,
+}
+
+/// All that is known of a run.
+pub struct History {
+    pub clock: Clock,
+    pub events: Vec<Event>,
+    /// What was left in the end.
+    pub left: Vec<Id>,
+    /// When that was looked at.
+    pub end: Moment,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Wrong {
+    /// Given out before its deadline.
+    Early,
+    /// Given out again while it was under a lease.
+    LeaseBroken,
+    /// Given out again after it was taken.
+    Twice,
+    /// Given out, and never pushed.
+    Unknown,
+    /// Pushed, and neither given out nor there.
+    Lost,
+    /// Given out before one whose turn was earlier.
+    OutOfOrder,
+    /// A client slept on although something was due.
+    Stranded,
+    /// Who waits for ever was replied that there is nothing.
+    ForEverEnded,
+    /// A reply of no elements to who waits for some.
+    Empty,
+    /// Nil before the time to wait was over.
+    TimeoutEarly,
+    /// A client that came later was served earlier.
+    Overtaken,
+}
+
+/// What is wrong, and why.
+pub type Finding = (Wrong, String);
+
+impl Clock {
+    pub fn steady(ahead: i64) -> Self {
+        Self { steps: vec![(0, 0, ahead)] }
+    }
+
+    /// What may have been its offsets between two moments, and from when to when.
+    fn offsets(&self, from: Moment, to: Moment) -> impl Iterator<Item = (Moment, Moment, i64)> {
+        let ends = self.steps.iter().skip(1).map(|step| step.1).chain([Moment::MAX]);
+        let segments = self.steps.iter().zip(ends);
+        segments.filter_map(move |((start, _, ahead), end)| {
+            let (start, end) = (from.max(*start), to.min(end));
+            (start <= end).then_some((start, end, *ahead))
+        })
+    }
+
+    /// The latest time that it may have shown, in unix microseconds.
+    fn latest(&self, from: Moment, to: Moment) -> u64 {
+        let times = self.offsets(from, to).map(|(_, end, ahead)| end.saturating_add_signed(ahead));
+        times.max().expect("a clock shows something")
+    }
+
+    fn earliest(&self, from: Moment, to: Moment) -> u64 {
+        let times =
+            self.offsets(from, to).map(|(start, _, ahead)| start.saturating_add_signed(ahead));
+        times.min().expect("a clock shows something")
+    }
+
+    /// The longest time without a break that a deadline, in unix microseconds, was certainly over.
+    fn longest_due(&self, deadline: u64, from: Moment, to: Moment) -> u64 {
+        let (mut longest, mut since) = (0, None);
+        for (at, (_, certain, ahead)) in self.steps.iter().enumerate() {
+            let next = self.steps.get(at + 1).map_or(Moment::MAX, |step| step.0);
+            let (start, end) = (from.max(*certain), to.min(next));
+            if start >= end {
+                continue;
+            }
+            let due = start.max(deadline.saturating_add_signed(-ahead));
+            // It was due before the step already, or it was not.
+            let began = if due > start { due } else { *since.get_or_insert(start) };
+            longest = longest.max(end.saturating_sub(began));
+            since = (due < end).then_some(began);
+        }
+        longest
+    }
+}
+
+/// Something that set a deadline, or took the element.
+struct Touched<'a> {
+    event: &'a Event,
+    /// In unix microseconds: the earliest and the latest that it may be. `None`: it was taken.
+    deadline: Option<(u64, u64)>,
+    is_lease: bool,
+}
+
+impl Touched<'_> {
+    fn is_push(&self) -> bool {
+        matches!(self.event.act, Act::Push { .. })
+    }
+}
+
+/// The life of one element.
+#[derive(Default)]
+struct Life<'a> {
+    /// In the order of their replies, the push first.
+    touched: Vec<Touched<'a>>,
+    takes: Vec<&'a Event>,
+    /// By polls, and where in their replies.
+    given: Vec<(&'a Event, usize)>,
+    seen: Vec<&'a Event>,
+}
+
+impl<'a> Life<'a> {
+    fn push(&self) -> Option<&Touched<'a>> {
+        self.touched.iter().find(|it| it.is_push())
+    }
+
+    /// What may have been the last to set the deadline when something happened.
+    fn in_force(&self, event: &Event) -> Vec<&Touched<'a>> {
+        let before = |it: &&Touched<'_>| {
+            it.event.start <= event.end && !std::ptr::eq(it.event, event) && it.deadline.is_some()
+        };
+        let all: Vec<_> = self.touched.iter().filter(before).collect();
+        // Nothing was before the push.
+        let is_behind = |one: &Touched<'_>, other: &Touched<'_>| {
+            other.event.start > one.event.end || (one.is_push() && !other.is_push())
+        };
+        let is_over = |it: &&Touched<'_>| {
+            all.iter().any(|other| is_behind(it, other) && other.event.end < event.start)
+        };
+        all.iter().copied().filter(|it| !is_over(it)).collect()
+    }
+
+    /// Whether nothing but its push ever set its deadline.
+    fn is_plain(&self) -> bool {
+        self.touched.iter().filter(|it| it.deadline.is_some()).count() == 1
+    }
+}
+
+/// Whether all of it can have been.
+pub fn check(history: &History) -> Vec<Finding> {
+    let lives = lives(history);
+    let mut findings = Vec::new();
+    for (id, life) in &lives {
+        check_life(history, *id, life, &mut findings);
+    }
+    check_lost(history, &lives, &mut findings);
+    check_order(history, &lives, &mut findings);
+    check_sleepers(history, &lives, &mut findings);
+    check_line(history, &lives, &mut findings);
+    findings
+}
+
+fn lives(history: &History) -> BTreeMap<Id, Life<'_>> {
+    let clock = &history.clock;
+    let mut lives: BTreeMap<Id, Life<'_>> = BTreeMap::new();
+    let mut events: Vec<_> = history.events.iter().collect();
+    events.sort_by_key(|event| event.end);
+    let from_now = |from: u64, to: u64, ms: u64| {
+        // The server counts whole milliseconds.
+        Some((from / 1000 * 1000 + ms * 1000, to / 1000 * 1000 + ms * 1000))
+    };
+    for event in events {
+        let (earliest, latest) =
+            (clock.earliest(event.start, event.end), clock.latest(event.start, event.end));
+        match &event.act {
+            Act::Push { id, ttl, at } => {
+                let deadline = match at {
+                    Some(at) => Some((at * 1000, at * 1000)),
+                    None => from_now(earliest, latest, *ttl),
+                };
+                let touched = Touched { event, deadline, is_lease: false };
+                lives.entry(*id).or_default().touched.insert(0, touched);
+            }
+            Act::Touch { id, ttl, touched: true } => {
+                let deadline = from_now(earliest, latest, *ttl);
+                let touched = Touched { event, deadline, is_lease: false };
+                lives.entry(*id).or_default().touched.push(touched);
+            }
+            Act::Take { id, taken: true } => {
+                let life = lives.entry(*id).or_default();
+                life.takes.push(event);
+                life.touched.push(Touched { event, deadline: None, is_lease: false });
+            }
+            Act::Poll(Poll { reply: Reply::Given(ids), lease, .. }) => {
+                for (at, id) in ids.iter().enumerate() {
+                    let life = lives.entry(*id).or_default();
+                    let deadline = lease.and_then(|lease| from_now(earliest, latest, lease));
+                    life.given.push((event, at));
+                    life.touched.push(Touched { event, deadline, is_lease: lease.is_some() });
+                    if lease.is_none() {
+                        life.takes.push(event);
+                    }
+                }
+            }
+            Act::XPoll { ids, .. } => {
+                for id in ids {
+                    lives.entry(*id).or_default().seen.push(event);
+                }
+            }
+            _ => {}
+        }
+    }
+    // A sleeper was not given it before it was due, however long it had slept.
+    for life in lives.values_mut() {
+        for at in 0..life.touched.len() {
+            let event = life.touched[at].event;
+            let Act::Poll(Poll { lease: Some(lease), .. }) = event.act else { continue };
+            let due = life.in_force(event).iter().filter_map(|it| it.deadline).min();
+            let latest = clock.latest(event.start, event.end);
+            let earliest = clock.earliest(event.start, event.end);
+            let given = due.map_or(earliest, |(due, _)| due.max(earliest)).min(latest);
+            life.touched[at].deadline = from_now(given, latest, lease);
+        }
+    }
+    lives
+}
+
+/// Early, lease broken, twice, unknown.
+fn check_life(history: &History, id: Id, life: &Life<'_>, findings: &mut Vec<Finding>) {
+    let mut find = |wrong, event: &Event| findings.push((wrong, format!("{id}: {event:?}")));
+    if life.push().is_none() {
+        let event = life.given.first().map(|it| it.0).or(life.takes.first().copied());
+        if let Some(event) = event.or(life.seen.first().copied()) {
+            find(Wrong::Unknown, event);
+        }
+        return;
+    }
+    let given = life.given.iter().map(|(event, _)| *event);
+    for event in given.chain(life.seen.iter().copied()) {
+        let in_force = life.in_force(event);
+        let latest = history.clock.latest(event.start, event.end) + TOLERANCE;
+        let is_early = |it: &&Touched<'_>| it.deadline.is_some_and(|(from, _)| from > latest);
+        if !in_force.is_empty() && in_force.iter().all(is_early) {
+            let is_lease = in_force.iter().any(|it| it.is_lease);
+            find(if is_lease { Wrong::LeaseBroken } else { Wrong::Early }, event);
+        }
+        let is_gone = |take: &&Event| !std::ptr::eq(*take, event) && take.end < event.start;
+        if life.takes.iter().any(|take| is_gone(&take)) {
+            find(Wrong::Twice, event);
+        }
+    }
+    check_chain(history, life, &mut find);
+    let was_taken = |take: &&&Event| take.end < history.end;
+    if let Some(take) = life.takes.iter().find(was_taken).filter(|_| history.left.contains(&id)) {
+        find(Wrong::Twice, take);
+    }
+    for again in life.takes.iter().skip(1) {
+        find(Wrong::Twice, again);
+    }
+}
+
+/// However long those slept who were given it: the second was given it a lease after the first at the earliest, the
+/// third a lease after that, whoever of them was which.
+fn check_chain(history: &History, life: &Life<'_>, find: &mut impl FnMut(Wrong, &Event)) {
+    let is_touched = life.touched.iter().any(|it| matches!(it.event.act, Act::Touch { .. }));
+    let push = life.push().and_then(|push| push.deadline);
+    let Some((mut earliest, _)) = push.filter(|_| !is_touched) else { return };
+    let leases = life.given.iter().filter_map(|(event, _)| match event.act {
+        Act::Poll(Poll { lease, .. }) => lease,
+        _ => None,
+    });
+    let shortest = leases.min().unwrap_or(0) * 1000;
+    let mut given: Vec<_> = life.given.iter().map(|(event, _)| *event).collect();
+    given.sort_by_key(|event| event.end);
+    for event in given.into_iter().skip(1) {
+        earliest += shortest;
+        if history.clock.latest(event.start, event.end) + TOLERANCE < earliest {
+            find(Wrong::LeaseBroken, event);
+        }
+    }
+}
+
+/// What is neither taken nor there may have been in a reply that nobody read: as many as it can have had, and only
+/// what was due before its client was gone.
+fn check_lost(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
+    let mut places = Vec::new();
+    for event in &history.events {
+        if let Act::Poll(Poll { reply: Reply::Unread, lease: None, count, .. }) = &event.act {
+            let count = (*count).min(lives.len());
+            places.extend(std::iter::repeat_n(event, count));
+        }
+    }
+    let is_missing = |(id, life): &(&Id, &Life<'_>)| {
+        life.takes.is_empty() && life.push().is_some() && !history.left.contains(id)
+    };
+    let missing: Vec<_> = lives.iter().filter(is_missing).collect();
+    // When somebody saw that it was not there any more.
+    let gone_by = |id: Id, life: &Life<'_>| {
+        let (_, due) = life.push().filter(|_| life.is_plain())?.deadline?;
+        let was_gone = |event: &&Event| match &event.act {
+            Act::XPoll { ids, all: true } => {
+                !ids.contains(&id) && history.clock.earliest(event.start, event.end) >= due + 1000
+            }
+            _ => false,
+        };
+        history.events.iter().filter(was_gone).map(|event| event.end).min()
+    };
+    let gone: Vec<_> = missing.iter().map(|(id, life)| gone_by(**id, life)).collect();
+    let fits = |life: &Life<'_>, place: &Event| {
+        let gone = history.clock.latest(place.start, place.end) + TOLERANCE;
+        let in_force = life.in_force(place);
+        in_force.iter().filter_map(|it| it.deadline).any(|(from, _)| from <= gone)
+    };
+    // Who sits where; to make room, whoever sits there moves to another place, if one fits.
+    fn seat(
+        who: usize,
+        fits: &dyn Fn(usize, usize) -> bool,
+        seats: &mut [Option<usize>],
+        tried: &mut [bool],
+    ) -> bool {
+        for place in 0..seats.len() {
+            if tried[place] || !fits(who, place) {
+                continue;
+            }
+            tried[place] = true;
+            if seats[place].is_none_or(|other| seat(other, fits, seats, tried)) {
+                seats[place] = Some(who);
+                return true;
+            }
+        }
+        false
+    }
+    let mut seats = vec![None; places.len()];
+    for (who, (id, life)) in missing.iter().enumerate() {
+        let mut tried = vec![false; places.len()];
+        let fits = |who: usize, place: usize| {
+            gone[who].is_none_or(|gone| places[place].start <= gone)
+                && fits(missing[who].1, places[place])
+        };
+        if !seat(who, &fits, &mut seats, &mut tried) {
+            let push = life.push().map(|push| push.event);
+            findings.push((Wrong::Lost, format!("{id}: {push:?}")));
+        }
+    }
+}
+
+/// Of two whose turns nobody changed, the one whose turn is earlier is not given out later.
+fn check_order(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
+    struct Turn<'a> {
+        id: Id,
+        deadline: (u64, u64),
+        push: &'a Event,
+        given: (&'a Event, usize),
+    }
+    let turns = lives.iter().filter(|(_, life)| life.is_plain()).filter_map(|(id, life)| {
+        let push = life.push()?;
+        let given = *life.given.first()?;
+        Some(Turn { id: *id, deadline: push.deadline?, push: push.event, given })
+    });
+    let mut turns: Vec<_> = turns.collect();
+    turns.sort_by_key(|turn| turn.given.0.end);
+    for (at, second) in turns.iter().enumerate() {
+        // Whatever was given out before it, back to a while ago: more would take for ever.
+        for first in
+            turns[..at].iter().rev().take(500).chain(&turns[at + 1..(at + 50).min(turns.len())])
+        {
+            let is_later = if std::ptr::eq(first.given.0, second.given.0) {
+                second.given.1 > first.given.1
+            } else {
+                second.given.0.start > first.given.0.end
+            };
+            // It was there, and its turn was earlier, or as early and pushed earlier.
+            let pushed = history.clock.latest(second.push.start, second.push.end) + TOLERANCE;
+            let was_there = second.push.end < first.given.0.start
+                || pushed < first.deadline.0
+                || std::ptr::eq(first.given.0, second.given.0);
+            let is_tie = second.deadline == first.deadline
+                && second.deadline.0 == second.deadline.1
+                && second.push.end < first.push.start;
+            let is_earlier = second.deadline.1 < first.deadline.0 || is_tie;
+            if is_later && was_there && is_earlier {
+                let what = format!("{} before {}: {:?}", first.id, second.id, second.given.0);
+                findings.push((Wrong::OutOfOrder, what));
+                break;
+            }
+        }
+    }
+}
+
+/// Stranded, and replies that say nothing.
+fn check_sleepers(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
+    /// Of what happened at nearly the same time, nobody knows what came first.
+    const NEAR: u64 = 50_000;
+    // From when to when each was certainly there with a deadline that is known.
+    let mut there = Vec::new();
+    for (id, life) in lives {
+        let mut touched: Vec<_> = life.touched.iter().collect();
+        touched.sort_by_key(|it| it.event.end);
+        for (at, it) in touched.iter().enumerate() {
+            let Some((_, latest)) = it.deadline else { continue };
+            let next = touched.get(at + 1).map(|next| next.event.end);
+            let is_near = |other: Option<Moment>| {
+                other.is_some_and(|other| other.abs_diff(it.event.end) < NEAR)
+            };
+            let before = touched[..at].last().filter(|before| !before.is_push());
+            if is_near(before.map(|before| before.event.end)) {
+                continue;
+            }
+            let is_left = history.left.contains(id);
+            // What vanished, vanished at some time.
+            if let Some(until) = next.or(is_left.then_some(history.end)) {
+                there.push((*id, latest, it.event.end, until));
+            }
+        }
+    }
+    for event in &history.events {
+        let Act::Poll(Poll { block: Some(block), reply, .. }) = &event.act else { continue };
+        let mut find = |wrong, more: &str| findings.push((wrong, format!("{event:?} {more}")));
+        let is_unblocked = || {
+            history.events.iter().any(|other| {
+                matches!(other.act, Act::Unblock { client } if client == event.client)
+                    && other.start <= event.end
+                    && other.end >= event.start
+            })
+        };
+        let waited = event.end - event.start + TOLERANCE;
+        match reply {
+            Reply::Given(ids) if ids.is_empty() => find(Wrong::Empty, ""),
+            Reply::Nil if *block == 0 && !is_unblocked() => find(Wrong::ForEverEnded, ""),
+            Reply::Refused if !is_unblocked() => find(Wrong::ForEverEnded, ""),
+            Reply::Nil if *block > 0 && waited < block * 1000 && !is_unblocked() => {
+                find(Wrong::TimeoutEarly, "");
+            }
+            _ => {}
+        }
+        for (id, deadline, from, until) in &there {
+            let (from, until) = (event.start.max(*from), event.end.min(*until));
+            if from >= until || until - from < STRANDED {
+                continue;
+            }
+            let due = history.clock.longest_due(*deadline, from, until);
+            if due > STRANDED {
+                find(Wrong::Stranded, &format!("beside {id} for {due} us"));
+                break;
+            }
+        }
+    }
+}
+
+/// First come, first served: what is due earlier goes to who came earlier.
+fn check_line(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut Vec<Finding>) {
+    // Sleepers that were given one element, which was there before it was due and whose turn nobody changed.
+    let served = history.events.iter().filter_map(|event| {
+        let Act::Poll(Poll { block: Some(_), count: 1, reply: Reply::Given(ids), .. }) = &event.act
+        else {
+            return None;
+        };
+        let life = lives.get(ids.first()?)?;
+        let (push, first) = (life.push()?, life.given.first()?);
+        let (earliest, latest) = push.deadline?;
+        let is_first = std::ptr::eq(first.0, event);
+        let is_ahead = history.clock.latest(push.event.start, push.event.end) < earliest;
+        let sets = life.touched.iter().filter(|it| matches!(it.event.act, Act::Touch { .. }));
+        (is_first && is_ahead && sets.count() == 0).then_some((event, earliest, latest, push.event))
+    });
+    let mut served: Vec<_> = served.collect();
+    served.sort_by_key(|it| it.0.start);
+    for (at, (early, its, _, _)) in served.iter().enumerate() {
+        let overtakes = |(late, _, latest, push): &&(&Event, u64, u64, &Event)| {
+            early.start + EARLIER < late.start
+                && latest + TOLERANCE < *its
+                // Both were there when the first of them was due.
+                && push.end < early.end
+                && late.end < early.end
+        };
+        if let Some((late, ..)) = served[at + 1..].iter().find(overtakes) {
+            findings.push((Wrong::Overtaken, format!("{late:?} was served before {early:?}")));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Milliseconds: what the tests count in. The server's clock is a second ahead.
+    const MS: u64 = 1000;
+    const AHEAD: i64 = 1_000_000;
+
+    fn event(client: usize, start: u64, end: u64, act: Act) -> Event {
+        Event { client, start: start * MS, end: end * MS, act }
+    }
+
+    /// Pushed in a millisecond, by a client of its own.
+    fn push(id: Id, start: u64, ttl: u64) -> Event {
+        event(100, start, start + 1, Act::Push { id, ttl, at: None })
+    }
+
+    fn poll(client: usize, start: u64, end: u64, ids: &[Id]) -> Event {
+        let reply = Reply::Given(ids.to_vec());
+        event(client, start, end, Act::Poll(Poll { count: ids.len(), reply, ..Poll::default() }))
+    }
+
+    fn with(mut event: Event, change: impl FnOnce(&mut Poll)) -> Event {
+        let Act::Poll(poll) = &mut event.act else { panic!("{event:?}") };
+        change(poll);
+        event
+    }
+
+    fn sleep(client: usize, start: u64, end: u64, reply: Reply) -> Event {
+        let poll = Poll { block: Some(0), lease: None, count: 1, reply };
+        event(client, start, end, Act::Poll(poll))
+    }
+
+    fn lease(client: usize, start: u64, end: u64, id: Id, ms: u64) -> Event {
+        with(poll(client, start, end, &[id]), |poll| poll.lease = Some(ms))
+    }
+
+    fn take(id: Id, start: u64, end: u64) -> Event {
+        event(101, start, end, Act::Take { id, taken: true })
+    }
+
+    fn history(events: &[Event], left: &[Id]) -> History {
+        let end = 100_000 * MS;
+        History { clock: Clock::steady(AHEAD), events: events.to_vec(), left: left.to_vec(), end }
+    }
+
+    fn kinds(history: &History) -> Vec<Wrong> {
+        let mut kinds: Vec<_> = check(history).into_iter().map(|finding| finding.0).collect();
+        kinds.sort();
+        kinds.dedup();
+        kinds
+    }
+
+    #[track_caller]
+    fn assert_found(events: &[Event], left: &[Id], expected: &[Wrong]) {
+        let history = history(events, left);
+        assert_eq!(kinds(&history), expected, "{:?}", check(&history));
+    }
+
+    #[test]
+    fn what_went_well_is_not_complained_of() {
+        let events = [
+            push(1, 0, 10),
+            push(2, 1, 10),
+            push(3, 2, 10),
+            push(4, 3, 50),
+            poll(0, 20, 21, &[1, 2]),
+            sleep(1, 5, 30, Reply::Given(vec![3])),
+            lease(2, 60, 61, 4, 100),
+            lease(3, 170, 171, 4, 100),
+            take(4, 180, 181),
+            event(
+                1,
+                200,
+                300,
+                Act::Poll(Poll { block: Some(100), count: 1, lease: None, reply: Reply::Nil }),
+            ),
+            push(5, 400, 100_000),
+        ];
+        assert_found(&events, &[5], &[]);
+    }
+
+    #[test]
+    fn what_is_given_out_early_is_found() {
+        assert_found(&[push(1, 0, 100), poll(0, 50, 51, &[1])], &[], &[Wrong::Early]);
+        // The reply was read late, and may have been given in time.
+        assert_found(&[push(1, 0, 100), poll(0, 50, 101, &[1])], &[], &[]);
+        assert_found(
+            &[push(1, 0, 100), event(0, 50, 51, Act::XPoll { ids: vec![1], all: true })],
+            &[1],
+            &[Wrong::Early],
+        );
+        let touch = event(0, 10, 11, Act::Touch { id: 1, ttl: 500, touched: true });
+        let events = [push(1, 0, 100), touch, poll(0, 200, 201, &[1])];
+        assert_found(&events, &[], &[Wrong::Early]);
+        // A deadline of its own, by the server's clock.
+        let at = event(100, 0, 1, Act::Push { id: 1, ttl: 5, at: Some(1100) });
+        assert_found(&[at.clone(), poll(0, 50, 51, &[1])], &[], &[Wrong::Early]);
+        assert_found(&[at, poll(0, 100, 101, &[1])], &[], &[]);
+    }
+
+    #[test]
+    fn what_is_given_out_twice_is_found() {
+        let events = [push(1, 0, 10), poll(0, 20, 21, &[1]), poll(1, 20, 22, &[1])];
+        assert_found(&events, &[], &[Wrong::Twice]);
+        let events = [push(1, 0, 10), poll(0, 20, 21, &[1]), take(1, 20, 22)];
+        assert_found(&events, &[], &[Wrong::Twice]);
+        let events = [push(1, 0, 10), take(1, 12, 13), lease(0, 20, 21, 1, 100)];
+        assert_found(&events, &[], &[Wrong::Twice]);
+        let xpoll = event(0, 30, 31, Act::XPoll { ids: vec![1], all: true });
+        assert_found(&[push(1, 0, 10), take(1, 12, 13), xpoll], &[], &[Wrong::Twice]);
+        assert_found(&[poll(0, 20, 21, &[1])], &[], &[Wrong::Unknown]);
+        assert_found(&[push(1, 0, 10), poll(0, 20, 21, &[1])], &[1], &[Wrong::Twice]);
+    }
+
+    #[test]
+    fn what_is_lost_is_found() {
+        assert_found(&[push(1, 0, 10)], &[], &[Wrong::Lost]);
+        assert_found(&[push(1, 0, 10), lease(0, 20, 21, 1, 10)], &[], &[Wrong::Lost]);
+        // It may have been in a reply that nobody read ...
+        let unread = sleep(0, 0, 50, Reply::Unread);
+        assert_found(&[push(1, 0, 10), unread.clone()], &[], &[]);
+        // ... but not if the client was gone before it was due, or took it under a lease ...
+        assert_found(&[push(1, 0, 100), unread.clone()], &[], &[Wrong::Lost]);
+        let leased = with(unread.clone(), |poll| poll.lease = Some(10));
+        assert_found(&[push(1, 0, 10), leased], &[], &[Wrong::Lost]);
+        // ... and no more than it asked for.
+        let events = [push(1, 0, 10), push(2, 0, 10), unread.clone()];
+        assert_eq!(check(&history(&events, &[])).len(), 1);
+        // Somebody saw that it was gone before that client came.
+        let xpoll = event(1, 20, 21, Act::XPoll { ids: vec![], all: true });
+        let late = sleep(0, 30, 50, Reply::Unread);
+        assert_found(&[push(1, 0, 10), late.clone()], &[], &[]);
+        assert_found(&[push(1, 0, 10), xpoll, late], &[], &[Wrong::Lost]);
+        // Each in the one that fits: the first may have had either, the second only one.
+        let events = [push(1, 0, 10), push(2, 0, 40), sleep(1, 0, 20, Reply::Unread), unread];
+        assert_found(&events, &[], &[]);
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_found() {
+        let pushes = [push(1, 0, 10), push(2, 5, 10)];
+        let events = [&pushes[..], &[poll(0, 20, 21, &[2, 1])]].concat();
+        assert_found(&events, &[], &[Wrong::OutOfOrder]);
+        let events = [&pushes[..], &[poll(0, 20, 21, &[2]), poll(1, 22, 23, &[1])]].concat();
+        assert_found(&events, &[], &[Wrong::OutOfOrder]);
+        // Nobody knows which was first.
+        let events = [&pushes[..], &[poll(0, 20, 23, &[2]), poll(1, 22, 23, &[1])]].concat();
+        assert_found(&events, &[], &[]);
+        // Both were there before the first of them was due, and then it was the other's turn.
+        let asleep = |client, end, id| sleep(client, 8, end, Reply::Given(vec![id]));
+        let later = sleep(1, 35, 40, Reply::Given(vec![1]));
+        let events = [push(1, 0, 20), push(2, 5, 25), asleep(0, 33, 2), later];
+        assert_found(&events, &[], &[Wrong::OutOfOrder]);
+        // Of one deadline, the one that was pushed first.
+        let at = |id, start| event(100, start, start + 1, Act::Push { id, ttl: 0, at: Some(5) });
+        let events = [at(1, 0), at(2, 5), poll(0, 20, 21, &[2, 1])];
+        assert_found(&events, &[], &[Wrong::OutOfOrder]);
+        assert_found(&[at(1, 0), at(2, 5), poll(0, 20, 21, &[1, 2])], &[], &[]);
+    }
+
+    #[test]
+    fn a_broken_lease_is_found() {
+        let events = [push(1, 0, 10), lease(0, 20, 21, 1, 1000), lease(1, 500, 501, 1, 1000)];
+        assert_found(&events, &[1], &[Wrong::LeaseBroken]);
+        let events = [push(1, 0, 10), lease(0, 20, 21, 1, 1000), poll(1, 500, 501, &[1])];
+        assert_found(&events, &[], &[Wrong::LeaseBroken]);
+        // A sleeper is not given it before it is due, however long it has slept.
+        let asleep = with(sleep(0, 0, 2000, Reply::Given(vec![1])), |it| it.lease = Some(1000));
+        let events = [push(1, 0, 1999), asleep, poll(1, 2500, 2501, &[1])];
+        assert_found(&events, &[], &[Wrong::LeaseBroken]);
+        // Both were asleep when it came.
+        let sleeper = |client, end| {
+            with(sleep(client, 0, end, Reply::Given(vec![1])), |it| it.lease = Some(1000))
+        };
+        let events = [push(1, 0, 500), sleeper(0, 501), sleeper(1, 1400)];
+        assert_found(&events, &[1], &[Wrong::LeaseBroken]);
+        assert_found(&[push(1, 0, 500), sleeper(0, 501), sleeper(1, 1501)], &[1], &[]);
+        // Given back.
+        let touch = event(0, 100, 101, Act::Touch { id: 1, ttl: 0, touched: true });
+        let events = [push(1, 0, 10), lease(0, 20, 21, 1, 1000), touch, poll(1, 500, 501, &[1])];
+        assert_found(&events, &[], &[]);
+    }
+
+    #[test]
+    fn a_stranded_sleeper_is_found() {
+        let sleeper = sleep(0, 0, 5000, Reply::Given(vec![1]));
+        assert_found(&[push(1, 0, 10), sleeper.clone()], &[], &[Wrong::Stranded]);
+        assert_found(&[push(1, 0, 4500), sleeper], &[], &[]);
+        // It slept till the end, beside an element that is there still.
+        let sleeper = sleep(0, 0, 90_000, Reply::Unread);
+        assert_found(&[push(1, 0, 10), sleeper.clone()], &[1], &[Wrong::Stranded]);
+        assert_found(&[push(1, 0, 95_000), sleeper.clone()], &[1], &[]);
+        // Its lease was over long ago.
+        let events = [push(1, 0, 10), lease(1, 20, 21, 1, 100), sleeper.clone()];
+        assert_found(&events, &[1], &[Wrong::Stranded]);
+        let events = [push(1, 0, 10), lease(1, 20, 21, 1, 95_000), sleeper];
+        assert_found(&events, &[1], &[]);
+    }
+
+    #[test]
+    fn a_sleeper_is_stranded_by_what_the_clock_says_is_due() {
+        let sleeper = sleep(0, 0, 60_000, Reply::Unread);
+        let mut history = history(&[push(1, 0, 3_600_000), sleeper], &[1]);
+        assert_eq!(kinds(&history), []);
+        // An hour ahead, for five seconds: it was due.
+        let hour = 3_600_000_000;
+        history.clock.steps.push((10_000 * MS, 10_001 * MS, AHEAD + hour));
+        history.clock.steps.push((15_000 * MS, 15_001 * MS, AHEAD));
+        assert_eq!(kinds(&history), [Wrong::Stranded]);
+        // For half a second nobody need have seen it.
+        history.clock.steps[2] = (10_500 * MS, 10_501 * MS, AHEAD);
+        assert_eq!(kinds(&history), []);
+        // And what was given out meanwhile was not early.
+        history.events.push(poll(1, 10_200, 10_201, &[1]));
+        history.left.clear();
+        assert_eq!(kinds(&history), []);
+        history.clock.steps.truncate(1);
+        assert_eq!(kinds(&history), [Wrong::Early]);
+    }
+
+    #[test]
+    fn replies_that_say_nothing_are_found() {
+        assert_found(&[sleep(0, 0, 50, Reply::Nil)], &[], &[Wrong::ForEverEnded]);
+        assert_found(&[sleep(0, 0, 50, Reply::Refused)], &[], &[Wrong::ForEverEnded]);
+        assert_found(&[sleep(0, 0, 50, Reply::Given(vec![]))], &[], &[Wrong::Empty]);
+        let nil = |end| with(sleep(0, 0, end, Reply::Nil), |poll| poll.block = Some(100));
+        assert_found(&[nil(50)], &[], &[Wrong::TimeoutEarly]);
+        assert_found(&[nil(100)], &[], &[]);
+        // Somebody had them woken.
+        let unblock = |client, at| event(7, at, at + 1, Act::Unblock { client });
+        assert_found(&[sleep(0, 0, 50, Reply::Nil), unblock(0, 49)], &[], &[]);
+        assert_found(&[sleep(0, 0, 50, Reply::Nil), unblock(1, 49)], &[], &[Wrong::ForEverEnded]);
+        assert_found(&[sleep(0, 0, 50, Reply::Nil), unblock(0, 60)], &[], &[Wrong::ForEverEnded]);
+    }
+
+    #[test]
+    fn who_overtakes_is_found() {
+        let pushes = [push(1, 0, 600), push(2, 0, 650)];
+        let served = |first: Id, second: Id, firsts_end| {
+            [
+                &pushes[..],
+                &[
+                    sleep(0, 0, firsts_end, Reply::Given(vec![first])),
+                    sleep(1, 300, 1255 - firsts_end, Reply::Given(vec![second])),
+                ],
+            ]
+            .concat()
+        };
+        assert_found(&served(1, 2, 601), &[], &[]);
+        assert_found(&served(2, 1, 652), &[], &[Wrong::Overtaken]);
+    }
+}
