@@ -322,7 +322,7 @@ fn check_life(history: &History, id: Id, life: &Life<'_>, findings: &mut Vec<Fin
             find(if is_lease { Wrong::LeaseBroken } else { Wrong::Early }, event);
         }
         let is_gone = |take: &&Event| !std::ptr::eq(*take, event) && take.end < event.start;
-        if life.takes.iter().any(|take| is_gone(&take)) {
+        if life.takes.iter().any(is_gone) {
             find(Wrong::Twice, event);
         }
     }
