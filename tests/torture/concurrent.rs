@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use redis::{Cmd, Connection, RedisResult, Value};
 
 use crate::harness::{Ask, Server, cmd, server_program};
-use crate::history::{Act, Clock, Event, History, Id, Poll, Reply, check};
+use crate::history::{Act, Clock, Event, History, Id, Poll, Reply, STRANDED, check};
 use crate::random::{Random, seed, setting};
 
 const SECONDS: u64 = 4;
@@ -41,6 +41,8 @@ struct Plan {
     has_conductor: bool,
     /// Whether sleepers are killed and unblocked.
     is_violent: bool,
+    /// Whether the server's real-time clock is stepped.
+    is_stepped: bool,
     /// Whether pushed elements are also touched, pulled and removed.
     is_restless: bool,
 }
@@ -54,6 +56,7 @@ const NOBODY: Plan = Plan {
     quitters: 0,
     has_conductor: false,
     is_violent: false,
+    is_stepped: false,
     is_restless: false,
 };
 
@@ -88,8 +91,12 @@ struct Client<'a> {
 }
 
 impl Run {
-    fn new(options: &[&str]) -> Self {
-        let server = Server::start_with_port(options);
+    fn new(options: &[&str], is_stepped: bool) -> Self {
+        let server = if is_stepped {
+            Server::start_with_clock(options)
+        } else {
+            Server::start_with_port(options)
+        };
         let began = Instant::now();
         // How far apart the clocks are is known best when they were read at nearly the same time.
         let read = || {
@@ -371,6 +378,33 @@ impl Client<'_> {
         }
     }
 
+    /// Sets the server's clock forward and back, and right again.
+    fn step_clock(mut self) -> Vec<Event> {
+        const HOUR: i64 = 3_600_000;
+        let ahead = self.run.clock.lock().expect("no panic").steps[0].2;
+        let mut last = 0;
+        while !self.run.is_late() {
+            // Longer than anybody may be stranded.
+            let until = self.run.moment() + 3 * STRANDED / 2;
+            while self.run.moment() < until && !self.run.is_late() {
+                pause(10);
+            }
+            let steps = [HOUR, -HOUR, 5000, -5000, 300, -300];
+            let shift = if last == 0 { self.random.pick(&steps) } else { 0 };
+            self.set_clock(ahead, shift);
+            last = shift;
+        }
+        self.set_clock(ahead, 0);
+        self.events
+    }
+
+    fn set_clock(&self, ahead: i64, shift: i64) {
+        let mut clock = self.run.clock.lock().expect("no panic");
+        let start = self.run.moment();
+        self.run.server.shift_clock(shift);
+        clock.steps.push((start, self.run.moment(), ahead + shift * 1000));
+    }
+
     /// Puts away some, and keeps the server busy until they are overdue.
     fn conduct(mut self) -> Vec<Event> {
         const TTL: u64 = 100;
@@ -411,8 +445,10 @@ fn left(run: &Run) -> Vec<Id> {
 }
 
 fn play(plan: Plan, options: &[&str]) {
-    let run = Run::new(options);
+    let run = Run::new(options, plan.is_stepped);
     let seconds = setting("DEHYDRATOR_SECONDS", SECONDS);
+    // A clock shows each time for a while.
+    let seconds = if plan.is_stepped { 3 * seconds } else { seconds };
     let mut seeds = Random::new(seed());
     let mut events = Vec::new();
     let mut end = 0;
@@ -431,6 +467,7 @@ fn play(plan: Plan, options: &[&str]) {
         start(plan.passers_by, |it| it.pass_by());
         start(plan.quitters, |it| it.quit());
         start(plan.is_violent.into(), |it| it.haunt());
+        start(plan.is_stepped.into(), |it| it.step_clock());
         start(plan.has_conductor.into(), |it| it.conduct());
         let produce: Work =
             if plan.is_restless { |it| it.produce(true) } else { |it| it.produce(false) };
@@ -501,6 +538,8 @@ const CROWD: Plan =
 const VIOLENCE: Plan = Plan { sleepers: 4, lessees: 1, is_violent: true, ..NOBODY };
 const QUITTERS: Plan =
     Plan { sleepers: 1, waiters: 1, producers: 0, quitters: 4, has_conductor: true, ..NOBODY };
+// The server's own timeouts are by the clock that is stepped, and so nobody waits for a while here.
+const STEPPED: Plan = Plan { sleepers: 3, lessees: 1, is_stepped: true, ..NOBODY };
 const ONE: Plan = Plan { sleepers: 1, ..NOBODY };
 
 #[test]
@@ -551,4 +590,14 @@ fn sleepers_that_hang_up_beside_a_busy_server_swallow_nothing() {
 #[test]
 fn sleepers_that_hang_up_beside_a_busy_server_swallow_nothing_with_threads() {
     play(QUITTERS, &threads());
+}
+
+#[test]
+fn a_clock_that_steps_strands_nobody() {
+    play(STEPPED, &[]);
+}
+
+#[test]
+fn a_clock_that_steps_strands_nobody_with_threads() {
+    play(STEPPED, &threads());
 }
