@@ -78,6 +78,16 @@ struct Run {
     sleepers: Mutex<Vec<usize>>,
 }
 
+/// Ends a run, also when it falls: the others must not go on for ever.
+struct End<'a>(&'a Run);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.is_late.store(true, Ordering::Relaxed);
+        self.0.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What a client does, until nobody asks any more.
 type Work = fn(Client<'_>) -> Vec<Event>;
 
@@ -141,7 +151,9 @@ impl Run {
         // Threads read what comes from a network alone.
         let client = redis::Client::open(("127.0.0.1", self.server.port())).expect("an address");
         let connection = client.get_connection().expect("a connection");
-        connection.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
+        // Longer than anybody sleeps: in the end all are woken.
+        let timeout = Duration::from_secs(30 + 4 * setting("DEHYDRATOR_SECONDS", SECONDS));
+        connection.set_read_timeout(Some(timeout)).expect("a timeout");
         connection
     }
 
@@ -234,6 +246,7 @@ impl Client<'_> {
             Ok(Value::Nil) => Reply::Nil,
             Ok(Value::Array(rows)) => Reply::Given(rows.into_iter().map(id_of).collect()),
             Err(error) if error.code() == Some("UNBLOCKED") => Reply::Refused,
+            Err(error) if error.is_timeout() => panic!("a sleeper that nobody can wake: {error}"),
             Err(error) if error.is_io_error() => Reply::Unread,
             reply => panic!("{reply:?}"),
         };
@@ -454,26 +467,31 @@ fn play(plan: Plan, options: &[&str]) {
     let mut end = 0;
     let mut remains = Vec::new();
     thread::scope(|scope| {
-        let mut all = Vec::new();
-        let mut start = |many: usize, work: Work| {
-            for _ in 0..many {
-                let client = run.client(seeds.below(u64::MAX));
-                all.push(scope.spawn(move || work(client)));
-            }
+        let _end = End(&run);
+        let mut start = |many: usize, work: Work| -> Vec<_> {
+            let client = |_| run.client(seeds.below(u64::MAX));
+            let clients: Vec<_> = (0..many).map(client).collect();
+            clients.into_iter().map(|it| scope.spawn(move || work(it))).collect()
         };
-        start(plan.sleepers, |it| it.sleep());
-        start(plan.lessees, |it| it.lease());
-        start(plan.waiters, |it| it.wait());
-        start(plan.passers_by, |it| it.pass_by());
-        start(plan.quitters, |it| it.quit());
-        start(plan.is_violent.into(), |it| it.haunt());
-        start(plan.is_stepped.into(), |it| it.step_clock());
-        start(plan.has_conductor.into(), |it| it.conduct());
         let produce: Work =
             if plan.is_restless { |it| it.produce(true) } else { |it| it.produce(false) };
-        start(plan.producers, produce);
+        let consumers = [
+            start(plan.sleepers, |it| it.sleep()),
+            start(plan.lessees, |it| it.lease()),
+            start(plan.waiters, |it| it.wait()),
+            start(plan.passers_by, |it| it.pass_by()),
+        ];
+        let others = [
+            start(plan.quitters, |it| it.quit()),
+            start(plan.is_violent.into(), |it| it.haunt()),
+            start(plan.is_stepped.into(), |it| it.step_clock()),
+            start(plan.has_conductor.into(), |it| it.conduct()),
+            start(plan.producers, produce),
+        ];
         thread::sleep(Duration::from_secs(seconds));
         run.is_late.store(true, Ordering::Relaxed);
+        let ended = others.into_iter().flatten().map(|it| it.join().expect("no panic"));
+        events = ended.flatten().collect();
         // All of it is given out soon; if not, the check will say why that is wrong.
         let late = Instant::now();
         let mut client = run.connect();
@@ -485,13 +503,14 @@ fn play(plan: Plan, options: &[&str]) {
         run.is_over.store(true, Ordering::Relaxed);
         // Who sleeps for ever sleeps still.
         let mut woken = run.client(1);
-        while !all.iter().all(|it| it.is_finished()) {
+        while !consumers.iter().flatten().all(|it| it.is_finished()) {
             let sleepers = run.sleepers.lock().expect("no panic").clone();
             sleepers.into_iter().for_each(|client| woken.unblock(client, "TIMEOUT"));
             pause(10);
         }
-        events = woken.events;
-        events.extend(all.into_iter().flat_map(|it| it.join().expect("no panic")));
+        events.extend(woken.events);
+        let ended = consumers.into_iter().flatten().map(|it| it.join().expect("no panic"));
+        events.extend(ended.flatten());
     });
     let clock = run.clock.into_inner().expect("no panic");
     let history = History { clock, events, left: remains, end };
