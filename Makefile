@@ -51,7 +51,7 @@ test-servers: build build-debug ## The tests with real servers, torture too, on 
 	    cargo test --locked --test server --test torture; \
 	done
 
-torture: build build-debug ## What takes minutes: killed under load, full disks, mutated payloads, leaks
+torture: build build-debug ## What takes minutes: a model, histories, killed under load, full disks, mutated payloads, leaks
 	cargo test --locked --test torture
 
 fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600

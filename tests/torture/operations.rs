@@ -20,7 +20,7 @@ use crate::random::{Random, seed, setting};
 const GRAIN: u64 = 1 << 24;
 /// How far behind the model the server's clock is, at the most.
 const BEHIND: u64 = GRAIN / 4;
-const OPERATIONS: u64 = 15_000;
+const OPERATIONS: u64 = 20_000;
 const KEYS: [&str; 5] = ["a", "b\0\r\n", "c", "", "e"];
 const STREAMS: [&str; 2] = ["s1", "s2"];
 const CHANNEL: &str = "news";
@@ -633,6 +633,9 @@ impl Torture {
             pipe.cmd("DEHYDRATOR.LOOK").arg(key).arg(&entry.id);
             pipe.cmd("DEHYDRATOR.PTTL").arg(key).arg(&entry.id);
         }
+        if ordered.is_empty() {
+            return;
+        }
         let replies: Vec<Value> = pipe.query(&mut self.client).expect("replies");
         for (entry, replies) in ordered.iter().zip(replies.chunks(2)) {
             assert_eq!(replies[0], Value::BulkString(entry.element.clone()), "{key:?}: {entry:?}");
@@ -820,8 +823,7 @@ fn whatever_is_done_to_it_a_dehydrator_is_what_the_model_says() {
     let operations = setting("DEHYDRATOR_OPERATIONS", OPERATIONS);
     let mut torture = Torture::new(seed());
     torture.run(operations);
-    let pushes = torture.server.info("dehydrator", "dehydrator_pushes");
-    println!("{operations} operations, {pushes} pushes, {} deliveries", torture.deliveries);
+    println!("{operations} operations, {} deliveries", torture.deliveries);
     assert!(operations < 5000 || torture.deliveries > 100, "nothing was delivered");
     let log = torture.server.log() + &torture.replica.log();
     assert!(!log.contains("a bug, please report it"), "{log}");
