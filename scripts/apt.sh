@@ -1,0 +1,34 @@
+# shellcheck shell=sh
+# To be sourced: apt-get in folders of its own, which leaves the machine's packages and lists alone and
+# needs no root.
+
+# apt_folders <folder> <suite> [source]: the folders, which read that suite from the mirror that this
+# machine already uses; with `source` its source packages instead of its binary ones.
+apt_folders() {
+    mkdir -p "$1/sources" "$1/state/lists/partial" "$1/cache/archives/partial" || return
+    : >"$1/status"
+    apt_codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+    apt_kind=deb
+    [ "${3:-}" != source ] || apt_kind=deb-src
+    apt_sources=/etc/apt/sources.list.d/debian.sources
+    if [ -s "$apt_sources" ]; then
+        sed "s/\\b$apt_codename\\b/$2/g; s/^Types:.*/Types: $apt_kind/" "$apt_sources" >"$1/sources/debian.sources"
+    else
+        sed -n "s/\\b$apt_codename\\b/$2/g; s/^deb\\( .*\\)/$apt_kind\\1/p" /etc/apt/sources.list >"$1/sources/debian.list"
+    fi
+}
+
+# apt_in <folder> <apt-get arguments>
+apt_in() {
+    apt_dir=$1
+    shift
+    apt-get -qq -o Dir::Etc::SourceList=/dev/null \
+        -o Dir::Etc::SourceParts="$apt_dir/sources" \
+        -o Dir::Etc::PreferencesParts=/dev/null \
+        -o Dir::State="$apt_dir/state" \
+        -o Dir::State::Status="$apt_dir/status" \
+        -o Dir::Cache="$apt_dir/cache" \
+        -o APT::Sandbox::User="$(id -un)" \
+        -o Acquire::Languages=none -o Acquire::Retries=3 \
+        -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false "$@" >&2
+}
