@@ -10,7 +10,7 @@ SERVERS_DIR ?= target/servers
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build build-debug run top top-test test test-examples test-servers torture fuzz bench bench-core lint lint-scripts fmt msrv deny \
+.PHONY: build build-debug run top top-test test test-examples test-servers torture asan fuzz bench bench-core lint lint-scripts fmt msrv deny \
     package package-test grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -53,6 +53,10 @@ test-servers: build build-debug ## The tests with real servers, torture too, on 
 
 torture: build build-debug ## What takes minutes: a model, histories, killed under load, full disks, mutated payloads, leaks
 	cargo test --locked --test torture
+
+asan: build build-debug ## A server and the module under AddressSanitizer and under valgrind; the first run builds that server
+	@scripts/setup.sh asan
+	scripts/asan.sh
 
 fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 	@scripts/setup.sh c++

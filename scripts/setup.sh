@@ -6,6 +6,7 @@
 #
 #   scripts/setup.sh [extra...]
 #       c++           a C++ compiler, which the fuzzer needs
+#       asan          what builds a server of its own, and valgrind
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       grafana       what reads the dashboard, for its test
 #       examples      Python's venv and Node, which the examples need
@@ -42,6 +43,10 @@ fi
 for extra in "$@"; do
     case $extra in
         c++) command -v c++ >/dev/null || need g++ ;;
+        asan)
+            command -v make >/dev/null || need make
+            command -v valgrind >/dev/null || need valgrind
+            ;;
         package)
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
