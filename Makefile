@@ -54,7 +54,7 @@ test-servers: build build-debug ## The tests with real servers, torture too, on 
 torture: build build-debug ## What takes minutes: a model, histories, killed under load, full disks, mutated payloads, leaks
 	cargo test --locked --test torture
 
-asan: build build-debug ## A server and the module under AddressSanitizer and under valgrind; the first run builds that server
+asan: build build-debug ## The server tests under AddressSanitizer, some under memcheck; the first run builds a server
 	@scripts/setup.sh asan
 	scripts/asan.sh
 

@@ -4,8 +4,9 @@
 #
 #   scripts/asan.sh [asan | memcheck]      (default: one after the other)
 #
-# Only a server that takes its memory from the C library will do: Debian's Redis 7.0, built here from
-# Debian's source package, once (target/asan; remove that to build anew).
+# The sanitizer wants a server that takes its memory from the C library: Redis 7.0, built here from
+# Debian's source package, once (target/asan; remove that to build anew). Memcheck takes Debian's own
+# redis-server, whose allocator is a library that valgrind stands in for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/apt.sh
@@ -34,9 +35,8 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 exec 9>"$work/.lock"
 flock 9
 
-# source: fetches the server's source and unpacks it. apt-get checks it against Debian's signatures.
+# source_of_server: fetches it and unpacks it. apt-get checks what it fetches against Debian's signatures.
 source_of_server() {
-    [ ! -e "$work/source/src/Makefile" ] || return 0
     echo "Fetching the server's source." >&2
     rm -rf "$work/fetched" "$work/source" "$work/source.new"
     mkdir -p "$work/fetched/packages" "$work/source.new"
@@ -49,24 +49,23 @@ source_of_server() {
     rm -rf "$work/fetched"
 }
 
-# server <name> [words for make...]: builds one, unless it is there: target/asan/<name>/src/redis-server.
-server() {
-    local folder=$work/$1
-    shift
-    [ ! -e "$folder/built" ] || return 0
+# sanitized_server: builds it, unless it is there.
+sanitized_server() {
+    server=$work/server/src/redis-server
+    [ ! -e "$work/server/built" ] || return 0
     source_of_server
-    echo "Building a server: $(basename "$folder")." >&2
-    rm -rf "$folder"
-    cp -r "$work/source" "$folder"
-    if ! make -C "$folder/src" -j"$(nproc)" redis-server MALLOC=libc OPTIMIZATION="-O$optimization" \
-        USE_SYSTEMD=no "$@" >"$folder/log" 2>&1; then
-        tail -n 40 "$folder/log" >&2
+    echo "Building the server." >&2
+    rm -rf "$work/server"
+    mv "$work/source" "$work/server"
+    if ! make -C "$work/server/src" -j"$(nproc)" redis-server SANITIZER=address MALLOC=libc \
+        OPTIMIZATION="-O$optimization" USE_SYSTEMD=no >"$work/server/log" 2>&1; then
+        tail -n 40 "$work/server/log" >&2
         return 1
     fi
-    touch "$folder/built"
+    touch "$work/server/built"
 }
 
-# module: builds the module as the sanitizer wants it. The sanitizer itself is in the server: one for both.
+# sanitized_module: builds the module as the sanitizer wants it. The sanitizer itself is in the server: one for both.
 sanitized_module() {
     # An unstable flag of a stable compiler. The target is named, so that the flags do not reach build scripts.
     RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_DEV_OPT_LEVEL=$optimization \
@@ -75,7 +74,7 @@ sanitized_module() {
 
     local wanted library
     wanted=$(nm -D --undefined-only "$module" | awk '$2 ~ /^__asan_/ { print $2 }' | sort)
-    library=$(ldd "$work/sanitized/src/redis-server" | awk '/libasan/ { print $3 }')
+    library=$(ldd "$server" | awk '/libasan/ { print $3 }')
     grep -q '^__asan_report_load' <<<"$wanted" || { echo "asan.sh: the module has no checks in it" >&2; return 1; }
     [ -n "$library" ] || { echo "asan.sh: the server has no libasan.so" >&2; return 1; }
     wanted=$(comm -23 <(echo "$wanted") <(nm -D --defined-only "$library" | awk '{ print $3 }' | sort))
@@ -109,33 +108,61 @@ drive() {
     return $failed
 }
 
+# What is made while the module is loaded, such as the descriptions of its commands, is never given back.
+for_ever=RedisModule_OnLoad
+
 under_asan() {
-    server sanitized SANITIZER=address
+    sanitized_server
     sanitized_module
     local reports=$work/reports/asan
     rm -rf "$reports"
     mkdir -p "$reports"
+    echo "leak:$for_ever" >"$work/leaks"
     echo "Under AddressSanitizer:"
     # - Tests discard what a server says on stderr: into files.
     # - A request that is too large gets no memory, as without a sanitizer, and is refused.
     # - The server's own report of a crash does not tell what memory it was.
-    ASAN_OPTIONS=log_path=$reports/report:detect_leaks=1:allocator_may_return_null=1:handle_segv=2:malloc_context_size=20 \
-        DEHYDRATOR_SERVER=$work/sanitized/src/redis-server DEHYDRATOR_MODULE=$module DEHYDRATOR_DEBUG_MODULE=$module \
+    # - What is lost is told by those servers that a test shuts down; the others are killed.
+    ASAN_OPTIONS=log_path=$reports/report:allocator_may_return_null=1:handle_segv=2:malloc_context_size=30:detect_leaks=1 \
+        LSAN_OPTIONS=suppressions=$work/leaks:print_suppressions=0 \
+        DEHYDRATOR_SERVER=$server DEHYDRATOR_MODULE=$module DEHYDRATOR_DEBUG_MODULE=$module \
         drive "$reports" "${asan_tests[@]}"
 }
 
 under_memcheck() {
-    server plain
-    local reports=$work/reports/memcheck launcher=$work/memcheck
+    local reports=$work/reports/memcheck launcher=$work/memcheck program
+    program=$(command -v redis-server)
+    if ! ldd "$program" | grep libjemalloc >/dev/null; then
+        echo "asan.sh: the allocator of $program is not a library of its own" >&2
+        return 1
+    fi
     rm -rf "$reports"
     mkdir -p "$reports"
-    # The suppressions are the server's own: its compression reads a table that it has not filled, and then
-    # checks what it has read.
+    # The compression of strings in a dump reads a table that it has not filled, and then checks what it read.
+    cat >"$work/suppressions" <<END
+{
+   compression_tests_a_hash
+   Memcheck:Cond
+   fun:lzf_compress
+}
+{
+   compression_reads_by_a_hash
+   Memcheck:Value8
+   fun:lzf_compress
+}
+{
+   made_while_loading
+   Memcheck:Leak
+   match-leak-kinds: definite
+   ...
+   fun:*$for_ever*
+}
+END
     cat >"$launcher" <<END
 #!/bin/sh
-exec valgrind --quiet --tool=memcheck --error-exitcode=99 --log-file='$reports/report.%p' --num-callers=30 \\
-    --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite \\
-    --suppressions='$work/plain/src/valgrind.sup' '$work/plain/src/redis-server' "\$@"
+exec valgrind --quiet --tool=memcheck --soname-synonyms='somalloc=libjemalloc.so*' --num-callers=40 \\
+    --leak-check=full --show-leak-kinds=definite --errors-for-leak-kinds=definite --error-exitcode=99 \\
+    --suppressions='$work/suppressions' --log-file='$reports/report.%p' '$program' "\$@"
 END
     chmod +x "$launcher"
     echo "Under memcheck:"

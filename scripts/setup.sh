@@ -6,7 +6,7 @@
 #
 #   scripts/setup.sh [extra...]
 #       c++           a C++ compiler, which the fuzzer needs
-#       asan          what builds a server of its own, and valgrind
+#       asan          what builds a server, and valgrind
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       grafana       what reads the dashboard, for its test
 #       examples      Python's venv and Node, which the examples need
