@@ -17,6 +17,11 @@ asan_tests=(
     "server blocking:: cluster:: commands:: errors:: keyspace:: ondue:: persistence:: rede:: replication:: settings::"
     "torture restore:: wander::"
 )
+# Crowds and loads that measure how long the server stalls, or that take minutes in a slow one.
+skipped=(
+    two_thousand_asleep_on_one_key thousands_that_time_out_together many_watched_keys_do_not_keep
+    a_client_that_is_killed_when_it_has_been_woken slots_that_move_under_load
+)
 # Memcheck is slower by far, and sees what the sanitizer does not: reads of memory that nothing was
 # written to.
 memcheck_tests=(
@@ -98,7 +103,7 @@ drive() {
             grep -q "^$name.*: test\$" <<<"$known" || { echo "asan.sh: $file has no test $name" >&2; return 1; }
         done
         # shellcheck disable=SC2086  # the names are meant to be split
-        cargo test --quiet --locked --test "$file" -- $names || failed=1
+        cargo test --quiet --locked --test "$file" -- $names "${skipped[@]/#/--skip=}" || failed=1
     done
     while IFS= read -r report; do
         echo "--- $report ---"
