@@ -21,11 +21,12 @@ asan_tests=(
 skipped=(
     two_thousand_asleep_on_one_key thousands_that_time_out_together many_watched_keys_do_not_keep
     a_client_that_is_killed_when_it_has_been_woken slots_that_move_under_load
+    a_renamed_key_is_found_among_many_others every_eviction_policy_evicts
 )
 # Memcheck is slower by far, and sees what the sanitizer does not: reads of memory that nothing was
 # written to.
 memcheck_tests=(
-    "server commands:: errors:: keyspace:: persistence:: rede::"
+    "server commands:: errors:: rede::"
 )
 
 suite=bookworm
