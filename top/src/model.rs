@@ -20,6 +20,15 @@ pub struct Facts {
     pub policy: Option<Vec<u8>>,
 }
 
+/// Why there is nothing new to show.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trouble {
+    /// What is wrong, a sentence or two.
+    pub what: String,
+    /// What to do about it. Empty where time will tell.
+    pub advice: &'static str,
+}
+
 #[derive(Default)]
 pub struct Dehydrator {
     pub facts: Facts,
@@ -49,7 +58,7 @@ pub struct Model {
     pub order: Order,
     pub selected: Option<Vec<u8>>,
     /// What went wrong, if the last refresh did.
-    pub error: Option<String>,
+    pub trouble: Option<Trouble>,
 }
 
 /// By what the dehydrators are sorted, the greatest first; by key, the first.

@@ -18,13 +18,23 @@ use harness::{Ask, Server, cmd};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What is on a terminal of 100 by 24, a string for each line.
-fn drawn(model: &Model) -> Vec<String> {
-    let mut terminal = Terminal::new(TestBackend::new(100, 24)).expect("a terminal");
+/// What is on a terminal of so many columns and 24 lines, a string for each line.
+fn drawn_in(columns: u16, model: &Model) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(columns, 24)).expect("a terminal");
     terminal.draw(|frame| view::draw(frame, model)).expect("no I/O");
     let buffer = terminal.backend().buffer().clone();
-    let lines = buffer.content().chunks(100);
+    let lines = buffer.content().chunks(usize::from(columns));
     lines.map(|line| line.iter().map(|cell| cell.symbol()).collect()).collect()
+}
+
+fn drawn(model: &Model) -> Vec<String> {
+    drawn_in(100, model)
+}
+
+/// All words of what is drawn, without frames and line breaks.
+fn words(drawn: &[String]) -> String {
+    let text = drawn.join(" ").replace(['│', '─', '┌', '┐', '└', '┘'], " ");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The words of the line that has this one among them.
@@ -107,16 +117,15 @@ fn is_not_confused_by_keys_that_change_and_servers_that_go() {
     client.ask("DEL jobs");
     cmd("SET jobs string").query::<()>(&mut client).expect("set");
     watch.refresh(&mut model, 2 * SECOND);
-    assert_eq!((model.error.clone(), model.selected.clone()), (None, None));
+    assert_eq!((model.trouble.clone(), model.selected.clone()), (None, None));
     assert!(drawn(&model).concat().contains(" dehydrators: 0 "));
 
     server.kill();
     watch.refresh(&mut model, 3 * SECOND);
-    assert!(model.error.is_some());
-    drawn(&model);
+    assert!(words(&drawn(&model)).contains("127.0.0.1"), "nothing says what is wrong");
     server.relaunch();
     watch.refresh(&mut model, 4 * SECOND);
-    assert_eq!(model.error, None);
+    assert_eq!(model.trouble, None);
 }
 
 #[test]
@@ -168,7 +177,7 @@ fn tells_rates_from_two_looks_at_the_counters() {
     // What the module does not tell.
     assert!(late.windows(3).any(|words| words == ["late:", "last", "-"]), "{late:?}");
 
-    // The server has started anew.
+    // The server has started again.
     model.take_info(&counters(5, 5), 4 * SECOND);
     assert_eq!(model.rate("pushes"), None);
 }
@@ -199,4 +208,123 @@ fn sorts_and_selects() {
     }
     assert_eq!(press('k', &mut model), at("abc", "a"));
     assert_eq!(Order::ALL.iter().fold(model.order, |order, _| order.next()), model.order);
+}
+
+/// Everything that a module tells, in numbers as long as they come.
+fn long_info(seconds: u64) -> String {
+    let counters = ["pushes", "pulls", "polls", "deliveries", "redeliveries"];
+    let counters = counters.map(|name| format!("dehydrator_{name}:{}\r\n", seconds * 1_234_567));
+    let times = ["lateness_last", "lateness_p50", "lateness_p99", "lateness_max", "tick_last"];
+    let times = times.map(|name| format!("dehydrator_{name}_us:59940000\r\n"));
+    format!(
+        "redis_version:7.0.15\r\nserver_time_usec:1700000600000000\r\n{}{}\
+         dehydrator_elements:1234567890\r\ndehydrator_leased:1234567890\r\n\
+         dehydrator_waiters:10000\r\ndehydrator_retries:1234567890\r\n\
+         dehydrator_tick_longest_us:59940000\r\n",
+        counters.concat(),
+        times.concat()
+    )
+}
+
+#[test]
+fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
+    let mut model = Model::default();
+    model.take_info(&long_info(1), SECOND);
+    model.take_info(&long_info(3), 2 * SECOND);
+    let key =
+        "a:key:that:is:longer:than:the:column:of:keys:and:than:the:whole:terminal:is:wide:too";
+    let facts = Facts {
+        length: 1_234_567_890,
+        due: 9_999_999,
+        leased: 1_234_567,
+        ttls: 1_234_567,
+        next_deadline: Some(1_700_000_600_000 + 59_940),
+        memory: 999_900_000,
+        policy: Some(b"STREAM another:name:that:is:longer:than:anybody:would:like:it".into()),
+        ..Facts::default()
+    };
+    model.saw(key.into());
+    for (second, length) in [(3, 0), (4, 1_234_567_890)] {
+        let facts = Facts { length, ..facts.clone() };
+        model.take_facts(key.as_bytes(), facts, second * SECOND);
+    }
+    model.by_ttl = (1..100).map(|ttl| (ttl * 60_000, ttl)).collect();
+    model.select(0);
+
+    let drawn = drawn_in(80, &model);
+    let all = words(&drawn);
+    for (name, value) in [
+        ("elements", "1,234,567,890"),
+        ("leased", "1,234,567,890"),
+        ("waiters", "10,000"),
+        ("retries", "1,234,567,890"),
+        ("in", "2,469,134/s"),
+        ("out", "2,469,134/s"),
+        ("pulls", "2,469,134/s"),
+        ("polls", "2,469,134/s"),
+        ("deliveries", "2,469,134/s"),
+        ("redeliveries", "2,469,134/s"),
+        ("late: last", "59.9 s"),
+        ("p50", "59.9 s"),
+        ("p99", "59.9 s"),
+        ("max", "59.9 s"),
+        ("tick: last", "59.9 s"),
+        ("longest", "59.9 s"),
+    ] {
+        assert!(all.contains(&format!("{name} {value}")), "no {name} {value} in {drawn:#?}");
+    }
+    let titles = "key length due leased net/s ttls next in memory";
+    assert!(all.contains(titles), "{drawn:#?}");
+    let row = "… 1234.6 M 9,999,999 1,234,567 +1234.6M 1,234,567 59.9 s 999.9 MB";
+    assert!(all.contains(row), "{drawn:#?}");
+    let title = drawn.iter().find(|line| line.contains("TTLs of")).expect("a title");
+    assert!(title.contains("a:key:") && title.contains('…'), "{title}");
+    assert!(drawn.last().expect("24 lines").contains("q: quit"), "{drawn:#?}");
+}
+
+#[test]
+fn a_refused_connection_is_told_with_its_address_and_what_to_do() {
+    let port = harness::free_port();
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}")).expect("a url");
+    let (mut watch, mut model) = (Watch::new(client), Model::default());
+    watch.refresh(&mut model, SECOND);
+    let drawn = drawn_in(80, &model);
+    let all = words(&drawn);
+    let what = format!("Cannot connect to 127.0.0.1:{port}: Connection refused");
+    assert!(all.contains(&what), "{drawn:#?}");
+    assert!(all.contains("Is a server running there?") && all.contains("PORT="), "{drawn:#?}");
+    assert!(all.contains("Trying again."), "{drawn:#?}");
+}
+
+#[test]
+fn a_server_without_the_module_is_told_apart_from_one_without_dehydrators() {
+    let server = Server::start_with_configuration("");
+    let socket = server.file("redis.sock").canonicalize().expect("a socket");
+    let url = format!("redis+unix://{}", socket.display());
+    let client = redis::Client::open(url).expect("a url");
+    let (mut watch, mut model) = (Watch::new(client), Model::default());
+    watch.refresh(&mut model, SECOND);
+    let drawn = drawn_in(80, &model);
+    let all = words(&drawn);
+    assert!(all.contains("has no module called dehydrator"), "{drawn:#?}");
+    assert!(all.contains("loadmodule /path/to/libdehydrator.so"), "{drawn:#?}");
+    assert!(!all.contains("dehydrators: 0"), "{drawn:#?}");
+}
+
+#[test]
+fn a_user_that_may_not_ask_is_told_which_rights_are_missing() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    client.ask("ACL SETUSER looker on >secret ~* +ping");
+    let of = |user: &str| {
+        let url = format!("redis://{user}@127.0.0.1:{}", server.port());
+        let (mut watch, mut model) =
+            (Watch::new(redis::Client::open(url).expect("a url")), Model::default());
+        watch.refresh(&mut model, SECOND);
+        words(&drawn_in(80, &model))
+    };
+    let refused = of("looker:secret");
+    assert!(refused.contains("needs +info +scan +dehydrator.info, and ~*"), "{refused}");
+    let unknown = of("looker:wrong");
+    assert!(unknown.contains("wants another user or password"), "{unknown}");
 }

@@ -1,120 +1,236 @@
 //! Draws the model. Nothing else happens here, so that a test can look at what is drawn.
+//!
+//! Nothing is cut off without a word: figures flow into as many lines as they need, texts end in an ellipsis.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Direction, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Bar, BarChart, BarGroup, Block, Paragraph, Row, Table, TableState};
+use ratatui::widgets::{Bar, BarChart, BarGroup, Block, List, ListItem, ListState, Paragraph};
 
-use crate::model::{Model, Order};
+use crate::model::{Dehydrator, Model, Order, Trouble};
 
 /// What is not known.
 const UNKNOWN: &str = "-";
+const ELLIPSIS: char = '…';
+const KEYS: &str = " up, down: select   s: sort by the next column   q: quit ";
 
 pub fn draw(frame: &mut Frame<'_>, model: &Model) {
+    let width = usize::from(frame.area().width);
+    let trouble = trouble(model, width.saturating_sub(4));
+    if let (true, Some(trouble)) = (model.fields.is_empty(), &model.trouble) {
+        return draw_trouble(frame, trouble);
+    }
+    let server = server(model, width.saturating_sub(2));
     let [head, list, ttls, foot] = Layout::vertical([
-        Constraint::Length(5),
+        Constraint::Length(server.len() as u16 + 2),
         Constraint::Fill(3),
         Constraint::Fill(2),
-        Constraint::Length(1),
+        Constraint::Length(trouble.len().max(1) as u16),
     ])
     .areas(frame.area());
-    draw_server(frame, head, model);
+    let title = fitting(&format!(" Dehydrator on {} ", model.server), width.saturating_sub(2));
+    frame.render_widget(Paragraph::new(server).block(Block::bordered().title(title)), head);
     draw_list(frame, list, model);
     draw_ttls(frame, ttls, model);
-    draw_foot(frame, foot, model);
+    if trouble.is_empty() {
+        frame.render_widget(Line::from(fitting(KEYS, width)).dim(), foot);
+    } else {
+        frame.render_widget(Paragraph::new(trouble).red(), foot);
+    }
 }
 
-/// The server as a whole.
-fn draw_server(frame: &mut Frame<'_>, area: Rect, model: &Model) {
+const TRYING_AGAIN: &str = "Trying again.";
+
+/// What is wrong, and what to do about it, in as few lines as it needs.
+fn trouble(model: &Model, width: usize) -> Vec<Line<'static>> {
+    let Some(trouble) = &model.trouble else { return Vec::new() };
+    paragraph(&format!("{} {} {TRYING_AGAIN}", trouble.what, trouble.advice), width)
+}
+
+/// There is nothing else to show.
+fn draw_trouble(frame: &mut Frame<'_>, trouble: &Trouble) {
+    let [body, foot] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(frame.area());
+    let width = usize::from(body.width.saturating_sub(4));
+    let mut lines = Vec::new();
+    for text in [&trouble.what, trouble.advice, TRYING_AGAIN] {
+        let paragraph = paragraph(text, width);
+        if !paragraph.is_empty() {
+            lines.push(Line::default());
+            lines.extend(paragraph);
+        }
+    }
+    let block = Block::bordered().title(" Dehydrator ");
+    frame.render_widget(Paragraph::new(lines).block(block), body);
+    frame.render_widget(Line::from(" q: quit ").dim(), foot);
+}
+
+fn paragraph(text: &str, width: usize) -> Vec<Line<'static>> {
+    let words = text.split_whitespace().map(str::to_owned).collect();
+    flowing(words, width).into_iter().map(|line| Line::from(format!(" {line}"))).collect()
+}
+
+/// Words in lines of so many characters at most. A word that is longer ends in an ellipsis.
+fn flowing(words: Vec<String>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
+        let word = fitting(&word, width);
+        match lines.last_mut() {
+            Some(line) if length(line) + 1 + length(&word) <= width => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
+}
+
+/// The server as a whole, in lines of so many characters.
+fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
     let field = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |value| count(*value));
     let time = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |us| duration(us / 1e3));
     let rate = |name: &str| model.rate(name).map_or(UNKNOWN.into(), per_second);
-    let pairs = |pairs: &[(&str, String)]| {
-        let spans = pairs.iter().flat_map(|(name, value)| {
-            [Span::raw(format!(" {name} ")).dim(), Span::raw(format!("{value} "))]
-        });
-        Line::from_iter(spans)
-    };
-    let lines = vec![
-        pairs(&[
-            ("elements", field("elements")),
-            ("due", field("due")),
-            ("leased", field("leased")),
-            ("waiters", field("waiters")),
-            ("retries", field("retries")),
-        ]),
-        pairs(&[
+    let mut there = vec![
+        ("elements", field("elements")),
+        ("leased", field("leased")),
+        ("waiters", field("waiters")),
+        ("retries", field("retries")),
+    ];
+    there.push(("tick: last", time("tick_last_us")));
+    there.push(("longest", time("tick_longest_us")));
+    let groups = [
+        there,
+        vec![
             ("in", rate("pushes")),
             ("out", model.out().map_or(UNKNOWN.into(), per_second)),
-            ("  pulls", rate("pulls")),
+            ("pulls", rate("pulls")),
             ("polls", rate("polls")),
             ("deliveries", rate("deliveries")),
             ("redeliveries", rate("redeliveries")),
-        ]),
-        pairs(&[
+        ],
+        vec![
             ("late: last", time("lateness_last_us")),
             ("p50", time("lateness_p50_us")),
             ("p99", time("lateness_p99_us")),
             ("max", time("lateness_max_us")),
-            ("  tick: last", time("tick_last_us")),
-            ("max", time("tick_longest_us")),
-        ]),
+        ],
     ];
-    let title = format!(" Dehydrator on {} ", model.server);
-    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
+    groups.into_iter().flat_map(|group| pairs(group, width)).collect()
 }
+
+/// Names and values, in as many lines as they need.
+fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>> {
+    let mut lines: Vec<Line<'static>> = Vec::new();
+    for (name, value) in pairs {
+        let [name_text, value_text] = [format!(" {name} "), format!("{value} ")];
+        let room = length(&name_text) + length(&value_text);
+        let spans = [Span::raw(name_text).dim(), Span::raw(value_text)];
+        match lines.last_mut() {
+            Some(line) if line.width() + room <= width => line.extend(spans),
+            _ => lines.push(Line::from_iter(spans)),
+        }
+    }
+    lines
+}
+
+/// The columns: a title, what they sort by, and how wide they are at least.
+const COLUMNS: [(&str, Option<Order>, usize); 8] = [
+    ("key", Some(Order::Key), 8),
+    ("length", Some(Order::Length), 9),
+    ("due", Some(Order::Due), 7),
+    ("leased", Some(Order::Leased), 7),
+    ("net/s", Some(Order::Net), 7),
+    ("ttls", None, 5),
+    ("next in", None, 8),
+    ("memory", Some(Order::Memory), 8),
+];
 
 /// A line for each dehydrator.
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    let heads = [
-        ("key", Some(Order::Key)),
-        ("length", Some(Order::Length)),
-        ("due", Some(Order::Due)),
-        ("leased", Some(Order::Leased)),
-        ("net/s", Some(Order::Net)),
-        ("ttls", None),
-        ("next in", None),
-        ("memory", Some(Order::Memory)),
-    ];
-    let header = heads.map(|(name, order)| {
-        let style = if order == Some(model.order) { Modifier::REVERSED } else { Modifier::BOLD };
-        Line::from(Span::styled(name, style)).alignment(alignment(name == "key"))
-    });
-    let rows = model.sorted().into_iter().map(|(key, dehydrator)| {
-        let facts = &dehydrator.facts;
-        let next = facts.next_deadline.map_or(UNKNOWN.into(), |deadline| {
-            duration(deadline.saturating_sub(model.now_ms) as f64)
-        });
-        let cells = [
-            shown(key),
-            count(facts.length as f64),
-            count(facts.due as f64),
-            count(facts.leased as f64),
-            dehydrator.net.map_or(UNKNOWN.into(), |net| format!("{net:+.1}")),
-            count(facts.ttls as f64),
-            next,
-            bytes(facts.memory as f64),
-        ];
-        let cells = cells.into_iter().enumerate();
-        Row::new(cells.map(|(at, cell)| Line::from(cell).alignment(alignment(at == 0))))
-    });
-    let widths =
-        [Constraint::Min(12)].into_iter().chain([12, 10, 10, 10, 8, 9, 9].map(Constraint::Length));
+    let room = usize::from(area.width.saturating_sub(2));
+    let sorted = model.sorted();
+    let rows: Vec<_> = sorted.iter().map(|(key, it)| cells(key, it, model.now_ms)).collect();
+    // The key has what the others leave.
+    let mut widths = COLUMNS.map(|(_, _, least)| least);
+    for (at, width) in widths.iter_mut().enumerate().skip(1) {
+        *width = rows.iter().map(|row| length(&row[at])).fold(*width, usize::max);
+    }
+    let others = widths[1..].iter().map(|width| width + 1).sum();
+    widths[0] = room.saturating_sub(others).max(COLUMNS[0].2);
+
     let how_many = match (model.dehydrators.len(), model.walks) {
         (known, 0) => format!(" dehydrators so far: {known} "),
         (known, _) => format!(" dehydrators: {known} "),
     };
-    let table = Table::new(rows, widths)
-        .header(Row::new(header))
-        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED))
-        .block(Block::bordered().title(how_many));
-    let mut state = TableState::new().with_selected(model.place());
-    frame.render_stateful_widget(table, area, &mut state);
+    let block = Block::bordered().title(fitting(&how_many, room));
+    let inner = block.inner(area);
+    frame.render_widget(block, area);
+    let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inner);
+    frame.render_widget(heads(&widths, model.order), head);
+    let items = rows.iter().map(|row| ListItem::new(aligned(row, &widths)));
+    let list = List::new(items).highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let mut state = ListState::default().with_selected(model.place());
+    frame.render_stateful_widget(list, body, &mut state);
 }
 
-fn alignment(is_text: bool) -> ratatui::layout::Alignment {
-    if is_text { ratatui::layout::Alignment::Left } else { ratatui::layout::Alignment::Right }
+/// The titles of the columns; that of the order is reversed.
+fn heads(widths: &[usize; 8], order: Order) -> Line<'static> {
+    let spans = COLUMNS.iter().zip(widths).enumerate().flat_map(|(at, ((title, by, _), width))| {
+        let style = if *by == Some(order) { Modifier::REVERSED } else { Modifier::BOLD };
+        let (title, padding) = (*title, " ".repeat(width.saturating_sub(title.len())));
+        let title = Span::styled(title, style);
+        if at == 0 {
+            [title, Span::raw(padding)]
+        } else {
+            [Span::raw(format!(" {padding}")), title]
+        }
+    });
+    Line::from_iter(spans)
+}
+
+fn cells(key: &[u8], dehydrator: &Dehydrator, now_ms: u64) -> [String; 8] {
+    let facts = &dehydrator.facts;
+    let next = facts
+        .next_deadline
+        .map_or(UNKNOWN.into(), |deadline| duration(deadline.saturating_sub(now_ms) as f64));
+    [
+        shown(key),
+        short_count(facts.length as f64),
+        short_count(facts.due as f64),
+        short_count(facts.leased as f64),
+        dehydrator.net.map_or(UNKNOWN.into(), net),
+        short_count(facts.ttls as f64),
+        next,
+        bytes(facts.memory as f64),
+    ]
+}
+
+/// Cells as a line: the first to the left, the others to the right.
+fn aligned(cells: &[String; 8], widths: &[usize; 8]) -> String {
+    let mut line = String::new();
+    for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {
+        let cell = fitting(cell, *width);
+        let padding = " ".repeat(width.saturating_sub(length(&cell)));
+        let parts: [&str; 2] = if at == 0 { [&cell, &padding] } else { [&padding, &cell] };
+        line.push_str(if at == 0 { "" } else { " " });
+        parts.into_iter().for_each(|part| line.push_str(part));
+    }
+    line
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The text, or as much of it as fits before an ellipsis.
+fn fitting(text: &str, width: usize) -> String {
+    if length(text) <= width {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(width.saturating_sub(1));
+    kept.chain((width > 0).then_some(ELLIPSIS)).collect()
 }
 
 /// The TTLs of the dehydrator that is selected, as bars.
@@ -134,7 +250,11 @@ fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     };
     let policy = model.dehydrators.get(key).and_then(|it| it.facts.policy.as_ref());
     let policy = policy.map(|policy| format!(", on due {}", shown(policy))).unwrap_or_default();
-    let title = format!(" TTLs of {}{policy}{left_out} ", shown(key));
+    let width = usize::from(area.width.saturating_sub(2));
+    let rest = format!("{policy}{left_out} ");
+    // The key gives way first, down to a few characters.
+    let room = width.saturating_sub(length(" TTLs of ") + length(&rest)).max(8);
+    let title = fitting(&format!(" TTLs of {}{rest}", fitting(&shown(key), room)), width);
     let bars = shown_ttls.iter().map(|(ttl, elements)| {
         Bar::default()
             .label(format!("{:>9} {:>12}", duration(*ttl as f64), count(*elements as f64)))
@@ -147,14 +267,6 @@ fn draw_ttls(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         .data(BarGroup::default().bars(&bars.collect::<Vec<_>>()))
         .block(Block::bordered().title(title));
     frame.render_widget(chart, area);
-}
-
-fn draw_foot(frame: &mut Frame<'_>, area: Rect, model: &Model) {
-    let line = match &model.error {
-        Some(error) => Line::from(format!(" {error} ")).red(),
-        None => Line::from(" up, down: select   s: sort by the next column   q: quit ").dim(),
-    };
-    frame.render_widget(line, area);
 }
 
 /// A key, which may be any bytes, as ASCII.
@@ -174,6 +286,20 @@ fn count(number: f64) -> String {
         grouped.push(digit);
     }
     grouped
+}
+
+/// A count that a column has room for: above ten million, three digits of it.
+fn short_count(number: f64) -> String {
+    if number < 1e7 { count(number) } else { trimmed(number / 1e6, "M") }
+}
+
+/// So many more, or fewer, in a second.
+fn net(more: f64) -> String {
+    match more.abs() {
+        below if below < 1e4 => format!("{more:+.1}"),
+        below if below < 1e6 => format!("{:+.1}k", more / 1e3),
+        _ => format!("{:+.1}M", more / 1e6),
+    }
 }
 
 fn per_second(rate: f64) -> String {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use redis::{Client, Connection, ErrorKind, RedisResult, Value};
+use redis::{Client, Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
-use crate::model::{Facts, Model};
+use crate::model::{Facts, Model, Trouble};
 
 /// So many slots of the server's table of keys does one SCAN look at: well below a millisecond.
 const COUNT: usize = 500;
@@ -14,6 +14,14 @@ const SCANS: usize = 50;
 const ASKED: usize = 500;
 /// A server that does not answer is told to the user, not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+const HOW_TO_CONNECT: &str = "Is a server running there? Another one is named by `make top PORT=6380` or \
+    `make top URL=redis://user:password@host:6379/0`.";
+const HOW_TO_LOG_IN: &str = "A user and a password are part of the URL, as in \
+    `make top URL=redis://user:password@host:6379/0`; a password may also be in REDISCLI_AUTH.";
+const HOW_TO_PERMIT: &str = "The user needs +info +scan +dehydrator.info, and ~*.";
+const HOW_TO_LOAD: &str = "Load it with `loadmodule /path/to/libdehydrator.so` in redis.conf, or with MODULE \
+    LOAD; `make run` starts a server that has it.";
 
 pub struct Watch {
     client: Client,
@@ -30,7 +38,11 @@ impl Watch {
 
     /// Brings the model up to date. What goes wrong is said in it, and tried again the next time.
     pub fn refresh(&mut self, model: &mut Model, now: Duration) {
-        let result = self.try_refresh(model, now);
+        let result = self.connect().map_err(|error| self.trouble(&error, false));
+        let result = result.and_then(|()| {
+            self.try_refresh(model, now).map_err(|error| self.trouble(&error, true))?;
+            if model.fields.is_empty() { Err(self.no_module(model)) } else { Ok(()) }
+        });
         self.conclude(model, result);
     }
 
@@ -38,34 +50,79 @@ impl Watch {
     pub fn refresh_selected(&mut self, model: &mut Model) {
         if let Some(connection) = &mut self.connection {
             let result = ask_selected(connection, model);
+            let result = result.map_err(|error| self.trouble(&error, true));
             self.conclude(model, result);
         }
     }
 
-    fn conclude(&mut self, model: &mut Model, result: RedisResult<()>) {
-        model.error = result.err().map(|error| error.to_string());
-        if model.error.is_some() {
+    fn conclude(&mut self, model: &mut Model, result: Result<(), Trouble>) {
+        model.trouble = result.err();
+        if model.trouble.is_some() {
             // Replies may still be on their way, which are no replies to what is asked next.
             self.connection = None;
             self.cursor = 0;
         }
     }
 
-    fn try_refresh(&mut self, model: &mut Model, now: Duration) -> RedisResult<()> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            none => {
-                let connection = self.client.get_connection_with_timeout(PATIENCE)?;
-                connection.set_read_timeout(Some(PATIENCE))?;
-                connection.set_write_timeout(Some(PATIENCE))?;
-                none.insert(connection)
-            }
-        };
+    fn address(&self) -> String {
+        self.client.get_connection_info().addr().to_string()
+    }
 
+    /// What an error means to the user. `connected`: whether there was a connection.
+    fn trouble(&self, error: &RedisError, connected: bool) -> Trouble {
+        let address = self.address();
+        let refuses_user = error.kind() == ErrorKind::AuthenticationFailed
+            || matches!(error.code(), Some("NOAUTH" | "WRONGPASS"));
+        let refuses_command = error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm);
+        let (what, advice) = match connected {
+            _ if refuses_user => (
+                format!("The server at {address} wants another user or password: {error}."),
+                HOW_TO_LOG_IN,
+            ),
+            _ if refuses_command => {
+                (format!("The server at {address} refuses: {error}."), HOW_TO_PERMIT)
+            }
+            _ if error.is_timeout() => {
+                let seconds = PATIENCE.as_secs();
+                let what =
+                    format!("The server at {address} has not answered within {seconds} seconds.");
+                (what, "")
+            }
+            false => (format!("Cannot connect to {address}: {error}."), HOW_TO_CONNECT),
+            true if error.is_io_error() => {
+                (format!("The connection to {address} is lost: {error}."), "")
+            }
+            true => (format!("The server at {address} replies an error: {error}."), ""),
+        };
+        Trouble { what, advice }
+    }
+
+    fn no_module(&self, model: &Model) -> Trouble {
+        let what = format!(
+            "The server at {} ({}) has no module called dehydrator.",
+            self.address(),
+            model.server
+        );
+        Trouble { what, advice: HOW_TO_LOAD }
+    }
+
+    fn connect(&mut self) -> RedisResult<()> {
+        if self.connection.is_none() {
+            let connection = self.client.get_connection_with_timeout(PATIENCE)?;
+            connection.set_read_timeout(Some(PATIENCE))?;
+            connection.set_write_timeout(Some(PATIENCE))?;
+            self.connection = Some(connection);
+        }
+        Ok(())
+    }
+
+    /// Asks all there is to ask; nothing more than INFO if the module is not there.
+    fn try_refresh(&mut self, model: &mut Model, now: Duration) -> RedisResult<()> {
+        let connection = self.connection.as_mut().expect("connect() was called");
         let info: String = redis::cmd("INFO").arg("server").arg("dehydrator").query(connection)?;
         model.take_info(&info, now);
         if model.fields.is_empty() {
-            return Err((ErrorKind::Client, "the server has no module called dehydrator").into());
+            return Ok(());
         }
 
         for _ in 0..SCANS {
@@ -127,6 +184,7 @@ fn parse(reply: &Value) -> Option<(Facts, Vec<(u64, u64)>)> {
     let mut facts = Facts::default();
     let mut by_ttl = Vec::new();
     let number = |value: &Value| redis::from_redis_value_ref::<Option<u64>>(value).ok().flatten();
+    let text = |value: &Value| redis::from_redis_value_ref::<Option<Vec<u8>>>(value).ok().flatten();
     for (name, value) in reply.as_map_iter()? {
         let Value::BulkString(name) = name else { continue };
         match name.as_slice() {
@@ -136,7 +194,7 @@ fn parse(reply: &Value) -> Option<(Facts, Vec<(u64, u64)>)> {
             b"ttls" => facts.ttls = number(value).unwrap_or(0),
             b"next-deadline" => facts.next_deadline = number(value),
             b"memory" => facts.memory = number(value).unwrap_or(0),
-            b"policy" => facts.policy = redis::from_redis_value_ref(value).ok(),
+            b"policy" => facts.policy = text(value),
             b"elements-by-ttl" => {
                 let pairs = value.as_map_iter()?;
                 by_ttl = pairs.filter_map(|(ttl, n)| Some((number(ttl)?, number(n)?))).collect();
