@@ -18,6 +18,11 @@ pub struct Facts {
     pub memory: u64,
     /// What becomes of an element when it comes due, if the module says so.
     pub policy: Option<Vec<u8>>,
+    /// How often its deliveries have failed. Older modules do not say; nor when, nor why.
+    pub failures: u64,
+    /// Since when they have failed without one that succeeded, in unix milliseconds.
+    pub failing_since: Option<u64>,
+    pub last_failure: Option<Vec<u8>>,
 }
 
 /// Why there is nothing new to show.

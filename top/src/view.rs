@@ -5,7 +5,7 @@
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Direction, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};
-use ratatui::text::{Line, Span};
+use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Bar, BarChart, BarGroup, Block, List, ListItem, ListState, Paragraph};
 
 use crate::model::{Dehydrator, Model, Order, Trouble};
@@ -98,6 +98,8 @@ fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
         ("waiters", field("waiters")),
         ("retries", field("retries")),
     ];
+    let stuck = model.fields.get("stuck").filter(|stuck| **stuck > 0.0);
+    there.extend(stuck.map(|stuck| (STUCK, count(*stuck))));
     there.push(("tick: last", time("tick_last_us")));
     there.push(("longest", time("tick_longest_us")));
     let groups = [
@@ -126,7 +128,11 @@ fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>>
     for (name, value) in pairs {
         let [name_text, value_text] = [format!(" {name} "), format!("{value} ")];
         let room = length(&name_text) + length(&value_text);
-        let spans = [Span::raw(name_text).dim(), Span::raw(value_text)];
+        let spans = if name == STUCK {
+            [Span::raw(name_text).red().bold(), Span::raw(value_text).red().bold()]
+        } else {
+            [Span::raw(name_text).dim(), Span::raw(value_text)]
+        };
         match lines.last_mut() {
             Some(line) if line.width() + room <= width => line.extend(spans),
             _ => lines.push(Line::from_iter(spans)),
@@ -134,6 +140,9 @@ fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>>
     }
     lines
 }
+
+/// The field of the dehydrators whose deliveries fail.
+const STUCK: &str = "stuck";
 
 /// The columns: a title, what they sort by, and how wide they are at least.
 const COLUMNS: [(&str, Option<Order>, usize); 8] = [
@@ -147,7 +156,7 @@ const COLUMNS: [(&str, Option<Order>, usize); 8] = [
     ("memory", Some(Order::Memory), 8),
 ];
 
-/// A line for each dehydrator.
+/// A line for each dehydrator, and a second one for each whose deliveries fail.
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let room = usize::from(area.width.saturating_sub(2));
     let sorted = model.sorted();
@@ -169,7 +178,13 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     frame.render_widget(block, area);
     let [head, body] = Layout::vertical([Constraint::Length(1), Constraint::Fill(1)]).areas(inner);
     frame.render_widget(heads(&widths, model.order), head);
-    let items = rows.iter().map(|row| ListItem::new(aligned(row, &widths)));
+    let items = sorted.iter().zip(&rows).map(|((_, dehydrator), row)| {
+        let mut text = Text::from(aligned(row, &widths));
+        if let Some(failure) = failure(dehydrator, model.now_ms) {
+            text.push_line(Line::from(fitting(&failure, room)).red());
+        }
+        ListItem::new(text)
+    });
     let list = List::new(items).highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut state = ListState::default().with_selected(model.place());
     frame.render_stateful_widget(list, body, &mut state);
@@ -218,6 +233,16 @@ fn aligned(cells: &[String; 8], widths: &[usize; 8]) -> String {
         parts.into_iter().for_each(|part| line.push_str(part));
     }
     line
+}
+
+/// Since when deliveries fail, how often, and why. `None`: they do not, or the module does not say.
+fn failure(dehydrator: &Dehydrator, now_ms: u64) -> Option<String> {
+    let facts = &dehydrator.facts;
+    let since = duration(now_ms.saturating_sub(facts.failing_since?) as f64);
+    let reason =
+        facts.last_failure.as_ref().map(|it| format!(": {}", shown(it))).unwrap_or_default();
+    let times = count(facts.failures as f64);
+    Some(format!("  not delivered for {since}, {times} failures{reason}"))
 }
 
 fn length(text: &str) -> usize {

@@ -195,6 +195,9 @@ fn parse(reply: &Value) -> Option<(Facts, Vec<(u64, u64)>)> {
             b"next-deadline" => facts.next_deadline = number(value),
             b"memory" => facts.memory = number(value).unwrap_or(0),
             b"policy" => facts.policy = text(value),
+            b"failures" => facts.failures = number(value).unwrap_or(0),
+            b"failing-since" => facts.failing_since = number(value),
+            b"last-failure" => facts.last_failure = text(value),
             b"elements-by-ttl" => {
                 let pairs = value.as_map_iter()?;
                 by_ttl = pairs.filter_map(|(ttl, n)| Some((number(ttl)?, number(n)?))).collect();
