@@ -149,8 +149,14 @@ fn main() -> Result<(), lexopt::Error> {
         (None, ..) if only_report => report::write(),
         (None, ..) => {
             check_all();
-            if (bench || quick) && !only_check {
-                plan::run(quick);
+            if only_check {
+                return Ok(());
+            }
+            if quick {
+                plan::run_quickly();
+            } else if bench {
+                plan::run();
+                report::write();
             }
         }
         _ => return Err("a measure and a store are wanted".into()),

@@ -7,7 +7,6 @@ use std::time::Instant;
 use crate::Measure;
 use crate::figures::Figures;
 use crate::one::OPERATIONS;
-use crate::report;
 use crate::stores::ALL;
 use crate::units;
 
@@ -130,17 +129,18 @@ impl Plan {
     }
 }
 
-/// Runs everything and reports it.
-pub fn run(quick: bool) {
-    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick };
-    if quick {
-        glance(&mut plan);
-        print!("{}", plan.figures.to_text());
-        return;
-    }
+/// Measures everything. What came of it is in [`figures_file`].
+pub fn run() {
+    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: false };
     everything(&mut plan);
     eprintln!("{:4} s  done", plan.began.elapsed().as_secs());
-    report::write();
+}
+
+/// Measures a little of everything and prints it. No file changes.
+pub fn run_quickly() {
+    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
+    glance(&mut plan);
+    print!("{}", plan.figures.to_text());
 }
 
 /// So many timers, of which so many in a hundred are beyond the reach of a simple wheel.
