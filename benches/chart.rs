@@ -1,14 +1,18 @@
 //! Charts as SVG, without a background, in colours that read on white and on black.
+//!
+//! Bars are linear and begin at zero. What differs by powers of ten is dots or lines on an axis with labels.
 
 use std::path::Path;
 
 use plotters::coord::Shift;
+use plotters::coord::combinators::BindKeyPoints;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 const INK: RGBColor = RGBColor(128, 134, 142);
 const FAINT: RGBAColor = RGBAColor(128, 134, 142, 0.25);
 /// Ours comes first and is the only green.
-const COLOURS: [RGBColor; 7] = [
+const COLOURS: [RGBColor; 9] = [
     RGBColor(34, 160, 80),
     RGBColor(56, 132, 230),
     RGBColor(226, 120, 40),
@@ -16,11 +20,44 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(215, 75, 100),
     RGBColor(35, 165, 170),
     RGBColor(150, 150, 150),
+    RGBColor(190, 160, 40),
+    RGBColor(110, 110, 190),
 ];
 const FONT: &str = "sans-serif";
-const WIDTH: u32 = 860;
+const WIDTH: i32 = 860;
+const MARGIN: i32 = 10;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// A bar with its name.
+pub struct Bar {
+    pub name: String,
+    pub value: f64,
+    pub is_ours: bool,
+}
+
+/// A row of [`dots`]: from where to where most of it lies.
+pub struct Span {
+    pub name: String,
+    pub median: Reach,
+    pub p99: Reach,
+    pub is_ours: bool,
+}
+
+/// A number that was measured, or one that is known to be greater than the number here.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Reach {
+    Measured(f64),
+    Over(f64),
+}
+
+impl Reach {
+    fn least(self) -> f64 {
+        match self {
+            Self::Measured(value) | Self::Over(value) => value,
+        }
+    }
+}
 
 /// A line of a chart, by the first number of each point.
 pub struct Line {
@@ -28,29 +65,47 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
+/// A group of bars, one for each name of the legend.
+pub struct Group {
+    pub name: String,
+    /// What the name means, below it.
+    pub meaning: String,
+    pub values: Vec<Option<f64>>,
+}
+
 fn ink(size: u32) -> TextStyle<'static> {
     TextStyle::from((FONT, size).into_font()).color(&INK)
 }
 
-fn area(path: &Path, height: u32) -> Area<'_> {
-    SVGBackend::new(path, (WIDTH, height)).into_drawing_area()
+fn area(path: &Path, height: i32) -> Area<'_> {
+    SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area()
 }
 
+/// A number on an axis.
 fn short(value: f64) -> String {
     match value {
         value if value >= 1e6 => format!("{}M", value / 1e6),
-        value if value >= 1e4 => format!("{}k", value / 1e3),
-        value if value >= 100.0 => format!("{value:.0}"),
-        value if value >= 10.0 => format!("{}", (value * 10.0).round() / 10.0),
+        value if value >= 1e4 && value % 1e3 == 0.0 => format!("{}k", value / 1e3),
+        value if value >= 1e3 => format!("{},{:03}", value as u64 / 1000, value as u64 % 1000),
         value => format!("{}", (value * 1000.0).round() / 1000.0),
     }
 }
 
 fn value_text(value: f64) -> String {
     match value {
-        value if value >= 100.0 => format!("{value:.0}"),
+        // A table that has no digit after the point does not get one here.
+        value if value >= 100.0 || value.fract() == 0.0 => format!("{}", value.round()),
         value if value >= 1.0 => format!("{value:.1}"),
         value => format!("{value:.2}"),
+    }
+}
+
+/// So many milliseconds, in the unit that fits.
+fn time_text(ms: f64) -> String {
+    match ms {
+        ms if ms >= 1e3 => format!("{} s", short(ms / 1e3)),
+        ms if ms >= 10.0 => format!("{ms:.0} ms"),
+        ms => format!("{} ms", (ms * 10.0).round() / 10.0),
     }
 }
 
@@ -58,78 +113,206 @@ fn rectangle(area: &Area<'_>, from: (i32, i32), to: (i32, i32), colour: RGBColor
     area.draw(&Rectangle::new([from, to], colour.filled())).expect("a drawing");
 }
 
+fn line(area: &Area<'_>, from: (i32, i32), to: (i32, i32), style: impl Into<ShapeStyle>) {
+    area.draw(&PathElement::new([from, to], style)).expect("a drawing");
+}
+
 fn text(area: &Area<'_>, at: (i32, i32), size: u32, words: &str) {
     area.draw(&Text::new(words.to_owned(), at, ink(size))).expect("a drawing");
 }
 
-/// Horizontal bars, each with its name and value; the scale is logarithmic where they differ much.
-pub fn bars(path: &Path, title: &str, bars: &[(String, f64)], logarithmic: bool) {
+/// Text of which this is the middle of the side that it is anchored at.
+fn anchored(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &str) {
+    let style = ink(size).pos(Pos::new(anchor, VPos::Center));
+    area.draw(&Text::new(words.to_owned(), at, style)).expect("a drawing");
+}
+
+fn title(area: &Area<'_>, words: &str) {
+    text(area, (MARGIN, 10), 16, words);
+}
+
+/// How much room names take, by the widest of the fonts that a reader may have.
+fn room_for<'a>(names: impl Iterator<Item = &'a str>, size: u32) -> i32 {
+    let longest = names.map(|name| name.chars().count()).max().unwrap_or(0);
+    (longest as f64 * f64::from(size) * 0.6) as i32
+}
+
+/// Multiples of one, two or five times a power of ten, from zero on, at most seven.
+fn linear_ticks(most: f64) -> Vec<f64> {
+    let power = 10_f64.powf((most / 6.0).log10().floor());
+    let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
+    let step = steps.into_iter().find(|step| most / step <= 6.0).unwrap_or(power * 10.0);
+    (0..=6).map(|number| f64::from(number) * step).take_while(|tick| *tick <= most).collect()
+}
+
+/// Powers of ten; where there are few of them, twice and five times as much too.
+fn logarithmic_ticks(least: f64, most: f64) -> Vec<f64> {
+    let steps: &[f64] = if most / least > 500.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let powers = least.log10().floor() as i32..=most.log10().ceil() as i32;
+    powers
+        .flat_map(|power| steps.iter().map(move |step| step * 10_f64.powi(power)))
+        .filter(|tick| (least..=most).contains(tick))
+        .collect()
+}
+
+/// Horizontal bars from zero on, each with its name and value.
+pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
     const ROW: i32 = 26;
-    const LEFT: i32 = 330;
-    let area = area(path, 48 + ROW as u32 * bars.len() as u32);
-    let most = bars.iter().map(|bar| bar.1).fold(0.0, f64::max);
-    let least = bars.iter().map(|bar| bar.1).fold(f64::MAX, f64::min);
-    let room = f64::from(WIDTH as i32 - LEFT - 80);
-    let length = |value: f64| {
-        if logarithmic {
-            // The shortest bar is a tenth of a decade.
-            room * ((value / least).log10() + 0.1) / ((most / least).log10() + 0.1)
-        } else {
-            room * value / most
-        }
-    };
-    let scale = if logarithmic { " (logarithmic)" } else { "" };
-    text(&area, (10, 10), 17, &format!("{title}{scale}"));
-    for (row, (name, value)) in bars.iter().enumerate() {
-        let top = 40 + row as i32 * ROW;
-        let is_ours = name.starts_with("our ");
-        text(&area, (10, top + 3), 13, name);
-        let colour = if is_ours { COLOURS[0] } else { COLOURS[1] };
-        let end = LEFT + length(*value) as i32;
-        rectangle(&area, (LEFT, top), (end, top + ROW - 8), colour);
-        text(&area, (end + 6, top + 3), 13, &value_text(*value));
+    const TOP: i32 = 44;
+    if bars.is_empty() {
+        return;
+    }
+    let left = MARGIN + room_for(bars.iter().map(|bar| bar.name.as_str()), 13) + 10;
+    let bottom = TOP + ROW * bars.len() as i32;
+    let area = area(path, bottom + 30);
+    title(&area, words);
+    let most = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
+    let room = f64::from(WIDTH - left - 70);
+    let at = |value: f64| left + (room * value / most) as i32;
+    // No lines across the chart: they would go through the values.
+    line(&area, (left, bottom), (at(most), bottom), FAINT);
+    for tick in linear_ticks(most) {
+        line(&area, (at(tick), bottom), (at(tick), bottom + 4), INK);
+        anchored(&area, (at(tick), bottom + 13), HPos::Center, 12, &short(tick));
+    }
+    for (row, bar) in bars.iter().enumerate() {
+        let top = TOP + row as i32 * ROW;
+        let middle = top + (ROW - 8) / 2;
+        anchored(&area, (left - 10, middle), HPos::Right, 13, &bar.name);
+        let colour = if bar.is_ours { COLOURS[0] } else { COLOURS[1] };
+        rectangle(&area, (left, top), (at(bar.value), top + ROW - 8), colour);
+        anchored(&area, (at(bar.value) + 6, middle), HPos::Left, 13, &value_text(bar.value));
     }
     area.present().expect("a file");
 }
 
-/// Groups of vertical bars with a legend.
-pub fn grouped(path: &Path, title: &str, names: &[String], groups: &[(String, Vec<Option<f64>>)]) {
-    const HEIGHT: i32 = 420;
-    const BOTTOM: i32 = 320;
-    let area = area(path, HEIGHT as u32);
-    text(&area, (10, 10), 17, title);
-    let most = groups.iter().flat_map(|group| &group.1).flatten().copied().fold(0.0, f64::max);
-    let step = [50.0, 100.0, 200.0, 250.0, 500.0, 1000.0].into_iter().find(|it| most / it <= 6.0);
-    let step = step.unwrap_or(2000.0);
-    let height = |value: f64| (value / most * f64::from(BOTTOM - 60)) as i32;
-    for line in (0..).map(|line| f64::from(line) * step).take_while(|value| *value <= most) {
-        let y = BOTTOM - height(line);
-        area.draw(&PathElement::new([(50, y), (WIDTH as i32 - 10, y)], FAINT)).expect("a drawing");
-        text(&area, (10, y - 7), 12, &short(line));
+/// Medians and 99th percentiles of milliseconds, as dots on a logarithmic axis. What is only known to be over
+/// a number is an arrow that begins there.
+pub fn dots(path: &Path, words: &str, spans: &[Span]) {
+    const ROW: i32 = 36;
+    const TOP: i32 = 72;
+    const RIGHT: i32 = WIDTH - 90;
+    if spans.is_empty() {
+        return;
     }
-    let group_width = (WIDTH as i32 - 60) / groups.len() as i32;
-    let bar_width = (group_width - 16) / names.len() as i32;
-    for (group, (name, values)) in groups.iter().enumerate() {
+    let left = MARGIN + room_for(spans.iter().map(|span| span.name.as_str()), 13) + 50;
+    let bottom = TOP + ROW * spans.len() as i32;
+    let area = area(path, bottom + 50);
+    title(&area, words);
+    let all = || spans.iter().flat_map(|span| [span.median.least(), span.p99.least()]);
+    // From a power of ten to a power of ten.
+    let first = all().fold(f64::MAX, f64::min).log10().floor();
+    let last = all().fold(0.0, f64::max).log10().ceil();
+    let decade = f64::from(RIGHT - left) / (last - first);
+    let at = |value: f64| left + (decade * (value.log10() - first)) as i32;
+    for tick in logarithmic_ticks(10_f64.powf(first), 10_f64.powf(last) * 1.001) {
+        // Powers of ten only: between them there is no room.
+        if tick.log10().fract().abs() < 1e-9 {
+            line(&area, (at(tick), TOP - 10), (at(tick), bottom - 8), FAINT);
+            anchored(&area, (at(tick), bottom + 6), HPos::Center, 12, &time_text(tick));
+        }
+    }
+    let axis = "logarithmic axis: each line is ten times the one to its left";
+    anchored(&area, ((left + RIGHT) / 2, bottom + 28), HPos::Center, 12, axis);
+
+    let filled = |colour: RGBColor| colour.filled();
+    let hollow = |colour: RGBColor| colour.stroke_width(2);
+    let dot = |x: i32, y: i32, style: ShapeStyle| {
+        area.draw(&Circle::new((x, y), 6, style)).expect("a drawing");
+    };
+    let arrow = |x: i32, y: i32, colour: RGBColor| {
+        line(&area, (x, y - 6), (x, y + 6), colour.stroke_width(3));
+        line(&area, (x, y), (x + 24, y), colour.stroke_width(3));
+        let head = Polygon::new([(x + 22, y - 6), (x + 22, y + 6), (x + 34, y)], filled(colour));
+        area.draw(&head).expect("a drawing");
+    };
+    let legend = 48;
+    dot(left, legend, filled(INK));
+    anchored(&area, (left + 12, legend), HPos::Left, 12, "median");
+    dot(left + 90, legend, hollow(INK));
+    anchored(&area, (left + 102, legend), HPos::Left, 12, "99th percentile");
+    arrow(left + 230, legend, INK);
+    anchored(&area, (left + 272, legend), HPos::Left, 12, "more than that, how much is not known");
+
+    for (row, span) in spans.iter().enumerate() {
+        let y = TOP + row as i32 * ROW + ROW / 2 - 8;
+        anchored(&area, (left - 50, y), HPos::Right, 13, &span.name);
+        let colour = if span.is_ours { COLOURS[0] } else { COLOURS[1] };
+        let (from, to) = (at(span.median.least()), at(span.p99.least()));
+        match (span.median, span.p99) {
+            (Reach::Measured(median), Reach::Measured(p99)) => {
+                if to - from > 14 {
+                    line(&area, (from + 6, y), (to - 6, y), colour.stroke_width(2));
+                }
+                anchored(&area, (from - 10, y), HPos::Right, 12, &time_text(median));
+                dot(from, y, filled(colour));
+                dot(to, y, hollow(colour));
+                anchored(&area, (to + 10, y), HPos::Left, 12, &time_text(p99));
+            }
+            (Reach::Measured(median), Reach::Over(least)) => {
+                line(&area, (from + 6, y), (to, y), colour.stroke_width(2));
+                anchored(&area, (from - 10, y), HPos::Right, 12, &time_text(median));
+                dot(from, y, filled(colour));
+                arrow(to, y, colour);
+                let words = format!("over {}", time_text(least));
+                anchored(&area, (to + 40, y), HPos::Left, 12, &words);
+            }
+            (Reach::Over(least), _) => {
+                let words = format!("both over {}", time_text(least));
+                anchored(&area, (from - 6, y), HPos::Right, 12, &words);
+                arrow(from, y, colour);
+            }
+        }
+    }
+    area.present().expect("a file");
+}
+
+/// A name for each colour, in two columns from `top` on.
+fn legend<'a>(area: &Area<'_>, top: i32, names: impl Iterator<Item = &'a str>) {
+    for (entry, (name, colour)) in names.zip(COLOURS).enumerate() {
+        let x = 56 + (entry as i32 % 2) * 400;
+        let y = top + entry as i32 / 2 * 18;
+        rectangle(area, (x, y + 2), (x + 10, y + 12), colour);
+        anchored(area, (x + 16, y + 7), HPos::Left, 12, name);
+    }
+}
+
+/// Groups of vertical bars from zero on, with a legend.
+pub fn grouped(path: &Path, words: &str, names: &[String], groups: &[Group]) {
+    const BOTTOM: i32 = 330;
+    const TOP: i32 = 56;
+    assert!(names.len() <= COLOURS.len(), "there are too few colours");
+    let area = area(path, BOTTOM + 66 + (names.len() as i32 + 1) / 2 * 18);
+    title(&area, words);
+    let most = groups.iter().flat_map(|group| &group.values).flatten().copied().fold(0.0, f64::max);
+    let height = |value: f64| (value / most * f64::from(BOTTOM - TOP)) as i32;
+    for tick in linear_ticks(most) {
+        let y = BOTTOM - height(tick);
+        line(&area, (50, y), (WIDTH - 10, y), FAINT);
+        anchored(&area, (42, y), HPos::Right, 12, &short(tick));
+    }
+    let group_width = (WIDTH - 60) / groups.len() as i32;
+    let bar_width = (group_width - 14) / names.len() as i32;
+    for (group, Group { name, meaning, values }) in groups.iter().enumerate() {
         let left = 56 + group as i32 * group_width;
         for (bar, value) in values.iter().enumerate() {
             let Some(value) = value else { continue };
             let x = left + bar as i32 * bar_width;
             let top = BOTTOM - height(*value);
-            rectangle(&area, (x, top), (x + bar_width - 2, BOTTOM), COLOURS[bar % COLOURS.len()]);
+            rectangle(&area, (x, top), (x + bar_width - 2, BOTTOM), COLOURS[bar]);
+            let middle = x + bar_width / 2 - 1;
+            anchored(&area, (middle, top - 7), HPos::Center, 9, &format!("{value:.0}"));
         }
-        text(&area, (left, BOTTOM + 8), 14, name);
+        let middle = left + (group_width - 14) / 2;
+        anchored(&area, (middle, BOTTOM + 14), HPos::Center, 14, name);
+        anchored(&area, (middle, BOTTOM + 32), HPos::Center, 12, meaning);
     }
-    for (entry, name) in names.iter().enumerate() {
-        let x = 56 + (entry as i32 % 2) * 400;
-        let y = BOTTOM + 34 + entry as i32 / 2 * 16;
-        rectangle(&area, (x, y + 2), (x + 10, y + 12), COLOURS[entry % COLOURS.len()]);
-        text(&area, (x + 16, y), 12, name);
-    }
+    legend(&area, BOTTOM + 54, names.iter().map(String::as_str));
     area.present().expect("a file");
 }
 
 /// Lines over two logarithmic axes, with a legend.
-pub fn lines(path: &Path, title: &str, below: &str, lines: &[Line]) {
+pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]) {
     let all = || lines.iter().flat_map(|line| &line.points);
     if all().next().is_none() {
         return;
@@ -141,22 +324,29 @@ pub fn lines(path: &Path, title: &str, below: &str, lines: &[Line]) {
     };
     let (left, right) = range(|point| point.0);
     let (lowest, highest) = range(|point| point.1);
-    let area = area(path, 420);
-    let (chart, legend) = area.split_vertically(360);
+    let (lowest, highest) = (lowest / 1.4, highest * 1.4);
+    // Where there are points, there is a label.
+    let mut measured: Vec<_> = all().map(|point| point.0).collect();
+    measured.sort_by(f64::total_cmp);
+    measured.dedup();
+    let area = area(path, 384 + (lines.len() as i32 + 1) / 2 * 18);
+    title(&area, words);
+    let (chart, below_chart) = area.split_vertically(370);
     let mut context = ChartBuilder::on(&chart)
-        .caption(title, ink(17))
         .margin(10)
+        .margin_top(38)
         .margin_right(30)
-        .x_label_area_size(40)
-        .y_label_area_size(60)
+        .x_label_area_size(44)
+        .y_label_area_size(66)
         .build_cartesian_2d(
-            (left..right * 1.02).log_scale(),
-            (lowest / 1.4..highest * 1.4).log_scale(),
+            (left..right * 1.02).log_scale().with_key_points(measured),
+            (lowest..highest).log_scale().with_key_points(logarithmic_ticks(lowest, highest)),
         )
         .expect("axes");
     context
         .configure_mesh()
-        .x_desc(below)
+        .x_desc(format!("{below} (logarithmic)"))
+        .y_desc(format!("{beside} (logarithmic)"))
         .x_label_formatter(&|value| short(*value))
         .y_label_formatter(&|value| short(*value))
         .label_style(ink(13))
@@ -173,11 +363,6 @@ pub fn lines(path: &Path, title: &str, below: &str, lines: &[Line]) {
         let dot = |point| Circle::new(point, 4, colour.filled());
         context.draw_series(points().map(dot)).expect("a drawing");
     }
-    for (entry, (line, colour)) in lines.iter().zip(COLOURS).enumerate() {
-        let x = 70 + (entry as i32 % 2) * 400;
-        let y = 4 + entry as i32 / 2 * 17;
-        rectangle(&legend, (x, y + 2), (x + 10, y + 12), colour);
-        text(&legend, (x + 16, y), 12, &line.name);
-    }
+    legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()));
     area.present().expect("a file");
 }

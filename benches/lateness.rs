@@ -1,14 +1,19 @@
-//! How late what is due reaches a client: a blocking POLL, beside what there is without the module.
+//! Delivery latency: a blocking POLL, compared with what there is without the module.
 //!
 //! In each case a million things wait for hours, and [`SOON`] of them come due one after the other over
-//! some seconds. Lateness is the time at which a client has it in hand, less its deadline, both by this
-//! machine's clock.
+//! some seconds. Delivery latency is the time at which a client has an element, less the element's deadline,
+//! both by this machine's clock.
 //!
-//! - *POLL BLOCK*: 1,000 dehydrators, a client asleep on each.
-//! - *expired events*: a million volatile keys, one subscriber to the server's `expired` events.
-//! - *sorted set*: a million members, one client that asks every 100 ms.
+//! - *POLL with BLOCK*: 1,000 dehydrators, a client blocked on each.
+//! - *expired events*: a million keys with a TTL, one subscriber to the server's `expired` events.
+//! - *sorted set*: a million members, one client that polls every 10 ms, or every 100.
 //!
 //! And what other clients notice while a million elements that came due at once are moved to a stream.
+//!
+//! ```text
+//!   cargo bench --bench lateness            measures, and writes the table and the chart
+//!   cargo bench --bench lateness -- charts  draws the chart from the table in docs/benchmarks.md
+//! ```
 
 #[path = "chart.rs"]
 #[allow(dead_code)]
@@ -17,6 +22,7 @@ mod chart;
 #[allow(dead_code)]
 mod harness;
 #[path = "page.rs"]
+#[allow(dead_code)]
 mod page;
 
 use std::sync::Mutex;
@@ -24,6 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, Value};
 
+use chart::{Reach, Span};
 use harness::{Server, cmd};
 
 const WAITING: usize = 1_000_000;
@@ -119,7 +126,7 @@ fn expired_events() -> Vec<f64> {
     lateness
 }
 
-fn polled_sorted_set() -> Vec<f64> {
+fn polled_sorted_set(every: Duration) -> Vec<f64> {
     let server = Server::start(&[]);
     let mut client = server.connect();
     let hours = now_ms() as u64 + 7_200_000;
@@ -135,7 +142,7 @@ fn polled_sorted_set() -> Vec<f64> {
     });
     let mut lateness = Vec::new();
     while lateness.len() < SOON {
-        std::thread::sleep(Duration::from_millis(100));
+        std::thread::sleep(every);
         let now = now_ms() as u64;
         let mut pipe = redis::pipe();
         pipe.atomic().cmd("ZRANGEBYSCORE").arg("z").arg(0).arg(now);
@@ -178,69 +185,89 @@ fn backlog() -> (Duration, Vec<f64>) {
     }
 }
 
-/// One way, and how late things came by it, in milliseconds.
-struct Late {
-    what: &'static str,
-    /// Sorted. What never came is infinitely late.
-    late: Vec<f64>,
+/// The ways in the table, and what they are called in the chart.
+const BLOCKING: (&str, &str) =
+    ("POLL with BLOCK, 1,000 clients blocked on 1,000 keys", "Dehydrator, POLL with BLOCK");
+const EVERY_10_MS: (&str, &str) =
+    ("sorted set, polled every 10 ms", "sorted set, polled every 10 ms");
+const EVERY_100_MS: (&str, &str) =
+    ("sorted set, polled every 100 ms", "sorted set, polled every 100 ms");
+const EXPIRED: (&str, &str) =
+    ("`expired` events of keys with a TTL", "expired events of keys with a TTL");
+
+/// Stands before a number in the table if all that is known is that it is greater.
+const OVER: &str = "over ";
+
+/// A row of a table, of milliseconds. What never came is infinitely late.
+fn row(what: &str, mut late: Vec<f64>) -> String {
+    late.sort_by(f64::total_cmp);
+    let at = |share: f64| late[(late.len() as f64 * share) as usize];
+    let shown = |late: f64| match late {
+        late if late.is_finite() => format!("{late:.2}"),
+        _ => format!("{OVER}60,000"),
+    };
+    let greatest = late.iter().copied().fold(0.0, f64::max);
+    let cells = [late[0], at(0.5), at(0.99), greatest].map(shown);
+    format!("| {what} | {} |\n", cells.join(" | "))
 }
 
-impl Late {
-    fn new(what: &'static str, mut late: Vec<f64>) -> Self {
-        late.sort_by(f64::total_cmp);
-        Self { what, late }
+/// A cell of the table, as [`row`] writes it.
+fn reach(cell: &str) -> Reach {
+    let number = |text: &str| page::number(text).expect("a number");
+    match cell.strip_prefix(OVER) {
+        Some(least) => Reach::Over(number(least)),
+        None => Reach::Measured(number(cell)),
     }
+}
 
-    fn at(&self, share: f64) -> f64 {
-        self.late[(self.late.len() as f64 * share) as usize]
-    }
-
-    /// A row of a table.
-    fn row(&self) -> String {
-        let shown = |late: f64| match late {
-            late if late.is_finite() => format!("{late:.2}"),
-            _ => "over 60,000".into(),
+/// Draws the chart from the table on the page.
+fn draw() {
+    let table = page::tables("lateness").swap_remove(0);
+    let spans = [BLOCKING, EVERY_10_MS, EVERY_100_MS, EXPIRED].map(|way| {
+        let (row, name) = way;
+        let cell = |column| {
+            reach(table.cell(row, column).unwrap_or_else(|| panic!("{row} has no {column}")))
         };
-        let greatest = self.late.iter().copied().fold(0.0, f64::max);
-        let cells = [self.late[0], self.at(0.5), self.at(0.99), greatest].map(shown);
-        format!("| {} | {} |\n", self.what, cells.join(" | "))
-    }
-
-    /// The median as a bar; what never came counts as the time that was waited.
-    fn bar(&self, name: &str, share: f64) -> (String, f64) {
-        (name.to_owned(), self.at(share).min(PATIENCE.as_secs_f64() * 1e3))
-    }
+        Span {
+            name: name.into(),
+            median: cell("median"),
+            p99: cell("p99"),
+            is_ours: way == BLOCKING,
+        }
+    });
+    let title = "Delivery latency: from the deadline until a client has the element";
+    chart::dots(&page::charts().join("lateness.svg"), title, &spans);
 }
 
 fn main() {
-    let ours = Late::new("POLL BLOCK, 1,000 clients asleep on 1,000 keys", blocking_poll());
-    let polled = Late::new("sorted set, asked every 100 ms", polled_sorted_set());
-    let expired = Late::new("`expired` events of volatile keys", expired_events());
+    // cargo adds an argument of its own.
+    if std::env::args().any(|argument| argument == "charts") {
+        return draw();
+    }
+    let every = |ms| polled_sorted_set(Duration::from_millis(ms));
+    let late = [
+        row(BLOCKING.0, blocking_poll()),
+        row(EVERY_10_MS.0, every(10)),
+        row(EVERY_100_MS.0, every(100)),
+        row(EXPIRED.0, expired_events()),
+    ];
     let (took, answers) = backlog();
-    let answers = Late::new("PING while a million are delivered", answers);
+    let answers = row("PING while a million are delivered", answers);
     let head = "first | median | p99 | greatest |\n| --- | ---: | ---: | ---: | ---: |\n";
     let told = [
         format!("{SOON} deadlines while {WAITING} others wait\n"),
-        format!("| milliseconds late | {head}{}{}{}", ours.row(), polled.row(), expired.row()),
+        format!("| delivery latency, ms | {head}{}", late.concat()),
         format!(
             "{WAITING} elements that come due at once are in a stream {:.1} s later. Meanwhile:\n",
             took.as_secs_f64()
         ),
-        format!("| milliseconds until the answer | {head}{}", answers.row()),
+        format!("| milliseconds until the answer | {head}{answers}"),
     ]
     .join("\n");
     println!("{}\n\n{told}", harness::server_program().display());
     // The page is about the server that most have.
     if std::env::var_os("DEHYDRATOR_SERVER").is_none() {
         page::put("lateness", told.trim_end());
-        let bars = [
-            ours.bar("our POLL BLOCK, median", 0.5),
-            ours.bar("our POLL BLOCK, 99th percentile", 0.99),
-            polled.bar("sorted set, asked every 100 ms, median", 0.5),
-            polled.bar("the same, 99th percentile", 0.99),
-            expired.bar("expired events, median (over)", 0.5),
-        ];
-        let title = "How late what is due is in hand, milliseconds";
-        chart::bars(&page::charts().join("lateness.svg"), title, &bars, true);
+        draw();
     }
 }

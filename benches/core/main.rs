@@ -6,6 +6,7 @@
 //!   cargo bench --bench core -- --quick       a glance, in less than a minute; docs/ stay
 //!   cargo bench --bench core -- --check       only that all stores are right
 //!   cargo bench --bench core -- --report      the tables and charts from the last run's figures
+//!   cargo bench --bench core -- charts        the charts from the tables in docs/benchmarks.md
 //!   cargo test --bench core                   as --check
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`
 //!   … -- one lawn start --timers 10000        one operation, see `one`
@@ -23,7 +24,7 @@
 //! | `oracle` | the model that each must agree with first |
 //! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `overflow`, `one` | the measurements |
 //! | `plan` | which of them are run |
-//! | `figures`, `report`, `markdown`, `chart`, `page`, `machine` | what came of it |
+//! | `figures`, `report`, `markdown`, `charts`, `chart`, `page`, `machine` | what came of it |
 //! | `load`, `memory`, `stopwatch` | ids and TTLs; the allocator that counts; the thread's own time |
 
 #[path = "../../src/lawn/mod.rs"]
@@ -31,7 +32,9 @@
 mod lawn;
 
 #[path = "../chart.rs"]
+#[allow(dead_code)]
 mod chart;
+mod charts;
 mod figures;
 mod growth;
 mod lifecycle;
@@ -142,11 +145,15 @@ fn main() -> Result<(), lexopt::Error> {
         (Some("one"), Some(store), Some(operation)) => {
             for_store!(store, one_operation(operation, measure.timers));
         }
+        (Some("charts"), None, None) => charts::draw(),
         (Some(kind), Some(store), None) => {
             measure.kind = kind.into();
             measure.run(store, &mut |figure, value| println!("{figure}\t{value}"));
         }
-        (None, ..) if only_report => report::write(),
+        (None, ..) if only_report => {
+            report::write();
+            charts::draw();
+        }
         (None, ..) => {
             check_all();
             if only_check {
@@ -157,6 +164,7 @@ fn main() -> Result<(), lexopt::Error> {
             } else if bench {
                 plan::run();
                 report::write();
+                charts::draw();
             }
         }
         _ => return Err("a measure and a store are wanted".into()),

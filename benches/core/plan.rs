@@ -10,6 +10,8 @@ use crate::one::OPERATIONS;
 use crate::stores::ALL;
 use crate::units;
 
+/// The store that is the module's own.
+pub const OURS: &str = "lawn";
 /// The one peer with our duty: ids and elements of any length.
 pub const ANY_LENGTH: &str = "hierarchy-any";
 /// Those that look at more timers the more there are: only for a few timers.

@@ -1,21 +1,16 @@
-//! The tables of docs/benchmarks.md, between their markers, and the charts in docs/charts/.
+//! The tables of docs/benchmarks.md, between their markers.
 
-use std::path::Path;
-
-use crate::chart::{self, Line};
 use crate::figures::Figures;
 use crate::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
 use crate::plan::{
-    ANY_LENGTH, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, LARGE, OVERFLOW, SHARES, TTLS, WORST,
+    ANY_LENGTH, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, OURS, OVERFLOW, SHARES, TTLS, WORST,
     figures_file, overflow, timed,
 };
-use crate::store::Store;
-use crate::stores::ALL;
 use crate::stores::wheel::SIMPLE;
+use crate::stores::{ALL, label};
 use crate::units;
-use crate::{Measure, for_store, machine, page};
+use crate::{Measure, machine, page};
 
-const OURS: &str = "lawn";
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
 /// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best
 /// peer.
@@ -27,14 +22,7 @@ const GOALS: [(&str, f64, f64, f64); 5] = [
     ("expire", 60.0, 80.0, 2.0),
 ];
 
-fn label(store: &str) -> &'static str {
-    fn of<S: Store>() -> &'static str {
-        S::LABEL
-    }
-    for_store!(store, of())
-}
-
-/// As a label for a chart.
+/// As a label within a cell.
 fn plain(store: &str) -> String {
     label(store).replace('*', "").replace("one allocation per record", "boxes")
 }
@@ -369,92 +357,14 @@ impl Report {
         });
         table(&head("instructions an operation", &columns), rows)
     }
-
-    fn charts(&self, folder: &Path) {
-        let million = Self::life(1_000_000, 8);
-        let stores =
-            ["lawn", "hierarchy", "delay-queue", "quad-wheel", "heap", "btree", "floor-arena"];
-        let stores = self.having(&million, "start", &stores);
-        let groups: Vec<_> = OPERATIONS
-            .iter()
-            .map(|figure| {
-                let value = |it: &&str| self.figures.get(&million, it, figure);
-                (figure.to_string(), stores.iter().map(value).collect())
-            })
-            .collect();
-        let names: Vec<_> = stores.iter().map(|store| plain(store)).collect();
-        let title = "A million timers, 8 TTLs: ns an operation";
-        chart::grouped(&folder.join("core-operations.svg"), title, &names, &groups);
-
-        let bars = |measure: &Measure, figure: &str, stores: &[&'static str]| -> Vec<_> {
-            let mut bars: Vec<_> = stores
-                .iter()
-                .filter_map(|it| Some((plain(it), self.figures.get(measure, it, figure)?)))
-                .collect();
-            bars.sort_by(|a, b| a.1.total_cmp(&b.1));
-            bars
-        };
-        let title = "Bytes a timer: id of 16, payload of 64, a million";
-        chart::bars(&folder.join("core-memory.svg"), title, &bars(&million, "bytes", &ALL), false);
-        let growth = Measure::new("growth", 10_000_000, 8);
-        let title = "Slowest single start on the way to ten million, known memory, ms";
-        let slowest = bars(&growth, "known: slowest start", &GROWTH);
-        chart::bars(&folder.join("core-growth.svg"), title, &slowest, true);
-        if let Some(sessions) = self.figures.measures("sessions").pop() {
-            let title = "10,000 sessions with three timeouts each: ns an operation";
-            let values = bars(&sessions, "ns an operation", &ALL);
-            chart::bars(&folder.join("core-sessions.svg"), title, &values, true);
-        }
-
-        let lines =
-            |stores: &[&'static str], point: &dyn Fn(&str) -> Vec<(f64, f64)>| -> Vec<Line> {
-                stores.iter().map(|it| Line { name: plain(it), points: point(it) }).collect()
-            };
-        let steady = self.figures.measures("steady");
-        let fire = lines(&BEST, &|store| {
-            let point = |it: &Measure| Some((it.ttls as f64, self.figures.get(it, store, "fire")?));
-            steady.iter().filter_map(point).collect()
-        });
-        let title = "A million timers, a tick each ms: ns for each that fires and starts again";
-        chart::lines(&folder.join("core-ttls.svg"), title, "TTLs", &fire);
-        let sizes = [10_000, 1_000_000, 10_000_000];
-        let size = lines(&LARGE, &|store| {
-            let point = |timers: &usize| {
-                let figure = self.figures.get(&Self::life(*timers, 8), store, "stop")?;
-                Some((*timers as f64, figure))
-            };
-            sizes.iter().filter_map(point).collect()
-        });
-        chart::lines(
-            &folder.join("core-size.svg"),
-            "Stopping a timer by its id, ns",
-            "timers",
-            &size,
-        );
-        let load = self.figures.measures("units");
-        let names = ["our Lawn, by id", "wheel and table of ids", "wheel, by handle"];
-        let units: Vec<Line> = units::STORES
-            .iter()
-            .zip(names)
-            .map(|(store, name)| {
-                let point = |it: &Measure| {
-                    Some((it.count as f64, self.figures.get(it, store, "ns a schedule")?))
-                };
-                Line { name: name.into(), points: load.iter().filter_map(point).collect() }
-            })
-            .collect();
-        let title = "The workload of Ratas's benchmark: ns a schedule";
-        chart::lines(&folder.join("core-units.svg"), title, "units of ten timers", &units);
-    }
 }
 
-/// Writes tables and charts from the figures of the last run.
+/// Writes the tables from the figures of the last run.
 pub fn write() {
     let file = figures_file();
     let text = std::fs::read_to_string(&file)
         .unwrap_or_else(|_| panic!("{} comes from a whole run", file.display()));
     let report = Report { figures: Figures::from_text(&text) };
-    report.charts(&page::charts());
     for (section, content) in [
         ("machine", machine::describe()),
         ("goals", report.goals()),

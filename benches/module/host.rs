@@ -27,7 +27,7 @@ const ASKED: usize = 100_000;
 pub struct Host {
     pub server: Server,
     pub client: Connection,
-    /// What is shown. SET runs before them in any case: the floor is of the same server.
+    /// What is shown, the floor first.
     ways: Vec<Way>,
     /// The last of the ways.
     dehydrator: Way,
@@ -55,20 +55,13 @@ impl Host {
         self.ways = ways.to_vec();
     }
 
-    /// Each way to put away and to take by id. The columns: the time of the one, beside SET, of the other,
-    /// beside GETDEL; bytes for large elements, for small ones, and left when all but one are taken.
+    /// Each way to put away and to take by id. The columns: the time of the one and of the other; bytes for
+    /// large elements, for small ones, and left when all but one are taken.
     pub fn by_id(&mut self, table: &mut Table) {
-        let mut floor = None;
-        let others = self.ways.iter().copied().filter(|way| *way != Way::Set);
-        let ways: Vec<_> = std::iter::once(Way::Set).chain(others).collect();
-        for way in ways {
-            let ([push_us, pull_us], bytes) = self.there_and_back(way);
-            let [floor_push, floor_pull] = *floor.get_or_insert([push_us, pull_us]);
-            let times = [push_us, push_us / floor_push, pull_us, pull_us / floor_pull];
-            if self.ways.contains(&way) {
-                table.note_all(way.name(), 0, &times);
-                table.note_all(way.name(), times.len(), &bytes);
-            }
+        for way in self.ways.clone() {
+            let (times, bytes) = self.there_and_back(way);
+            table.note_all(way.name(), 0, &times);
+            table.note_all(way.name(), times.len(), &bytes);
         }
     }
 
@@ -95,9 +88,10 @@ impl Host {
 
     /// Everything is due, and taken at once: how long the server is busy with it, for each element.
     pub fn all_at_once(&mut self, table: &mut Table) {
-        let floor = self.lpop();
+        // The floor is of the server with our module.
         if self.dehydrator == Way::Dehydrator {
-            table.note_all("LPOP, a list without timers", 0, &[floor, 1.0]);
+            let floor = self.lpop();
+            table.note("LPOP, a list without timers", 0, floor);
         }
         for way in self.ways.clone() {
             let Some(polls) = way.poll(COUNT) else { continue };
@@ -117,7 +111,7 @@ impl Host {
                 _ => false,
             };
             assert!(taken(&replies[0]), "{} has taken all", way.name());
-            table.note_all(way.name(), 0, &[us, us / floor]);
+            table.note(way.name(), 0, us);
         }
     }
 

@@ -3,10 +3,12 @@
 //! Processor time is the server's own (`INFO cpu`), so it leaves out the client, the kernel's share of
 //! another process, and waiting; the sockets' part is in it, for all sides alike. Times differ from
 //! machine to machine and from hour to hour: the ratios are the result. Each figure is the median of
-//! [`ROUNDS`] rounds, in each of which all sides run one after the other.
+//! [`ROUNDS`] rounds, in each of which all sides run one after the other. A ratio is that of the medians which
+//! stand in its table.
 //!
 //! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. An argument names a part, to run nothing
-//! else: `workers`, or `hash-fields`, which are hashes whose fields expire and need a server that has them.
+//! else: `workers`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
+//! `charts`, which measures nothing and draws the charts from the tables in docs/benchmarks.md.
 
 #[path = "../chart.rs"]
 #[allow(dead_code)]
@@ -20,6 +22,7 @@ mod load;
 #[allow(dead_code)]
 mod nodes;
 #[path = "../page.rs"]
+#[allow(dead_code)]
 mod page;
 mod rede;
 mod table;
@@ -28,6 +31,7 @@ mod workers;
 
 use std::env;
 
+use chart::Bar;
 use host::{COUNT, Host};
 use nodes::Cluster;
 use table::{Column, Table, columns};
@@ -35,16 +39,22 @@ use ways::Way;
 
 const ROUNDS: usize = 5;
 
-/// Titles of what [`Host::by_id`] notes: first the times, then the bytes.
-const TIMES: [&str; 4] = ["put away, us", "beside SET", "taken by id, us", "beside GETDEL"];
+/// Titles of what [`Host::by_id`] notes.
+const PUT_AWAY: &str = "put away, us";
+const TAKEN: &str = "taken by id, us";
 const SIZES: [&str; 3] = ["16 + 64", "16 + 1", "left when all but one are taken"];
 
-fn times() -> Vec<Column> {
-    columns(0, 2, &TIMES)
+fn times() -> [Column; 4] {
+    [
+        Column::new(0, 2, PUT_AWAY),
+        Column::ratio(0, 2, "times SET"),
+        Column::new(1, 2, TAKEN),
+        Column::ratio(1, 2, "times GETDEL"),
+    ]
 }
 
 fn sizes() -> Vec<Column> {
-    columns(TIMES.len(), 1, &SIZES)
+    columns(2, 1, &SIZES)
 }
 
 /// What is said above the tables.
@@ -98,7 +108,7 @@ impl Tables {
         pauses.extend(columns(1, 0, &["commands over 0.5 ms"]));
         let mut dumps = columns(0, 2, &["save, us for each", "load, us for each"]);
         dumps.extend(columns(2, 1, &["bytes for each"]));
-        let at_once = columns(0, 2, &["us for each", "beside LPOP"]);
+        let at_once = [Column::new(0, 3, "us for each"), Column::ratio(0, 3, "times LPOP")];
         [
             self.by_id.written("the server's processor time", &times()),
             self.by_id.written("bytes for each", &sizes()),
@@ -124,7 +134,7 @@ fn one_worker() {
     println!("{told}");
     if is_for_the_page() {
         page::put("module", told.trim_end());
-        draw(&tables.by_id);
+        draw();
     }
 }
 
@@ -133,14 +143,38 @@ fn is_for_the_page() -> bool {
     env::var_os("DEHYDRATOR_SERVER").is_none()
 }
 
-fn draw(by_id: &Table) {
+/// What a way is called in a chart.
+fn chart_name(row: &str) -> String {
+    let name = match row {
+        "SET" => "SET, no timer",
+        "SET PX" => "SET PX, nobody is told",
+        "ZSET + HASH, pipelined" => "sorted set and hash, pipelined",
+        "ZSET + HASH, by Lua" => "sorted set and hash, by Lua",
+        "dehydrator" => "Dehydrator",
+        "ReDe" => "ReDe, its predecessor",
+        other => other,
+    };
+    name.to_owned()
+}
+
+/// Draws the charts from the tables on the page, ours first.
+fn draw() {
+    let [times, sizes] = [0, 1].map(|at| page::tables("module").swap_remove(at));
+    let bars = |table: &page::Table, columns: &[&str]| {
+        let bar = |row: &str| {
+            let numbers = columns.iter().map(|column| table.number(row, column));
+            let value = numbers.sum::<Option<f64>>()?;
+            Some(Bar { name: chart_name(row), value, is_ours: row == Way::Dehydrator.name() })
+        };
+        let mut bars: Vec<_> = table.rows().filter_map(bar).collect();
+        bars.sort_by_key(|bar| !bar.is_ours);
+        bars
+    };
     let charts = page::charts();
-    let title = "To put away and take back by id: the server's processor time, us";
-    let together = by_id.bars(0).into_iter().zip(by_id.bars(2));
-    let together: Vec<_> = together.map(|((name, push), (_, pull))| (name, push + pull)).collect();
-    chart::bars(&charts.join("module-time.svg"), title, &together, false);
-    let title = "Memory for an element of 64 bytes with an id of 16, bytes";
-    chart::bars(&charts.join("module-memory.svg"), title, &by_id.bars(TIMES.len()), false);
+    let title = "To put away and to take by id: microseconds of the server's processor time";
+    chart::bars(&charts.join("module-time.svg"), title, &bars(&times, &[PUT_AWAY, TAKEN]));
+    let title = "Memory for an element of 64 bytes with an id of 16: bytes";
+    chart::bars(&charts.join("module-memory.svg"), title, &bars(&sizes, &SIZES[..1]));
 }
 
 /// Hashes whose fields expire, beside the floor and ours, on a server that has them.
@@ -200,7 +234,7 @@ fn many_workers() {
 
 /// Columns of what [`workers`] notes: by turns operations and microseconds.
 fn rates(titles: &[&'static str]) -> Vec<Column> {
-    let column = |(at, title): (usize, &&'static str)| Column { at, title, digits: at % 2 * 2 };
+    let column = |(at, title): (usize, &&'static str)| Column::new(at, at % 2 * 2, title);
     titles.iter().enumerate().map(column).collect()
 }
 
@@ -214,6 +248,7 @@ fn main() {
         }
         ["workers"] => many_workers(),
         ["hash-fields"] => hash_fields(),
-        _ => panic!("{parts:?}: it may be workers or hash-fields"),
+        ["charts"] => draw(),
+        _ => panic!("{parts:?}: it may be workers, hash-fields or charts"),
     }
 }

@@ -10,11 +10,39 @@ pub struct Column {
     pub at: usize,
     pub title: &'static str,
     pub digits: usize,
+    /// What is shown is how many times the figure of the first row this one is. Both are taken as they are
+    /// printed, with so many digits, so that a reader who divides them comes to the same.
+    pub is_ratio: bool,
+}
+
+impl Column {
+    pub fn new(at: usize, digits: usize, title: &'static str) -> Self {
+        Self { at, title, digits, is_ratio: false }
+    }
+
+    pub fn ratio(at: usize, digits: usize, title: &'static str) -> Self {
+        Self { is_ratio: true, ..Self::new(at, digits, title) }
+    }
+
+    fn printed(&self, figures: &[Vec<f64>]) -> Option<String> {
+        let figures = figures.get(self.at).filter(|figures| !figures.is_empty())?;
+        Some(number(median(figures), self.digits))
+    }
+
+    /// What stands in a cell, if something was measured.
+    fn cell(&self, figures: &[Vec<f64>], first_row: &[Vec<f64>]) -> Option<String> {
+        let printed = self.printed(figures)?;
+        if !self.is_ratio {
+            return Some(printed);
+        }
+        let value = |text: &str| text.parse::<f64>().ok();
+        Some(format!("{:.2}", value(&printed)? / value(&self.printed(first_row)?)?))
+    }
 }
 
 /// Columns from the one `at` on, with so many digits each.
 pub fn columns(at: usize, digits: usize, titles: &[&'static str]) -> Vec<Column> {
-    (at..).zip(titles).map(|(at, title)| Column { at, title, digits }).collect()
+    (at..).zip(titles).map(|(at, title)| Column::new(at, digits, title)).collect()
 }
 
 impl Table {
@@ -39,27 +67,11 @@ impl Table {
         let mut lines = format!("| {corner} | {} |\n", titles.join(" | "));
         lines += &format!("| --- |{}\n", " ---: |".repeat(columns.len()));
         for (name, figures) in &self.rows {
-            let shown = |column: &Column| match figures.get(column.at) {
-                Some(figures) if !figures.is_empty() => number(median(figures), column.digits),
-                _ => "–".to_owned(),
-            };
-            let cells: Vec<_> = columns.iter().map(shown).collect();
-            lines += &format!("| {name} | {} |\n", cells.join(" | "));
+            let cell = |column: &Column| column.cell(figures, &self.rows[0].1);
+            let cells = columns.iter().map(|column| cell(column).unwrap_or_else(|| "–".to_owned()));
+            lines += &format!("| {name} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
         }
         lines
-    }
-
-    /// One column as bars, ours first.
-    pub fn bars(&self, column: usize) -> Vec<(String, f64)> {
-        let figure = |figures: &[Vec<f64>]| median(&figures[column]);
-        let named = |name: &str| match name {
-            "dehydrator" => "our dehydrator".to_owned(),
-            other => other.to_owned(),
-        };
-        let mut bars: Vec<_> =
-            self.rows.iter().map(|(name, it)| (named(name), figure(it))).collect();
-        bars.sort_by_key(|(name, _)| !name.starts_with("our "));
-        bars
     }
 }
 

@@ -40,6 +40,14 @@ macro_rules! for_store {
     }};
 }
 
+/// What a store is called in tables.
+pub fn label(store: &str) -> &'static str {
+    fn of<S: crate::store::Store>() -> &'static str {
+        S::LABEL
+    }
+    for_store!(store, of())
+}
+
 /// All of them, in the order of the tables.
 pub const ALL: [&str; 16] = [
     "lawn",

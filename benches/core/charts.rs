@@ -1,0 +1,146 @@
+//! The charts in docs/charts/, drawn from the tables of docs/benchmarks.md, with names that ask for no paper.
+
+use crate::chart::{self, Bar, Group, Line};
+use crate::page::{self, Table};
+use crate::plan::{ANY_LENGTH, BEST, GROWTH, LARGE, OURS};
+use crate::stores::{ALL, label};
+
+/// The operations, and what each means to who calls it.
+const OPERATIONS: [(&str, &str); 5] = [
+    ("start", "put away"),
+    ("restart", "change the TTL"),
+    ("touch", "same TTL again"),
+    ("stop", "take by id"),
+    ("expire", "take what is due"),
+];
+
+/// What a store is called in a chart.
+fn name(store: &str) -> String {
+    let name = match store {
+        OURS => "Dehydrator's Lawn",
+        "paper" => "Lawn as in its paper",
+        "unordered-list" => "unsorted list",
+        "ordered-list" => "sorted list",
+        "heap" => "binary heap (BinaryHeap)",
+        "btree" => "B-tree (BTreeMap)",
+        "simple-wheel" => "timing wheel of 65 s at most",
+        "overflow-wheel" => "timing wheel of 65 s and an overflow list",
+        "hashed-sorted" => "hashed timing wheel, sorted slots",
+        "hashed-unsorted" => "hashed timing wheel, unsorted slots",
+        "hierarchy" => "hierarchical timing wheel, fixed sizes",
+        ANY_LENGTH => "hierarchical timing wheel, any sizes",
+        "quad-wheel" => "crate hierarchical_hash_wheel_timer",
+        "delay-queue" => "DelayQueue of tokio-util",
+        "floor-boxes" => "no timers: hash table of boxes",
+        "floor-arena" => "no timers: hash table and arena",
+        other => panic!("{other} has no name for charts"),
+    };
+    name.to_owned()
+}
+
+/// The first table of a section.
+fn table(section: &str) -> Table {
+    let mut tables = page::tables(&format!("core:{section}"));
+    assert!(!tables.is_empty(), "core:{section} has no table");
+    tables.swap_remove(0)
+}
+
+/// A column of a table as bars, the shortest first.
+fn bars(table: &Table, column: &str, stores: &[&str]) -> Vec<Bar> {
+    let bar = |store: &&str| {
+        let value = table.number(label(store), column)?;
+        Some(Bar { name: name(store), value, is_ours: *store == OURS })
+    };
+    let mut bars: Vec<_> = stores.iter().filter_map(bar).collect();
+    bars.sort_by(|a, b| a.value.total_cmp(&b.value));
+    bars
+}
+
+/// The fastest store of all that keep time and are not ours.
+fn best_peer(table: &Table, operation: &str) -> &'static str {
+    let peers = ALL.into_iter().filter(|store| *store != OURS && !store.starts_with("floor"));
+    let known = peers.filter_map(|it| Some((it, table.number(label(it), operation)?)));
+    known.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are peers").0
+}
+
+/// Every operation: ours, the best peer of each, and those that one would take first.
+fn operations(table: &Table) {
+    let mut stores = vec![OURS];
+    let best = OPERATIONS.map(|(operation, _)| best_peer(table, operation));
+    let usual = [ANY_LENGTH, "delay-queue", "heap", "floor-arena"];
+    for store in best.into_iter().chain(usual) {
+        if !stores.contains(&store) {
+            stores.push(store);
+        }
+    }
+    let groups = OPERATIONS.map(|(operation, meaning)| Group {
+        name: operation.into(),
+        meaning: meaning.into(),
+        values: stores.iter().map(|it| table.number(label(it), operation)).collect(),
+    });
+    let names: Vec<_> = stores.iter().map(|store| name(store)).collect();
+    let title = "A million timers of 8 TTLs: nanoseconds for an operation (less is better)";
+    chart::grouped(&page::charts().join("core-operations.svg"), title, &names, &groups);
+}
+
+/// Lines through the columns of a table, whose titles are numbers.
+fn ttls() {
+    let table = table("steady");
+    let line = |store: &&str| {
+        let point =
+            |column: &str| Some((page::number(column)?, table.number(label(store), column)?));
+        Line { name: name(store), points: table.columns().filter_map(point).collect() }
+    };
+    let lines: Vec<_> = BEST.iter().map(line).collect();
+    let title = "A million timers: the cost of each that fires and starts again";
+    let path = page::charts().join("core-ttls.svg");
+    chart::lines(&path, title, "different TTLs", "nanoseconds", &lines);
+}
+
+fn sizes() {
+    let tables =
+        [("few", 1e4), ("million", 1e6), ("most", 1e7)].map(|(it, timers)| (table(it), timers));
+    let line = |store: &&str| {
+        let point =
+            |(table, timers): &(Table, f64)| Some((*timers, table.number(label(store), "stop")?));
+        Line { name: name(store), points: tables.iter().filter_map(point).collect() }
+    };
+    let lines: Vec<_> = LARGE.iter().map(line).collect();
+    let title = "Taking a timer out by its id";
+    let path = page::charts().join("core-size.svg");
+    chart::lines(&path, title, "timers", "nanoseconds", &lines);
+}
+
+fn units() {
+    let table = table("units");
+    let columns = [
+        ("**our Lawn**, by id", "Dehydrator's Lawn, by id"),
+        ("wheel and table of ids", "timing wheel and a table of ids"),
+        ("wheel, by handle", "timing wheel whose timers the program holds"),
+    ];
+    let lines = columns.map(|(column, name)| {
+        let point = |row: &str| Some((page::number(row)?, table.number(row, column)?));
+        Line { name: name.into(), points: table.rows().filter_map(point).collect() }
+    });
+    let title = "Connections with ten timers each: the cost of starting one";
+    let path = page::charts().join("core-units.svg");
+    chart::lines(&path, title, "connections", "nanoseconds", &lines);
+}
+
+/// Draws all charts of the core.
+pub fn draw() {
+    let folder = page::charts();
+    let million = table("million");
+    operations(&million);
+    let title = "A million timers, ids of 16 bytes, elements of 64: bytes for a timer";
+    chart::bars(&folder.join("core-memory.svg"), title, &bars(&million, "bytes", &ALL));
+    let column = "known memory: slowest start, ms";
+    let title = "The slowest of ten million starts, in memory that was used before: milliseconds";
+    chart::bars(&folder.join("core-growth.svg"), title, &bars(&table("growth"), column, &GROWTH));
+    let title = "10,000 sessions with three timeouts each: nanoseconds for an operation";
+    let sessions = bars(&table("sessions"), "ns an operation", &ALL);
+    chart::bars(&folder.join("core-sessions.svg"), title, &sessions);
+    ttls();
+    sizes();
+    units();
+}
