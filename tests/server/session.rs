@@ -2,8 +2,8 @@
 //!
 //! The README's are among them, and those of the pages in docs. A line that begins with the prompt is
 //! typed; the lines after it, up to the next prompt, are what redis-cli must print, but for how long it
-//! took. `…` stands for anything within a line. Time passes in one way: a `DEHYDRATOR.TTN` that should
-//! reply 0 is asked until it does, as a user would.
+//! took. `…` stands for anything within a line, and on a line of its own for any number of lines. Time passes
+//! in one way: a `DEHYDRATOR.TTN` that should reply 0 is asked until it does, as a user would.
 
 use std::collections::HashMap;
 use std::fs;
@@ -41,13 +41,42 @@ fn matches(printed: &str, expected: &str) -> bool {
         let lines = text.trim_end().lines().filter(|line| !is_time(line));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
-    let (printed, expected) = (lines(printed), lines(expected));
-    printed.len() == expected.len()
-        && printed.iter().zip(&expected).all(|(printed, expected)| match expected.split_once('…')
-        {
-            Some((start, end)) => printed.starts_with(start) && printed.ends_with(end),
-            None => printed == expected,
-        })
+    lines_match(&lines(printed), &lines(expected))
+}
+
+/// Line by line; a lone `…` stands for any number of lines, none among them.
+fn lines_match(printed: &[String], expected: &[String]) -> bool {
+    match expected {
+        [] => printed.is_empty(),
+        [lone, rest @ ..] if lone == "…" => {
+            (0..=printed.len()).any(|skipped| lines_match(&printed[skipped..], rest))
+        }
+        [line, rest @ ..] => match printed {
+            [] => false,
+            [first, printed @ ..] => line_matches(first, line) && lines_match(printed, rest),
+        },
+    }
+}
+
+fn line_matches(printed: &str, expected: &str) -> bool {
+    match expected.split_once('…') {
+        Some((start, end)) => {
+            printed.len() >= start.len() + end.len()
+                && printed.starts_with(start)
+                && printed.ends_with(end)
+        }
+        None => printed == expected,
+    }
+}
+
+#[test]
+fn a_lone_ellipsis_stands_for_any_lines_and_for_nothing_else() {
+    assert!(matches("a\nb\nc\n", "a\n…\nc\n"));
+    assert!(matches("a\nc\n", "a\n…\nc\n"));
+    assert!(!matches("a\nb\n", "a\n…\nc\n"));
+    assert!(matches("x 17 y", "x … y"));
+    assert!(!matches("x y", "x 17 y"));
+    assert!(!matches("a\nb\n", "a\n"));
 }
 
 fn play(text: &str) {
@@ -102,15 +131,37 @@ fn a_session_of_mistakes() {
 }
 
 #[test]
-fn every_command_is_in_the_readme_as_the_server_knows_it() {
+fn every_command_is_in_the_readme_with_a_link_to_its_entry() {
     let readme = read("README.md");
     let server = Server::start(&[]);
     let help: Vec<String> =
         redis::cmd("DEHYDRATOR.HELP").query(&mut server.connect()).expect("an array");
     assert!(help.len() >= 2 * 19, "{help:?}");
     for line in help.iter().step_by(2) {
-        let written = line.strip_prefix("DEHYDRATOR.").expect("our prefix").replace('|', "\\|");
-        assert!(readme.contains(&format!("\n| `{written}` |")), "README has no row for {written}");
+        let name = line.split(' ').next().expect("a name");
+        let verb = name.strip_prefix("DEHYDRATOR.").expect("our prefix");
+        let row = format!("\n| [{verb}]({COMMANDS_PAGE}#dehydrator{}) |", verb.to_lowercase());
+        assert!(readme.contains(&row), "README has no row for {name}");
+    }
+}
+
+/// Pages beside that of the commands which show sessions.
+const PAGES: [&str; 2] = ["docs/operations.md", "docs/clients.md"];
+
+#[test]
+fn the_sessions_of_the_other_pages_reply_as_printed() {
+    for page in PAGES {
+        let text = read(page);
+        let mut played = 0;
+        for (heading, section) in sections_of(&text) {
+            let sessions = sessions_in(section);
+            if sessions.contains(PROMPT) {
+                println!("{page}: {heading}");
+                play(&sessions);
+                played += 1;
+            }
+        }
+        assert!(played > 0, "{page} has no session");
     }
 }
 
