@@ -145,7 +145,7 @@ fn every_command_is_in_the_readme_with_a_link_to_its_entry() {
     }
 }
 
-/// Pages beside that of the commands which show sessions.
+/// The other pages that show sessions.
 const PAGES: [&str; 2] = ["docs/operations.md", "docs/clients.md"];
 
 #[test]
