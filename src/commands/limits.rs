@@ -13,22 +13,37 @@ use crate::server::{Context, Error, error::Result};
 /// If that does not fit in 63 bits, or is further ahead than allowed: by `asked`, which is the TTL without
 /// its slack, or by `at`.
 pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
-    let ahead = at.map_or(asked, |at| at.saturating_sub(now));
-    if let Some(max) = config::max_ttl().filter(|max| ahead > *max)
-        && !context.is_replaying()
-    {
-        return Err(match at {
-            Some(at) => format!("AT '{at}' is further ahead than dehydrator.max-ttl, {max} ms"),
-            None => format!("ttl '{asked}' is greater than dehydrator.max-ttl, {max} ms"),
+    if let Some(at) = at {
+        if let Some(max) = exceeded(context, at.saturating_sub(now)) {
+            let reason = format!("AT '{at}' is further ahead than dehydrator.max-ttl, {max} ms");
+            return Err(reason.into());
         }
-        .into());
+        return Ok(at);
     }
-    at.map_or_else(|| Lawn::deadline(ttl, now).map_err(|_| too_late(asked)), Ok)
+    from_now(context, "ttl", asked, ttl, now)
 }
 
-/// What a client is told whose TTL does not fit.
-pub fn too_late(ttl: u64) -> Error {
-    format!("ttl '{ttl}' is too large: now + ttl must fit in 63 bits").into()
+/// When a lease that begins now ends.
+///
+/// # Errors
+///
+/// As those of [`deadline`].
+pub fn lease(context: &Context, ttl: u64, now: u64) -> Result<u64> {
+    from_now(context, "LEASE", ttl, ttl, now)
+}
+
+fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
+    if let Some(max) = exceeded(context, asked) {
+        let reason = format!("{word} '{asked}' is greater than dehydrator.max-ttl, {max} ms");
+        return Err(reason.into());
+    }
+    Lawn::deadline(ttl, now)
+        .map_err(|_| format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
+}
+
+/// The longest TTL that clients may ask for, if this is longer.
+fn exceeded(context: &Context, ahead: u64) -> Option<u64> {
+    config::max_ttl().filter(|max| ahead > *max && !context.is_replaying())
 }
 
 /// Whether there are no more elements than allowed.

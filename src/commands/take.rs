@@ -41,7 +41,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
     // Refused before anything is given out.
-    take.lease.map_or(Ok(0), |ttl| limits::deadline(context, ttl, ttl, None, now))?;
+    take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
 
     if let Some(timeout) = block.filter(|_| context.may_block()) {
         if *dehydrator.policy() != Policy::Hold {
