@@ -142,7 +142,7 @@ fn to_reset_the_statistics_resets_ours() {
     until("all is 0", || {
         let is_zero = |field: &&str| count(field) == 0;
         let late = ["last", "p50", "p99", "p999", "max"].map(|which| late(&server, which));
-        (counts.iter().all(|it| is_zero(it)) && late == [0; 5]).then_some(())
+        (counts.iter().all(is_zero) && late == [0; 5]).then_some(())
     });
     // It counts on, from there. What there is stays.
     assert!(count("tick_longest_us") <= longest);
