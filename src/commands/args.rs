@@ -591,6 +591,9 @@ fn number(bytes: &[u8]) -> std::result::Result<u64, NotNumber> {
 }
 
 #[cfg(test)]
+mod requests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

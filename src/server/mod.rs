@@ -36,6 +36,8 @@ pub mod command;
 pub mod context;
 pub mod error;
 pub mod event;
+#[cfg(test)]
+pub mod fake;
 pub mod guard;
 pub mod io;
 pub mod key;

@@ -1,0 +1,345 @@
+//! Which request each line of words makes, and which words make none. What a client is told of those is for the tests
+//! with servers, but for the number of words, which the server itself words.
+
+use super::*;
+use crate::server::fake::with_args;
+
+/// Reads a line, its words parted by single spaces.
+fn read<T>(line: &str, parse: impl FnOnce(Args<'_>) -> Result<T>) -> Result<T> {
+    let words: Vec<&[u8]> =
+        line.split(' ').map(str::as_bytes).filter(|word| !word.is_empty()).collect();
+    with_args(&words, parse)
+}
+
+/// Whether it is a request.
+macro_rules! only {
+    ($request:ident) => {
+        |args: Args<'_>| $request::parse(args).map(|_| ())
+    };
+}
+
+fn text(word: Str<'_>) -> String {
+    String::from_utf8(word.bytes().to_vec()).expect("our own words")
+}
+
+/// Every start of a line that is too short to be a request is refused as such.
+fn needs_all_of(line: &str, parse: impl Fn(Args<'_>) -> Result) {
+    let words: Vec<_> = line.split(' ').collect();
+    for kept in 0..words.len() {
+        let error = read(&words[..kept].join(" "), &parse).err();
+        assert_eq!(error, Some(Error::Arity), "{kept} words of {line}");
+    }
+    assert!(read(line, &parse).is_ok(), "{line}");
+}
+
+/// Refused, and not because of the number of words.
+fn refuses(lines: &[&str], parse: impl Fn(Args<'_>) -> Result) {
+    for line in lines {
+        let error = read(line, &parse).err();
+        assert!(matches!(error, Some(Error::Refused(_))), "{line}: {error:?}");
+    }
+}
+
+/// A line that is a request is none with a word more.
+fn takes_no_more(line: &str, parse: impl Fn(Args<'_>) -> Result) {
+    assert_eq!(read(&format!("{line} more"), parse).err(), Some(Error::Arity), "{line} more");
+}
+
+#[test]
+fn requests_without_options_are_their_words_in_order() {
+    needs_all_of("k", only!(OfKey));
+    takes_no_more("k", only!(OfKey));
+    assert_eq!(read("k", |args| Ok(text(OfKey::parse(args)?.key))), Ok("k".into()));
+
+    needs_all_of("k i", only!(OfId));
+    takes_no_more("k i", only!(OfId));
+    let of_id = |args: Args<'_>| OfId::parse(args).map(|it| (text(it.key), text(it.id)));
+    assert_eq!(read("k i", of_id), Ok(("k".into(), "i".into())));
+
+    needs_all_of("k i", only!(OfIds));
+    let of_ids = |args: Args<'_>| {
+        OfIds::parse(args).map(|it| (text(it.key), it.ids().map(text).collect::<Vec<_>>()))
+    };
+    assert_eq!(read("k a", of_ids), Ok(("k".into(), vec!["a".into()])));
+    assert_eq!(read("k a b a", of_ids), Ok(("k".into(), ["a", "b", "a"].map(Into::into).into())));
+
+    needs_all_of("k i e", only!(Update));
+    takes_no_more("k i e", only!(Update));
+    let update =
+        |args: Args<'_>| Update::parse(args).map(|it| [it.key, it.id, it.element].map(text));
+    assert_eq!(read("k i e", update), Ok(["k", "i", "e"].map(Into::into)));
+}
+
+type Pushed = ([String; 3], (u64, u64, String), (IfThere, Option<u64>, u16));
+
+fn push(args: Args<'_>) -> Result<Pushed> {
+    let it = Push::parse(args)?;
+    Ok((
+        [it.key, it.element, it.id].map(text),
+        (it.ttl.asked, it.ttl.ms, it.ttl.with_word(text)),
+        (it.if_there, it.at, it.deliveries),
+    ))
+}
+
+#[test]
+fn a_push_is_its_words_and_its_options_in_any_order() {
+    use IfThere::{Keep, Refuse, Replace};
+    needs_all_of("k 5 e i", only!(Push));
+    let pushed = |ttl: (u64, u64, &str), rest| {
+        Ok((["k", "e", "i"].map(Into::into), (ttl.0, ttl.1, ttl.2.into()), rest))
+    };
+    let plain = (1000, 1000, "1000");
+    assert_eq!(read("k 1000 e i", push), pushed(plain, (Refuse, None, 0)));
+    assert_eq!(read("k 1000 e i NX", push), pushed(plain, (Keep, None, 0)));
+    assert_eq!(read("k 1000 e i rePlace", push), pushed(plain, (Replace, None, 0)));
+    assert_eq!(read("k 1000 e i AT 0", push), pushed(plain, (Refuse, Some(0), 0)));
+    let all = pushed(plain, (Replace, Some(77), 65_535));
+    assert_eq!(read("k 1000 e i REPLACE AT 77 DELIVERIES 65535", push), all);
+    assert_eq!(read("k 1000 e i at 77 deliveries 65535 replace", push), all);
+    // What the slack changes is handed on as it has become, what it does not as it was sent.
+    let slack = pushed((1000, 1024, "1024"), (Keep, None, 0));
+    assert_eq!(read("k 1000 e i NX SLACK 100", push), slack);
+    assert_eq!(read("k 1000 e i slack 100 nx", push), slack);
+    assert_eq!(read("k 1000 e i SLACK 0", push), pushed(plain, (Refuse, None, 0)));
+    assert_eq!(read("k 1024 e i SLACK 9", push), pushed((1024, 1024, "1024"), (Refuse, None, 0)));
+}
+
+#[test]
+fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
+    refuses(
+        &[
+            "k 1.5 e i",
+            "k -1 e i",
+            "k 9223372036854775808 e i",
+            "k 9223372036854775807 e i SLACK 1",
+            "k 5 e i NX NX",
+            "k 5 e i NX REPLACE",
+            "k 5 e i REPLACE NX",
+            "k 5 e i REPLACE REPLACE",
+            "k 5 e i SLACK 1 SLACK 1",
+            "k 5 e i SLACK",
+            "k 5 e i SLACK x",
+            "k 5 e i SLACK 1 AT 9",
+            "k 5 e i AT 9 SLACK 1",
+            "k 5 e i AT 9 SLACK 0",
+            "k 5 e i AT",
+            "k 5 e i AT x",
+            "k 5 e i AT 9 AT 9",
+            "k 5 e i AT 9223372036854775808",
+            "k 5 e i DELIVERIES 1",
+            "k 5 e i DELIVERIES 1 AT 9",
+            "k 5 e i AT 9 DELIVERIES",
+            "k 5 e i AT 9 DELIVERIES 0",
+            "k 5 e i AT 9 DELIVERIES 65536",
+            "k 5 e i AT 9 DELIVERIES 1 DELIVERIES 1",
+            "k 5 e i more",
+            "k 5 e i NXNXNXNXNXNXNXNXNX",
+        ],
+        only!(Push),
+    );
+}
+
+#[test]
+fn pushes_without_ids_and_of_many_are_their_words() {
+    needs_all_of("k 5 e", only!(GidPush));
+    let gidpush = |args: Args<'_>| {
+        let it = GidPush::parse(args)?;
+        Ok((text(it.key), it.ttl.asked, it.ttl.ms, text(it.element)))
+    };
+    assert_eq!(read("k 1000 e", gidpush), Ok(("k".into(), 1000, 1000, "e".into())));
+    assert_eq!(read("k 1000 e SLACK 100", gidpush), Ok(("k".into(), 1000, 1024, "e".into())));
+    refuses(
+        &["k x e", "k 5 e i", "k 5 e NX", "k 5 e SLACK", "k 5 e SLACK 1 SLACK 1"],
+        only!(GidPush),
+    );
+
+    needs_all_of("k 5 e i", only!(MultiPush));
+    let multipush = |args: Args<'_>| {
+        let it = MultiPush::parse(args)?;
+        let element = |it: &(Ttl<'_>, Str<'_>, Str<'_>)| (it.0.ms, text(it.1), text(it.2));
+        Ok((text(it.key), it.elements.iter().map(element).collect::<Vec<_>>()))
+    };
+    let element = |ttl, element: &str, id: &str| (ttl, element.into(), id.into());
+    assert_eq!(
+        read("k 5 e i 0 f j", multipush),
+        Ok(("k".into(), vec![element(5, "e", "i"), element(0, "f", "j")]))
+    );
+    takes_no_more("k 5 e i", only!(MultiPush));
+    takes_no_more("k 5 e i 6 f j 7", only!(MultiPush));
+    refuses(&["k 5 e i x f j"], only!(MultiPush));
+}
+
+#[test]
+fn a_touch_has_one_condition() {
+    use Condition::{Always, Earlier, Later};
+    needs_all_of("k i 5", only!(Touch));
+    let touch = |args: Args<'_>| {
+        let it = Touch::parse(args)?;
+        Ok((text(it.key), it.id.to_vec(), it.ttl, it.condition, it.at))
+    };
+    let touched = |condition, at| Ok(("k".into(), b"i".to_vec(), 5, condition, at));
+    assert_eq!(read("k i 5", touch), touched(Always, None));
+    assert_eq!(read("k i 5 GT", touch), touched(Later, None));
+    assert_eq!(read("k i 5 lt AT 9", touch), touched(Earlier, Some(9)));
+    assert_eq!(read("k i 5 AT 9 GT", touch), touched(Later, Some(9)));
+    refuses(
+        &[
+            "k i x",
+            "k i 5 GT GT",
+            "k i 5 GT LT",
+            "k i 5 LT GT",
+            "k i 5 LT LT",
+            "k i 5 AT",
+            "k i 5 AT x",
+            "k i 5 AT 9 AT 9",
+            "k i 5 NX",
+        ],
+        only!(Touch),
+    );
+}
+
+#[test]
+fn a_poll_says_how_many_how_long_and_for_how_long() {
+    needs_all_of("k", only!(Poll));
+    let poll = |args: Args<'_>| {
+        let it = Poll::parse(args)?;
+        Ok((text(it.key), it.block, (it.take.count, it.take.lease, it.take.with_ids)))
+    };
+    let polled = |block, take| Ok(("k".into(), block, take));
+    assert_eq!(read("k", poll), polled(None, (usize::MAX, None, false)));
+    assert_eq!(read("k COUNT 1", poll), polled(None, (1, None, false)));
+    assert_eq!(read("k BLOCK 0", poll), polled(Some(0), (usize::MAX, None, false)));
+    assert_eq!(read("k withids", poll), polled(None, (usize::MAX, None, true)));
+    let all = polled(Some(7), (3, Some(1), true));
+    assert_eq!(read("k COUNT 3 BLOCK 7 LEASE 1 WITHIDS", poll), all);
+    assert_eq!(read("k WITHIDS LEASE 1 BLOCK 7 COUNT 3", poll), all);
+    refuses(
+        &[
+            "k COUNT",
+            "k COUNT 0",
+            "k COUNT -1",
+            "k COUNT 1 COUNT 1",
+            "k BLOCK",
+            "k BLOCK -1",
+            "k BLOCK 0.5",
+            "k BLOCK 1 BLOCK 1",
+            "k LEASE",
+            "k LEASE 0",
+            "k LEASE x",
+            "k LEASE 1 LEASE 1",
+            "k WITHIDS WITHIDS",
+            "k 5",
+        ],
+        only!(Poll),
+    );
+
+    needs_all_of("k", only!(XPoll));
+    let xpoll = |args: Args<'_>| XPoll::parse(args).map(|it| (text(it.key), it.count));
+    assert_eq!(read("k", xpoll), Ok(("k".into(), usize::MAX)));
+    assert_eq!(read("k count 2", xpoll), Ok(("k".into(), 2)));
+    refuses(&["k COUNT 1 COUNT 1", "k COUNT 0", "k WITHIDS"], only!(XPoll));
+}
+
+#[test]
+fn a_lease_names_its_deadline_and_its_ids() {
+    needs_all_of("k 5 AT 9 i", only!(Lease));
+    let lease = |args: Args<'_>| {
+        let it = Lease::parse(args)?;
+        let ids: Vec<_> = it.ids().map(<[u8]>::to_vec).collect();
+        Ok((text(it.key), it.ttl, it.deadline, ids))
+    };
+    let leased = Ok(("k".into(), 5, 9, vec![b"i".to_vec(), b"AT".to_vec()]));
+    assert_eq!(read("k 5 at 9 i AT", lease), leased);
+    refuses(&["k x AT 9 i", "k 5 AT x i", "k 5 BY 9 i"], only!(Lease));
+}
+
+#[test]
+fn a_scan_begins_at_a_cursor_and_shows_ten() {
+    needs_all_of("k 0", only!(Scan));
+    let scan = |args: Args<'_>| {
+        let it = Scan::parse(args)?;
+        Ok((text(it.key), it.cursor, it.pattern.map(<[u8]>::to_vec), it.count))
+    };
+    assert_eq!(read("k 0", scan), Ok(("k".into(), 0, None, 10)));
+    let all = Ok(("k".into(), 17, Some(b"a*".to_vec()), 3));
+    assert_eq!(read("k 17 MATCH a* COUNT 3", scan), all);
+    assert_eq!(read("k 17 count 3 match a*", scan), all);
+    refuses(
+        &[
+            "k x",
+            "k 0 MATCH",
+            "k 0 MATCH a MATCH a",
+            "k 0 COUNT 0",
+            "k 0 COUNT 1 COUNT 1",
+            "k 0 a*",
+        ],
+        only!(Scan),
+    );
+}
+
+#[test]
+fn info_is_short_or_full() {
+    needs_all_of("k", only!(Info));
+    let info = |args: Args<'_>| Info::parse(args).map(|it| (text(it.key), it.full));
+    assert_eq!(read("k", info), Ok(("k".into(), false)));
+    assert_eq!(read("k full", info), Ok(("k".into(), true)));
+    refuses(&["k FULL FULL", "k short"], only!(Info));
+}
+
+#[test]
+fn ondue_takes_the_words_of_every_policy_and_no_others() {
+    needs_all_of("k HOLD", only!(OnDue));
+    let on_due = |args: Args<'_>| OnDue::parse(args).map(|it| (text(it.key), it.policy));
+    let stream = |maxlen| Policy::Stream { dest: b"d"[..].into(), maxlen };
+    let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
+    for (line, policy) in [
+        ("k HOLD", Policy::Hold),
+        ("k drop", Policy::Drop),
+        ("k STREAM d", stream(None)),
+        ("k stream d maxlen 1", maxlen(1, false)),
+        ("k STREAM d MAXLEN = 5", maxlen(5, false)),
+        ("k STREAM d MAXLEN ~ 9223372036854775807", maxlen(DEADLINE_MAX, true)),
+        ("k PUBLISH k", Policy::Publish { channel: b"k"[..].into() }),
+    ] {
+        assert_eq!(read(line, on_due), Ok(("k".into(), policy)), "{line}");
+    }
+    refuses(
+        &[
+            "k NONE",
+            "k HOLD DROP",
+            "k STREAM",
+            "k STREAM k",
+            "k STREAM d e",
+            "k STREAM d MAXLEN",
+            "k STREAM d MAXLEN 0",
+            "k STREAM d MAXLEN ~",
+            "k STREAM d MAXLEN =",
+            "k STREAM d MAXLEN ~ = 5",
+            "k STREAM d MAXLEN 9223372036854775808",
+            "k STREAM d MAXLEN 5 MAXLEN 5",
+            "k PUBLISH",
+            "k PUBLISH c d",
+        ],
+        only!(OnDue),
+    );
+}
+
+/// As replication and the append-only file say them.
+#[test]
+fn a_policy_s_own_words_ask_for_it() {
+    let maxlen = |length, approximate| Some(MaxLen { length, approximate });
+    let stream = |maxlen| Policy::Stream { dest: b"d\0\xff"[..].into(), maxlen };
+    for policy in [
+        Policy::Hold,
+        Policy::Drop,
+        stream(None),
+        stream(maxlen(1, false)),
+        stream(maxlen(DEADLINE_MAX, true)),
+        Policy::Publish { channel: b"STREAM"[..].into() },
+    ] {
+        let words = policy.words();
+        let words: Vec<&[u8]> =
+            [&b"k"[..]].into_iter().chain(words.iter().map(AsRef::as_ref)).collect();
+        assert_eq!(with_args(&words, |args| OnDue::parse(args).map(|it| it.policy)), Ok(policy));
+    }
+}
