@@ -153,6 +153,34 @@ mod tests {
     }
 
     #[test]
+    fn the_last_the_greatest_and_percentiles_are_told_of_what_was_noted() {
+        // Each test has a thread, and so a histogram, of its own.
+        assert_eq!((last_and_max_us(), percentile_us(500)), ((0, 0), 0));
+        [3, 1000, 5].into_iter().for_each(record);
+        assert_eq!(last_and_max_us(), (5, 1000));
+        assert_eq!([0, 1, 333, 334, 666].map(percentile_us), [3, 3, 3, 5, 5]);
+        assert_eq!([667, 1000].map(percentile_us), [1000, 1000], "no later than the greatest");
+        record(0);
+        assert_eq!((last_and_max_us(), percentile_us(250)), ((0, 1000), 0));
+        record(u64::MAX);
+        assert_eq!(last_and_max_us(), (u64::MAX, u64::MAX));
+        assert_eq!(percentile_us(1000), (1 << OCTAVES) - 1, "no later than it can tell");
+    }
+
+    #[test]
+    fn buckets_are_eighths_of_each_power_of_two_and_follow_each_other() {
+        assert_eq!([0, 1, 7, 8, 15].map(bucket), [0, 1, 7, 8, 15]);
+        assert_eq!([16, 17, 18, 31, 32, 35, 36].map(bucket), [16, 16, 17, 23, 24, 24, 25]);
+        assert_eq!([0, 7, 8, 15, 16, 17, 23, 24].map(greatest), [0, 7, 8, 15, 17, 19, 31, 35]);
+        let last = bucket(u64::MAX);
+        assert!(last < (PARTS * OCTAVES) as usize, "bucket {last}");
+        for number in 0..last {
+            assert_eq!(bucket(greatest(number)), number);
+            assert_eq!(bucket(greatest(number) + 1), number + 1, "behind bucket {number}");
+        }
+    }
+
+    #[test]
     fn percentiles_are_those_of_what_was_noted() {
         let mut histogram = Histogram { counts: [0; 320], total: 0 };
         assert_eq!(histogram.percentile(500), 0);

@@ -57,3 +57,26 @@ impl Policy {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_says_what_it_is_and_how_much_memory_its_names_take() {
+        let stream = |maxlen| Policy::Stream { dest: b"dest"[..].into(), maxlen };
+        let maxlen = |length, approximate| Some(MaxLen { length, approximate });
+        let policies = [
+            (Policy::default(), "HOLD", 0),
+            (Policy::Drop, "DROP", 0),
+            (stream(None), "STREAM dest", 4),
+            (stream(maxlen(7, false)), "STREAM dest MAXLEN = 7", 4),
+            (stream(maxlen(u64::MAX, true)), "STREAM dest MAXLEN ~ 18446744073709551615", 4),
+            (Policy::Publish { channel: b"channel"[..].into() }, "PUBLISH channel", 7),
+        ];
+        for (policy, words, memory) in policies {
+            assert_eq!(policy.words().join(&b' '), words.as_bytes());
+            assert_eq!(policy.memory(), memory, "{words}");
+        }
+    }
+}
