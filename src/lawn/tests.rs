@@ -247,7 +247,13 @@ fn run(ops: &[Op]) {
                 }
             }
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
-            Op::Tidy { moves } => drop(lawn.tidy(moves)),
+            Op::Tidy { moves } => {
+                // Asking first whether there is something to do saves the call, and nothing else.
+                let is_sparse = lawn.is_sparse();
+                let more = lawn.tidy(moves);
+                assert!(is_sparse || !more, "something was moved though nothing was sparse");
+                assert!(more || !lawn.is_sparse(), "nothing is left to do, but it is sparse");
+            }
             Op::Defrag { steps } => defrag(&mut lawn, steps),
             Op::Replace { id, ttl, length } => {
                 let content = payload(seed, length);
@@ -292,8 +298,11 @@ fn run(ops: &[Op]) {
         let due: Vec<_> = due.map(|(_, id, ..)| id).collect();
         assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
         assert_eq!(lawn.count_due(now), due.len());
+        assert_eq!(lawn.delivered(), oracle.deliveries.len(), "given out after {op:?}");
     }
     assert_eq!(content(&lawn), oracle.ordered());
+    assert_eq!(scanned(&lawn, 1), sorted_ids(&oracle), "one at a time");
+    assert_eq!(scanned(&lawn, usize::MAX), sorted_ids(&oracle), "in one go");
     assert_eq!(content(&lawn.clone()), oracle.ordered());
     let mut counts = std::collections::BTreeMap::new();
     for (ttl, ..) in oracle.ordered() {
@@ -304,6 +313,25 @@ fn run(ops: &[Op]) {
         let deliveries = oracle.deliveries.get(id).copied().unwrap_or(0);
         assert_eq!(lawn.look(id), Some(Element { id, payload, deadline, deliveries }));
     }
+}
+
+/// The ids that a scan shows, about so many at a time, in their own order.
+fn scanned(lawn: &Lawn, count: usize) -> Vec<Vec<u8>> {
+    let mut ids = Vec::new();
+    let mut cursor = 0;
+    loop {
+        cursor = lawn.scan(cursor, count, |element| ids.push(element.id.to_vec()));
+        if cursor == 0 {
+            ids.sort();
+            return ids;
+        }
+    }
+}
+
+fn sorted_ids(oracle: &Oracle) -> Vec<Vec<u8>> {
+    let mut ids: Vec<_> = oracle.elements.iter().map(|element| element.0.clone()).collect();
+    ids.sort();
+    ids
 }
 
 /// Moves everything, always, a few steps at a time.
@@ -398,6 +426,137 @@ fn equal_deadlines_come_in_the_order_of_pushing_over_all_ttls() {
     }
     lawn.check();
     assert_eq!(pop_all(&mut lawn, 1100), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..2, 10, 0);
+    let (first, second) = (0_u64.to_be_bytes(), 1_u64.to_be_bytes());
+    assert_eq!((lawn.len(), lawn.is_empty(), lawn.delivered()), (2, false, 0));
+    assert!(lawn.lease_due(9, 5).is_none(), "nothing is due");
+    assert_eq!(lawn.delivered(), 0);
+    let leased = lawn.lease_due(10, 5).expect("it is due");
+    assert_eq!((leased.id, leased.deadline, leased.deliveries), (&first[..], 15, 1));
+    assert!(lawn.lease_at(&second, 7, 100));
+    assert!(lawn.lease_at(&second, 7, 17));
+    let looked = lawn.look(&second).expect("it is there");
+    assert_eq!((looked.deadline, looked.deliveries, lawn.delivered()), (17, 2, 2));
+    // What cannot be, changes nothing.
+    assert!(!lawn.lease_at(b"none", 7, 17));
+    assert!(!lawn.lease_at(&second, 7, DEADLINE_MAX + 1));
+    assert!(!lawn.restart_at(&second, 7, DEADLINE_MAX + 1));
+    assert!(!lawn.set_deliveries(b"none", 7));
+    assert_eq!(lawn.look(&second).map(|it| (it.deadline, it.deliveries)), Some((17, 2)));
+
+    assert!(lawn.set_deliveries(&first, u16::MAX));
+    assert!(lawn.set_deliveries(&second, 0));
+    assert_eq!(lawn.delivered(), 1);
+    let leased = lawn.lease_due(15, DEADLINE_MAX).expect("it is due");
+    assert_eq!((leased.deadline, leased.deliveries), (DEADLINE_MAX, u16::MAX));
+    // A new timer leaves the count as it is, a new element begins it anew.
+    assert!(lawn.restart_at(&first, 0, 16));
+    assert_eq!(lawn.look(&first).map(|it| (it.deadline, it.deliveries)), Some((16, u16::MAX)));
+    assert_eq!(lawn.replace_at(&first, 0, b"new", 16), Ok(()));
+    assert_eq!((lawn.look(&first).map(|it| it.deliveries), lawn.delivered()), (Some(0), 0));
+    lawn.check();
+    assert_eq!(pop_all(&mut lawn, 17), [0, 1]);
+    assert!(lawn.is_empty());
+}
+
+#[test]
+fn the_longest_ttl_ends_where_deadlines_do() {
+    assert_eq!(Lawn::deadline(DEADLINE_MAX, 0), Ok(DEADLINE_MAX));
+    assert_eq!(Lawn::deadline(DEADLINE_MAX - 7, 7), Ok(DEADLINE_MAX));
+    assert_eq!(Lawn::deadline(DEADLINE_MAX - 7, 8), Err(StartError::TooLate));
+    assert_eq!(Lawn::deadline(u64::MAX, u64::MAX), Err(StartError::TooLate));
+    let mut lawn = lawn();
+    lawn.start_at(b"last", 0, b"", DEADLINE_MAX).expect("room");
+    assert_eq!(lawn.replace_at(b"last", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
+    assert!(lawn.restart_at(b"last", 1, DEADLINE_MAX));
+    assert!(lawn.pop_due(DEADLINE_MAX - 1).is_none());
+    assert!(lawn.pop_due(DEADLINE_MAX).is_some());
+}
+
+#[test]
+fn errors_say_what_is_wrong() {
+    let errors = [StartError::Exists, StartError::TooLate, StartError::Full];
+    let said = errors.map(|error| error.to_string());
+    assert_eq!(
+        said,
+        ["id already exists", "the deadline does not fit in 63 bits", "the dehydrator is full"]
+    );
+    assert_eq!(UpdateError::Missing.to_string(), "no such id");
+    assert_eq!(UpdateError::Full.to_string(), said[2]);
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn ttls_are_counted_whether_they_have_a_queue_or_not() {
+    let mut lawn = lawn();
+    assert_eq!(lawn.ttls(), 0);
+    start_numbered(&mut lawn, 0..10, 3, 10_000);
+    start_numbered(&mut lawn, 10..20, 5, 10_000);
+    assert_eq!(lawn.ttls(), 2);
+    // One queue more, and what is too far out of order for its own: each for itself.
+    start_numbered(&mut lawn, 20..2000, 10, 10_000);
+    start_numbered(&mut lawn, 2000..3000, 10, 1000);
+    let (queues, wild) = lawn.shape();
+    assert!(queues == 3 && wild > 700, "{queues} queues, {wild} in none");
+    assert_eq!(lawn.ttls(), queues + wild);
+    assert_eq!(
+        lawn.counts_by_ttl().into_iter().collect::<Vec<_>>(),
+        [(3, 10), (5, 10), (10, 2980)]
+    );
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn a_scan_shows_about_as_many_as_are_wanted() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..20_000, 10, 0);
+    for count in [10, 100, 1000] {
+        let (mut cursor, mut calls, mut all) = (0, 0, 0);
+        loop {
+            let mut shown = 0;
+            cursor = lawn.scan(cursor, count, |_| shown += 1);
+            (calls, all) = (calls + 1, all + shown);
+            assert!(shown < 2 * count + 30, "{shown} shown, {count} wanted");
+            if cursor == 0 {
+                break;
+            }
+        }
+        assert_eq!(all, 20_000);
+        assert!(calls < 2 * 20_000 / count, "{calls} calls with a count of {count}");
+    }
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() {
+    struct Count(usize);
+    impl Mover for Count {
+        fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
+            self.0 += items.capacity() * size_of::<T>();
+            items
+        }
+    }
+    let mut lawn = lawn();
+    for ttl in 0..3 {
+        start_numbered(&mut lawn, ttl * 30_000..(ttl + 1) * 30_000, ttl, 0);
+    }
+    // The table of TTLs cannot be moved.
+    let least = lawn.memory() - size_of::<Lawn>() - 256;
+    for go_on in [true, false] {
+        let mut mover = Count(0);
+        let mut next = Some(0);
+        while let Some(from) = next {
+            next = lawn.defrag(from, &mut mover, || go_on);
+            assert!(next.is_none_or(|next| !go_on && next > from), "{next:?} after {from}");
+        }
+        let range = least..lawn.memory();
+        assert!(range.contains(&mover.0), "{} bytes of {range:?}", mover.0);
+    }
 }
 
 #[test]
