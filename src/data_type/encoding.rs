@@ -334,6 +334,67 @@ mod tests {
     }
 
     #[test]
+    fn elements_are_written_in_strings_of_some_tens_of_kilobytes() {
+        let chunks = |lawn: &Lawn| -> Vec<usize> {
+            let lengths = saved(lawn).0.into_iter().filter_map(|field| match field {
+                Field::Bytes(bytes) => Some(bytes.len()),
+                Field::Unsigned(_) => None,
+            });
+            lengths.collect()
+        };
+        let mut lawn = empty();
+        // Deadline, TTL and length of the id have a byte each, the length of the payload has three.
+        let rest = CHUNK_BYTES - (1 + 1 + 1 + 3 + 1);
+        lawn.start_at(b"a", 0, &vec![0; rest], 0).expect("room");
+        lawn.start_at(b"b", 0, &vec![0; rest - 1], 0).expect("room");
+        lawn.start_at(b"c", 0, b"", 0).expect("room");
+        assert_eq!(chunks(&lawn), [CHUNK_BYTES, CHUNK_BYTES - 1 + 5]);
+        for id in 0..2000_u64 {
+            lawn.start_at(&id.to_be_bytes(), 0, &[0; 100], 0).expect("room");
+        }
+        let chunks = chunks(&lawn);
+        let (last, full) = chunks.split_last().expect("a chunk");
+        assert!(full.len() > 5 && *last < 32 * 1024, "{chunks:?}");
+        let sizes = 32 * 1024..32 * 1024 + 200;
+        assert!(full.iter().all(|length| sizes.contains(length)), "{chunks:?}");
+    }
+
+    #[test]
+    fn how_often_an_element_was_given_out_is_written_only_if_one_was() {
+        let mut lawn = empty();
+        lawn.start_at(b"i", 300, b"p", 5).expect("room");
+        lawn.start_at(b"j", 0, b"", 7).expect("room");
+        let header = |features| [Field::Unsigned(features), Field::Unsigned(2)];
+        let chunk = |bytes: &[u8]| Field::Bytes(bytes.into());
+        let plain = chunk(&[5, 0xac, 2, 1, 1, b'i', b'p', 2, 0, 1, 0, b'j']);
+        assert_eq!(saved(&lawn).0, [&header(0)[..], &[plain]].concat());
+        assert!(lawn.set_deliveries(b"j", 200));
+        let leased = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 1, 0, b'j']);
+        let fields = [&header(LEASES)[..], &[leased]].concat();
+        assert_eq!(saved(&lawn).0, fields);
+        let loaded = load_of(fields).expect("our own words");
+        assert_eq!((content(&loaded), loaded.delivered()), (content(&lawn), 1));
+
+        let one = |bytes| load_of([Field::Unsigned(LEASES), Field::Unsigned(1), chunk(bytes)]);
+        let most = one(&[5, 0, 0xff, 0xff, 3, 1, 0, b'i']).expect("the most that is counted");
+        assert_eq!(content(&most)[0].4, u16::MAX);
+        let error = one(&[5, 0, 0x80, 0x80, 4, 1, 0, b'i']).err();
+        assert_eq!(error, Some(Corrupt("a number of deliveries is out of range")));
+    }
+
+    #[test]
+    fn numbers_of_every_length_are_read_as_they_were_written() {
+        for number in (0..64).flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits, 3 << bits >> 1]) {
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, number);
+            assert_eq!(bytes.len(), (64 - number.leading_zeros()).div_ceil(7).max(1) as usize);
+            bytes.push(7);
+            let mut rest = &bytes[..];
+            assert_eq!((take_number(&mut rest), rest), (Ok(number), &[7][..]));
+        }
+    }
+
+    #[test]
     fn every_truncation_is_refused() {
         let fields = saved(&some_lawn()).0;
         for kept in 0..fields.len() {
@@ -410,7 +471,7 @@ mod tests {
         let text = |text: &str| Field::Bytes(text.into());
         let fields = [
             text("name"),
-            Field::Unsigned(2),
+            Field::Unsigned(3),
             Field::Unsigned(1000),
             Field::Unsigned(2),
             Field::Unsigned(70),
@@ -424,6 +485,11 @@ mod tests {
             Field::Unsigned(80),
             text("c"),
             text("third"),
+            Field::Unsigned(DEADLINE_MAX),
+            Field::Unsigned(1),
+            Field::Unsigned(DEADLINE_MAX),
+            text("d"),
+            text("last"),
         ];
         let load = |kept| {
             let fields = fields.iter().take(kept).cloned().collect();
@@ -437,6 +503,7 @@ mod tests {
                 element(1000, "a", "first", 70),
                 element(0, "c", "third", 80),
                 element(1000, "b", "second", 90),
+                element(DEADLINE_MAX, "d", "last", DEADLINE_MAX),
             ]
         );
         for kept in 0..fields.len() {
