@@ -10,7 +10,7 @@ SERVERS_DIR ?= target/servers
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build build-debug run top top-test test test-examples test-servers torture asan fuzz bench bench-core lint lint-scripts fmt msrv deny \
+.PHONY: build build-debug run top top-test test test-examples test-servers torture asan fuzz mutants bench bench-core lint lint-scripts fmt msrv deny \
     package package-test grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -61,6 +61,9 @@ asan: build build-debug ## The server tests under AddressSanitizer, some under m
 fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 	@scripts/setup.sh c++
 	scripts/fuzz.sh $(SECONDS)
+
+mutants: ## Change the core, the encoding, the arguments one thing at a time: do the tests notice? (FILES=, SHARD=0/20)
+	@SHARD=$(SHARD) scripts/mutants.sh $(FILES)
 
 bench: build bench-core ## Everything as ratios: the core, the module, and how late it wakes; see docs/benchmarks.md
 	cargo bench --locked --bench module

@@ -1,0 +1,81 @@
+//! The front door of the crate that `make mutants` changes and tests: the rooms that unit tests reach, and a stand-in for
+//! each that those need.
+
+#![allow(dead_code, unused_imports)]
+
+mod lateness;
+#[cfg(feature = "lawn")]
+mod lawn;
+mod policy;
+
+mod commands {
+    mod args;
+}
+
+/// As much of it as the arguments need: what does not need the lawn is built without it.
+#[cfg(not(feature = "lawn"))]
+mod lawn {
+    mod turn;
+    pub use turn::DEADLINE_MAX;
+}
+
+#[cfg(feature = "lawn")]
+mod data_type {
+    mod encoding;
+    mod fields;
+}
+
+/// What is set when nothing is.
+mod config {
+    pub fn default_slack() -> Option<u64> {
+        None
+    }
+
+    pub fn reply_max() -> usize {
+        usize::MAX
+    }
+}
+
+/// The server's strings, as they are.
+mod server {
+    macro_rules! api {
+        ($name:ident($($argument:expr),* $(,)?)) => {
+            (redis_module::raw::$name.expect(stringify!($name)))($($argument),*)
+        };
+    }
+
+    pub mod error;
+    #[cfg(test)]
+    pub mod fake;
+    pub mod string;
+
+    pub use error::Error;
+    pub use string::{OwnedStr, Str};
+}
+
+// The bindings, by their name: of the real ones each build reads a thousand functions.
+extern crate self as redis_module;
+
+#[allow(non_upper_case_globals)]
+pub mod raw {
+    use std::ffi::{c_char, c_longlong};
+
+    #[repr(C)]
+    pub struct RedisModuleCtx([u8; 0]);
+    #[repr(C)]
+    pub struct RedisModuleString([u8; 0]);
+
+    type Text = *mut RedisModuleString;
+    type Context = *mut RedisModuleCtx;
+
+    pub static mut RedisModule_StringPtrLen: Option<
+        unsafe extern "C" fn(*const RedisModuleString, *mut usize) -> *const c_char,
+    > = None;
+    pub static mut RedisModule_CreateString: Option<
+        unsafe extern "C" fn(Context, *const c_char, usize) -> Text,
+    > = None;
+    pub static mut RedisModule_CreateStringFromLongLong: Option<
+        unsafe extern "C" fn(Context, c_longlong) -> Text,
+    > = None;
+    pub static mut RedisModule_FreeString: Option<unsafe extern "C" fn(Context, Text)> = None;
+}

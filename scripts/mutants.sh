@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Change one thing at a time in a copy of the sources, and see whether the unit tests notice (cargo-mutants, which is
+# built from its sources if it is not there, once). What they do not notice is printed, and written to target/mutants.
+#
+#   scripts/mutants.sh [files...]
+#       files    below src/; default: those that unit tests are to hold in full
+#   SHARD=k/n    only each n-th change, from the k-th on: 0/20 is a sample
+#
+# The whole module takes too long to build for each change, most of it for the bindings to the server. So what is built
+# is a small crate of those files, which is put together from mutants/ and src/.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=27.1.0
+PATH=$PWD/target/tools/bin:$PATH
+if [ "$(cargo mutants --version 2>/dev/null)" != "cargo-mutants $version" ]; then
+    # Unoptimised, because it is built for longer than it ever computes.
+    cargo install --quiet --locked --debug --root target/tools "cargo-mutants@$version"
+fi
+
+if [ $# = 0 ]; then
+    set -- src/policy.rs src/lateness.rs src/commands/args.rs src/data_type/encoding.rs src/lawn/*.rs
+fi
+small=() lawn=()
+for file in "$@"; do
+    case $file in
+        src/policy.rs | src/lateness.rs | src/commands/args.rs) small+=(--file "$file") ;;
+        src/data_type/encoding.rs | src/lawn/*) lawn+=(--file "$file") ;;
+        *)
+            echo "mutants.sh: $file is not in mutants/lib.rs" >&2
+            exit 1
+            ;;
+    esac
+done
+
+work=$PWD/target/mutants
+tree=$work/tree
+rm -rf "$tree" "$work"/{small,tiny,real}
+mkdir -p "$tree/.cargo"
+# With their times, so that what did not change is not built again.
+cp -Rp src mutants/Cargo.toml Cargo.lock "$tree"
+cp -p mutants/lib.rs "$tree/src/lib.rs"
+cp mutants/mutants.toml "$tree/.cargo"
+
+export CARGO_TARGET_DIR=$work/build
+# Which operations show it, nobody wants to know; and fewer do, as there are as many for each change.
+export PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_CASES=${PROPTEST_CASES:-64}
+# A loop that a change has made endless must not take all memory before its time is over.
+ulimit -v 6000000
+
+# run <folder> [options...]: what is missed or takes too long is no error here, but a test that fails by itself is.
+run() {
+    local status=0
+    cargo mutants --dir "$tree" --in-place --output "$work/$1" --colors never --minimum-test-timeout 20 \
+        "${@:2}" -- --lib || status=$?
+    case $status in
+        0 | 2 | 3) ;;
+        *) exit "$status" ;;
+    esac
+}
+
+sample=(${SHARD:+--sharding round-robin --shard "$SHARD"})
+if [ ${#small[@]} != 0 ]; then
+    run small --no-default-features "${sample[@]}" "${small[@]}"
+fi
+if [ ${#lawn[@]} != 0 ]; then
+    # With tiny bounds the oracle sees most; what it misses is for the tests of the real bounds.
+    run tiny --features tiny-bounds "${sample[@]}" "${lawn[@]}"
+    mapfile -t again < <(sed 's/[][\.*^$+?(){}|]/\\&/g; s/.*/--re=^&$/' "$work/tiny/mutants.out/missed.txt")
+    : >"$work/tiny/mutants.out/missed.txt"
+    [ ${#again[@]} = 0 ] || run real "${again[@]}" "${lawn[@]}"
+fi
+
+printf '\nOf the changes that compile, those that a test notices, or that never come to an end:\n'
+for result in caught timeout missed; do
+    cat "$work"/*/mutants.out/$result.txt | sed "s/^\([^:]*\):.*/$result \1/"
+done | awk '
+    { all[$2]++ }
+    $1 != "missed" { seen[$2]++ }
+    END { for (file in all) printf "%5d of %5d  %s\n", seen[file], all[file], file }' | sort -k 4
+missed=$(cat "$work"/*/mutants.out/missed.txt)
+[ -z "$missed" ] || printf '\nMissed:\n%s\n' "$missed"
+[ -z "$missed" ]
