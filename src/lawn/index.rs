@@ -625,6 +625,21 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+    fn what_is_left_of_a_table_does_not_join_a_full_one() {
+        let mut index = index();
+        // Evenly over all hashes.
+        let hash = |number: u32| IdHash(number.wrapping_mul(0x9e37_79b9));
+        (0..6000).for_each(|number| insert(&mut index, hash(number), handle(number)));
+        assert_eq!(index.tables.len(), 2);
+        for number in (0..6000).filter(|number| hash(*number).0 >> 31 == 0) {
+            index.remove(hash(number), |it| it == handle(number)).expect("it was added");
+        }
+        assert_eq!(index.tables.len(), 2, "thousands of entries were moved for one");
+        index.check(|_, _| true);
+    }
+
+    #[test]
     fn a_scan_shows_what_stays_exactly_once_while_the_index_grows_and_shrinks() {
         for count in [1, 10, 1000, usize::MAX] {
             let mut index = index();
