@@ -3,7 +3,21 @@
 
 #![allow(dead_code, unused_imports)]
 
-mod lateness;
+/// A clock that stands.
+mod clock {
+    pub fn now() -> u64 {
+        0
+    }
+
+    pub fn now_us() -> u64 {
+        0
+    }
+}
+
+mod metrics {
+    mod latency;
+}
+
 #[cfg(feature = "lawn")]
 mod lawn;
 mod policy;

@@ -4,11 +4,13 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw::RedisModuleInfoCtx;
 
+use crate::background::cron;
 use crate::data_type::Census;
+use crate::metrics::counters::{DELIVERIES, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES};
+use crate::metrics::latency;
+use crate::pending::{blocked, compaction, schedule};
 use crate::server::guard::guard;
 use crate::server::{Context, api};
-use crate::statistics::{DELIVERIES, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES};
-use crate::{agenda, lateness, tick, untidy, waiters};
 
 /// Has the server ask for the section. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
@@ -19,32 +21,32 @@ pub fn register(context: &Context) -> bool {
 /// All fields: an operator's first look, so the most telling come first.
 fn fields() -> Vec<(&'static CStr, u64)> {
     let all = Census::of_all();
-    let ticks = tick::statistics();
-    let (late_last, late_max) = lateness::last_and_max_us();
+    let ticks = cron::statistics();
+    let (late_last, late_max) = latency::last_and_max_us();
     vec![
         (c"dehydrators", all.dehydrators as u64),
         (c"elements", all.elements as u64),
         (c"leased", all.leased as u64),
         (c"ttls", all.ttls as u64),
-        (c"waiters", waiters::len() as u64),
+        (c"waiters", blocked::len() as u64),
         (c"pushes", PUSHES.get()),
         (c"pulls", PULLS.get()),
         (c"polls", POLLS.get()),
         (c"redeliveries", REDELIVERIES.get()),
         (c"deliveries", DELIVERIES.get()),
         (c"retries", RETRIES.get()),
-        (c"stuck", agenda::stuck() as u64),
+        (c"stuck", schedule::stuck() as u64),
         (c"lateness_last_us", late_last),
-        (c"lateness_p50_us", lateness::percentile_us(500)),
-        (c"lateness_p99_us", lateness::percentile_us(990)),
-        (c"lateness_p999_us", lateness::percentile_us(999)),
+        (c"lateness_p50_us", latency::percentile_us(500)),
+        (c"lateness_p99_us", latency::percentile_us(990)),
+        (c"lateness_p999_us", latency::percentile_us(999)),
         (c"lateness_max_us", late_max),
-        (c"on_agenda", agenda::len() as u64),
+        (c"on_agenda", schedule::len() as u64),
         (c"ticks", ticks.ticks),
         (c"tick_last_us", ticks.last_us),
         (c"tick_longest_us", ticks.longest_us),
-        (c"tidied", ticks.tidied),
-        (c"untidy", untidy::len() as u64),
+        (c"tidied", ticks.compacted),
+        (c"untidy", compaction::len() as u64),
     ]
 }
 
@@ -52,7 +54,7 @@ fn fields() -> Vec<(&'static CStr, u64)> {
 unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, for_crash_report: c_int) {
     guard((), || {
         if for_crash_report == 0 {
-            tick::reset_with_server();
+            cron::reset_with_server();
         }
         // SAFETY: the server hands out an INFO that is being written. Without a name the section is
         // called as the module is.

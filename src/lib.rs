@@ -5,22 +5,16 @@
 //! Imports run one way, from here down to `lawn`.
 //!
 //! ```text
-//!   lib ─▶ commands ─▶ data_type ─▶ encoding ─▶ lawn      the structure, pure
-//!    │        │  │         │  │          └────▶ policy    what becomes of what comes due
-//!    │        │  │         │  ├──────▶ untidy             names for the tick
-//!    │        │  ├─────────┼──┴──────▶ agenda             names with a deadline
-//!    │        │  ├─────────┼─────────▶ replicate          effects, spelled once
-//!    │        │  ├─────────┴─────────▶ waiters            blocked clients
-//!    │        │  │         agenda, waiters ─▶ timer       when the event loop comes round for us
-//!    │        │  └───────────────────▶ statistics         counters for INFO
-//!    │        └───────────────────▶ clock                 the only reader of the time
-//!    ├─▶ pass ─▶ waiters, search, courier                 what is done at the end of a pass of the loop
-//!    │              courier ─▶ agenda, data_type, replicate  delivering what came due
-//!    ├─▶ tick ─▶ pass, untidy, data_type                  the server's cron
-//!    ├─▶ keyspace ─▶ agenda, lateness                     FLUSHALL, SWAPDB, a load, a change of roles
-//!    ├─▶ config                                           settings
-//!    └─▶ info ────▶ tick, statistics, agenda, ...         INFO
-//!                      all but lawn ─▶ server             a safe face over the module API
+//!   lib ─▶ commands ───▶ data_type ─▶ lawn         the structure, pure
+//!    │        │  │           │  └───▶ policy       what becomes of what comes due
+//!    │        │  ├───────────┼──────▶ pending      what waits: schedule, blocked clients, compaction, timer
+//!    │        │  ├───────────┴──────▶ replicate    effects, spelled once
+//!    │        │  └──────────────────▶ config       settings
+//!    ├─▶ background ─▶ data_type, pending, replicate   cron, the event loop, deliveries
+//!    └─▶ info ───────▶ background, metrics, pending    INFO
+//!                  all but lawn ─▶ clock         the only reader of the time
+//!                  all but lawn ─▶ metrics       counters and latency
+//!                  all but lawn ─▶ server        a safe face over the module API
 //! ```
 //!
 //! *One PUSH*: [`commands()`] names `push::push`; `args` makes a typed request of the arguments;
@@ -30,31 +24,24 @@
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
-mod agenda;
+mod background;
 mod clock;
 mod commands;
 mod config;
-mod courier;
 mod data_type;
 mod info;
-mod keyspace;
-mod lateness;
 mod lawn;
-mod pass;
+mod metrics;
+mod pending;
 mod policy;
 mod replicate;
-mod search;
 mod server;
-mod statistics;
-mod tick;
-mod timer;
-mod untidy;
-mod waiters;
 
 use std::ffi::{CStr, c_int};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
+use background::{cron, keyspace, pass};
 use commands::commands;
 use server::command::{self, Command};
 use server::string::Args;
@@ -156,7 +143,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         }
         command::categorize(context, CATEGORY, REDE_PREFIX, &commands);
     }
-    if !tick::register(context) || !pass::register(context) || !keyspace::register(context) {
+    if !cron::register(context) || !pass::register(context) || !keyspace::register(context) {
         return refused("the hooks");
     }
     info::register(context) || refused("the INFO section")

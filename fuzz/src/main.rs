@@ -75,6 +75,6 @@ fuzz_target!(|data: &[u8]| {
         assert_eq!(lawn.pop_due(now).expect("it is due").element().id, id);
     }
     assert!(lawn.pop_due(now).is_none());
-    while lawn.tidy(8) {}
+    while lawn.compact(8) {}
     lawn.check();
 });

@@ -1,9 +1,9 @@
 //! Hooks for tests, in debug builds alone: DEBUG.
 
 use crate::clock;
+use crate::pending::timer;
 use crate::server::string::Args;
 use crate::server::{Context, Error, error::Result};
-use crate::timer;
 
 /// `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's.
 /// `DEBUG key SERVER-TIMERS`: uses the server's timers, as where the kernel has none.

@@ -1,8 +1,8 @@
 //! What is in a dehydrator, as a whole: LEN, SCAN, INFO.
 
-use crate::agenda::{self, Failure};
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading};
+use crate::pending::schedule::{self, Failure};
 use crate::policy::Policy;
 use crate::server::key::Name;
 use crate::server::string::Args;
@@ -61,7 +61,7 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
     let hold = Policy::Hold;
     let policy = dehydrator.dehydrator().map_or(&hold, |dehydrator| &dehydrator.policy);
     reply.push(b"policy").bulk(&policy.line());
-    let failure = agenda::failure(&Name::of(context, key));
+    let failure = schedule::failure(&Name::of(context, key));
     reply.push(b"failures").integer(failure.as_ref().map_or(0, |failure| failure.count.into()));
     match failure {
         Some(Failure { since, reason, .. }) => {

@@ -2,11 +2,9 @@
 //! what it tells replicas, and what it replies, in that order.
 
 mod args;
-mod blocked;
 #[cfg(debug_assertions)]
 mod debug;
 mod glob;
-mod help;
 mod inspect;
 mod limits;
 mod look;
@@ -14,6 +12,7 @@ mod ondue;
 mod push;
 mod table;
 mod take;
+mod taken;
 mod update;
 
 pub use table::commands;

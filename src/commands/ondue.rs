@@ -1,7 +1,7 @@
 //! What becomes of elements when they come due: ONDUE.
 
-use crate::agenda;
 use crate::data_type::Writing;
+use crate::pending::schedule;
 use crate::policy::Policy;
 use crate::replicate;
 use crate::server::command::access;
@@ -33,7 +33,7 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     // What could not be delivered is tried at once, also where it was before.
-    agenda::succeeded(&Name::of(context, key));
+    schedule::succeeded(&Name::of(context, key));
     if dehydrator.set_policy(policy) {
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.ondue");

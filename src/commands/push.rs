@@ -5,10 +5,10 @@ use std::cell::RefCell;
 use crate::clock;
 use crate::data_type::Writing;
 use crate::lawn::{Lawn, StartError};
+use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
 use crate::server::{Context, Error, OwnedStr, api, error::Result};
-use crate::statistics::{self, PUSHES};
 
 use super::args::{self, IfThere};
 use super::limits;
@@ -54,7 +54,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
             replicate::pushed(context, &pushed, if_there == IfThere::Replace);
         });
     }
-    statistics::count(&PUSHES, 1);
+    counters::count(&PUSHES, 1);
     dehydrator.changed(c"dehydrator.push");
     context.reply_ok();
     Ok(())
@@ -86,7 +86,7 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
         let pushed = Pushed { key, ttl, element, id: name.as_str(), deadline };
         replicate::pushed(context, &pushed, false);
     });
-    statistics::count(&PUSHES, 1);
+    counters::count(&PUSHES, 1);
     dehydrator.changed(c"dehydrator.push");
     context.reply_bulk(&id);
     Ok(())
@@ -143,7 +143,7 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     }
     drop(reply);
     if count > 0 {
-        statistics::count(&PUSHES, count);
+        counters::count(&PUSHES, count);
         dehydrator.changed(c"dehydrator.push");
     }
     Ok(())

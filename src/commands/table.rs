@@ -1,10 +1,12 @@
-//! Every command, as the server is told of it.
+//! Every command, as the server is told of it, and as HELP tells clients.
 
 use crate::server::command::{Command, access, handler};
+use crate::server::string::Args;
+use crate::server::{Context, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{help, inspect, look, ondue, push, take, update};
+use super::{inspect, look, ondue, push, take, update};
 
 /// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
 /// `fast` if its cost does not grow with what it finds.
@@ -137,7 +139,7 @@ pub fn commands() -> Vec<Command> {
             c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
             c"Returns a map of what a dehydrator holds.",
         ),
-        Command::without_key(c"help", handler!(help::help), c"readonly fast", 1).described(
+        Command::without_key(c"help", handler!(help), c"readonly fast", 1).described(
             "",
             c"O(1)",
             c"Returns this text.",
@@ -149,4 +151,16 @@ pub fn commands() -> Vec<Command> {
             c"Hooks for tests, in debug builds alone.",
         ),
     ]
+}
+
+/// `HELP`: each command as it is written, and what it does.
+pub fn help(context: &Context, _args: Args<'_>) -> Result {
+    let mut reply = context.reply_open_array();
+    for command in commands() {
+        let verb = command.verb.to_string_lossy().to_uppercase();
+        let line = format!("DEHYDRATOR.{verb} {}", command.syntax);
+        reply.push_simple(line.trim_end());
+        reply.push_simple(&format!("    {}", command.summary.to_string_lossy()));
+    }
+    Ok(())
 }

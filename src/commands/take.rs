@@ -5,17 +5,17 @@ use std::rc::Rc;
 use crate::clock;
 use crate::data_type::{Dehydrator, Writing, inspect};
 use crate::lawn::{DEADLINE_MAX, Element, Lawn};
+use crate::metrics::counters::{self, POLLS, PULLS, REDELIVERIES};
+use crate::pending::blocked::{self, Outlook};
 use crate::policy::Policy;
 use crate::replicate::{self, Batch};
 use crate::server::context::OpenArray;
 use crate::server::string::Args;
 use crate::server::{Context, Str, error::Result};
-use crate::statistics::{self, POLLS, PULLS, REDELIVERIES};
-use crate::waiters::{self, Outlook};
 
 use super::args::{self, Take};
-use super::blocked::take_for_blocked;
 use super::limits;
+use super::taken::take_for_blocked;
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
@@ -29,7 +29,7 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     context.reply_bulk(taken.element().payload);
     drop(taken);
     replicate::removed(context, key, id);
-    statistics::count(&PULLS, 1);
+    counters::count(&PULLS, 1);
     dehydrator.shrunk(c"dehydrator.pull");
     Ok(())
 }
@@ -52,11 +52,11 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
         }
         let next = dehydrator.lawn().and_then(|lawn| lawn.next_deadline());
         // Those who came before are served before.
-        if next.is_none_or(|next| next > now) || waiters::is_watched(context, key) {
+        if next.is_none_or(|next| next > now) || blocked::is_watched(context, key) {
             drop(dehydrator);
             let name: Rc<[u8]> = key.bytes().into();
             let taker = Rc::new(move |context: &Context| take_for_blocked(context, &name, take));
-            if waiters::block(context, key, timeout, next, peek, taker) {
+            if blocked::block(context, key, timeout, next, peek, taker) {
                 return Ok(());
             }
             dehydrator = Writing::open(context, key)?;
@@ -107,8 +107,8 @@ fn remove_due(
             removed.push(element.id);
         }
     }
-    statistics::count(&POLLS, polled);
-    statistics::count(&REDELIVERIES, redelivered);
+    counters::count(&POLLS, polled);
+    counters::count(&REDELIVERIES, redelivered);
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.poll");
     }
@@ -134,8 +134,8 @@ fn lease_due(
             leased.push(element.id);
         }
     }
-    statistics::count(&POLLS, polled);
-    statistics::count(&REDELIVERIES, redelivered);
+    counters::count(&POLLS, polled);
+    counters::count(&REDELIVERIES, redelivered);
     if leased.finish() {
         dehydrator.changed(c"dehydrator.poll");
     }

@@ -12,14 +12,15 @@ use redis_module::raw::{
 
 use super::dehydrator::Dehydrator;
 use super::encoding::{self, Corrupt, Sink, Source};
-use super::{TYPE, is_on_the_agenda, new_lawn};
+use super::{TYPE, is_scheduled, new_lawn};
 use crate::lawn::Mover;
+use crate::pending::schedule;
 use crate::policy::Policy;
+use crate::replicate;
 use crate::server::guard::guard;
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{Name, Route};
 use crate::server::{Context, Str, api};
-use crate::{agenda, replicate};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
@@ -93,10 +94,10 @@ impl Sink for Io {
 
 /// Gives a new value to the server, which will put it under this name.
 fn leak(dehydrator: Dehydrator, name: Option<Name>) -> *mut c_void {
-    if is_on_the_agenda(&dehydrator.policy) {
-        let whereabouts = dehydrator.whereabouts();
-        name.into_iter().for_each(|name| agenda::add(&name, whereabouts.serial()));
-        whereabouts.found();
+    if is_scheduled(&dehydrator.policy) {
+        let tracking = dehydrator.tracking();
+        name.into_iter().for_each(|name| schedule::add(&name, tracking.serial()));
+        tracking.track();
     }
     Box::into_raw(Box::new(dehydrator)).cast()
 }
@@ -192,10 +193,10 @@ unsafe extern "C" fn unlink2(route: *mut RedisModuleKeyOptCtx, value: *const c_v
     guard((), || {
         // SAFETY: the server's promise above.
         let (route, value) = unsafe { (Route::from_raw(route), dehydrator(value)) };
-        if value.whereabouts().leaves()
+        if value.tracking().unlink()
             && let Some(name) = route.and_then(|route| route.from())
         {
-            agenda::remove(&name, value.whereabouts().serial());
+            schedule::remove(&name, value.tracking().serial());
         }
     });
 }

@@ -2,16 +2,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::agenda::Serial;
 use crate::lawn::Lawn;
+use crate::pending::blocked::Outlook;
+use crate::pending::schedule::Serial;
 use crate::policy::Policy;
-use crate::waiters::Outlook;
 
 /// The value of a key.
 pub struct Dehydrator {
     pub lawn: Lawn,
     pub policy: Policy,
-    whereabouts: Whereabouts,
+    tracking: Tracking,
     counted: Census,
 }
 
@@ -20,7 +20,7 @@ impl Dehydrator {
         let mut new = Self {
             lawn,
             policy,
-            whereabouts: Whereabouts::unknown(),
+            tracking: Tracking::none(),
             counted: Census { dehydrators: 1, ..Census::default() },
         };
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
@@ -61,8 +61,8 @@ impl Dehydrator {
         }
     }
 
-    pub fn whereabouts(&self) -> &Whereabouts {
-        &self.whereabouts
+    pub fn tracking(&self) -> &Tracking {
+        &self.tracking
     }
 }
 
@@ -127,29 +127,29 @@ impl Census {
 /// Whether the name is known of a dehydrator that the module must find by itself.
 ///
 /// The server does not say where RENAME and MOVE bring a value, only that it has left its name. One that
-/// is freed afterwards was deleted; one that is not has another name now, and is lost until somebody
+/// is freed afterwards was deleted; one that is not has another name now, and has moved until somebody
 /// changes something in it, or until it is found by walking over the keyspace. A value may be freed on a
 /// background thread, which is why these are atomics. Nothing is ordered by them.
-pub struct Whereabouts {
+pub struct Tracking {
     state: AtomicU8,
     serial: Serial,
 }
 
-/// Values that are [`LOST`].
-static COUNT_LOST: AtomicUsize = AtomicUsize::new(0);
-/// Whether all values are being looked for, so that one which was not found yet can be lost too.
-static ALL_ARE_SOUGHT: AtomicBool = AtomicBool::new(false);
+/// Values that are [`MOVED`].
+static MOVED_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// Whether all values are being looked for, so that one whose name is not known yet counts as moved, too.
+static ALL_ARE_TRACKED: AtomicBool = AtomicBool::new(false);
 /// The last one given.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-const UNKNOWN: u8 = 0;
-const KNOWN: u8 = 1;
-const LOST: u8 = 2;
+const UNTRACKED: u8 = 0;
+const TRACKED: u8 = 1;
+const MOVED: u8 = 2;
 
-impl Whereabouts {
-    fn unknown() -> Self {
+impl Tracking {
+    fn none() -> Self {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { state: AtomicU8::new(UNKNOWN), serial }
+        Self { state: AtomicU8::new(UNTRACKED), serial }
     }
 
     /// Tells this value from all others.
@@ -158,22 +158,22 @@ impl Whereabouts {
     }
 
     /// Whether its name has been noted.
-    pub fn is_known(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == KNOWN
+    pub fn is_tracked(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == TRACKED
     }
 
     /// The name it has now has been noted.
-    pub fn found(&self) {
-        self.set(KNOWN);
+    pub fn track(&self) {
+        self.set(TRACKED);
     }
 
     /// It leaves the name it had. Returns whether that had been noted.
-    pub fn leaves(&self) -> bool {
-        let was_known = self.is_known();
-        if was_known || ALL_ARE_SOUGHT.load(Ordering::Relaxed) {
-            self.set(LOST);
+    pub fn unlink(&self) -> bool {
+        let was_tracked = self.is_tracked();
+        if was_tracked || ALL_ARE_TRACKED.load(Ordering::Relaxed) {
+            self.set(MOVED);
         }
-        was_known
+        was_tracked
     }
 
     fn set(&self, state: u8) {
@@ -181,29 +181,29 @@ impl Whereabouts {
         if before == state {
             return;
         }
-        if before == LOST {
-            COUNT_LOST.fetch_sub(1, Ordering::Relaxed);
+        if before == MOVED {
+            MOVED_COUNT.fetch_sub(1, Ordering::Relaxed);
         }
-        if state == LOST {
-            COUNT_LOST.fetch_add(1, Ordering::Relaxed);
+        if state == MOVED {
+            MOVED_COUNT.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-impl Drop for Whereabouts {
+impl Drop for Tracking {
     fn drop(&mut self) {
-        self.set(UNKNOWN);
+        self.set(UNTRACKED);
     }
 }
 
 /// How many dehydrators have left a name that was noted, or might have been, and are still there.
-pub fn lost() -> usize {
-    COUNT_LOST.load(Ordering::Relaxed)
+pub fn moved() -> usize {
+    MOVED_COUNT.load(Ordering::Relaxed)
 }
 
 /// Says whether all dehydrators are being looked for.
-pub fn seek_all(all: bool) {
-    ALL_ARE_SOUGHT.store(all, Ordering::Relaxed);
+pub fn track_all(all: bool) {
+    ALL_ARE_TRACKED.store(all, Ordering::Relaxed);
 }
 
 /// What the server's allocator sets aside for so many bytes, more than a few: jemalloc has four size classes to a

@@ -19,14 +19,15 @@ use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
 use crate::lawn::Lawn;
+use crate::pending::{blocked, compaction, schedule};
 use crate::policy::Policy;
+use crate::replicate;
 use crate::server::context::publishes_module_events;
 use crate::server::error::Result;
 use crate::server::{Context, Key, Str};
-use crate::{agenda, replicate, untidy, waiters};
 
 pub use callbacks::register;
-pub use dehydrator::{Census, Dehydrator, lost, seek_all};
+pub use dehydrator::{Census, Dehydrator, moved, track_all};
 
 /// The type, once it is registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
@@ -50,7 +51,7 @@ fn dehydrator_in(key: &Key) -> Result<Option<NonNull<Dehydrator>>> {
 
 /// Whether the module must know by name a dehydrator with such a policy: because there is something to
 /// do when an element comes due, or somebody to tell.
-pub fn is_on_the_agenda(policy: &Policy) -> bool {
+pub fn is_scheduled(policy: &Policy) -> bool {
     *policy != Policy::Hold || publishes_module_events()
 }
 
@@ -69,7 +70,7 @@ impl Reading {
         let reading = Self { open: dehydrator_in(&key)?.map(|value| (key, value)) };
         // Only ReDe's dumps hold idle ones. A read must not delete; the tick will.
         if reading.dehydrator().is_some_and(Dehydrator::is_idle) {
-            untidy::note(context.selected_db(), name.bytes());
+            compaction::note(context.selected_db(), name.bytes());
         }
         Ok(reading)
     }
@@ -236,14 +237,14 @@ fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator) {
     dehydrator.recount();
     let next = dehydrator.lawn.next_deadline();
     if dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
-        untidy::note(context.selected_db(), name.bytes());
+        compaction::note(context.selected_db(), name.bytes());
     }
     let delivers = dehydrator.policy != Policy::Hold;
-    waiters::note(context, name, dehydrator.outlook());
-    if is_on_the_agenda(&dehydrator.policy) {
-        let serial = dehydrator.whereabouts().serial();
-        agenda::note(context, name, serial, next, delivers);
-        dehydrator.whereabouts().found();
+    blocked::note(context, name, dehydrator.outlook());
+    if is_scheduled(&dehydrator.policy) {
+        let serial = dehydrator.tracking().serial();
+        schedule::note(context, name, serial, next, delivers);
+        dehydrator.tracking().track();
     }
 }
 
@@ -286,9 +287,9 @@ pub fn inspect_open<T>(key: &Key, look: impl FnOnce(&Dehydrator) -> T) -> Option
     Some(look(unsafe { value.as_ref() }))
 }
 
-/// What became of a dehydrator that was to be tidied.
+/// What became of a dehydrator that was to be compacted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tidied {
+pub enum Compacted {
     /// There is nothing to do, or nothing any more.
     Done,
     /// The budget ran out.
@@ -300,26 +301,26 @@ pub enum Tidied {
 /// Moves records together so that memory can be given back, and deletes an empty dehydrator. Nothing
 /// that can be read changes but for that, so nothing is signalled. `go_on` is asked after every few
 /// moves.
-pub fn tidy(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -> Tidied {
+pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -> Compacted {
     /// A few microseconds' work.
     const MOVES: usize = 32;
-    let Some(key) = Key::open_to_inspect(context, name) else { return Tidied::Done };
-    let Ok(Some(mut value)) = dehydrator_in(&key) else { return Tidied::Done };
+    let Some(key) = Key::open_to_inspect(context, name) else { return Compacted::Done };
+    let Ok(Some(mut value)) = dehydrator_in(&key) else { return Compacted::Done };
     // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks;
     // nothing else refers to the value meanwhile.
     let dehydrator = unsafe { value.as_mut() };
     if dehydrator.is_idle() {
         drop(key);
         if !context.may_replicate() {
-            return Tidied::Later;
+            return Compacted::Later;
         }
         delete_leftover(context, name);
-        return Tidied::Done;
+        return Compacted::Done;
     }
-    while dehydrator.lawn.tidy(MOVES) {
+    while dehydrator.lawn.compact(MOVES) {
         if !go_on() {
-            return Tidied::More;
+            return Compacted::More;
         }
     }
-    Tidied::Done
+    Compacted::Done
 }

@@ -1,6 +1,6 @@
 //! A walk over the elements in order of delivery, taking nothing.
 //!
-//! Every queue is sorted, and so is the thicket: this merges them. The heap of heads is opened from its top as far
+//! Every queue is sorted, and so is the overflow: this merges them. The heap of heads is opened from its top as far
 //! as the walk comes, so a walk over what is due costs nothing for what is not, and its first element costs no more
 //! with thousands of queues than with one.
 
@@ -9,9 +9,9 @@ use std::collections::{BinaryHeap, binary_heap, btree_map};
 use std::iter::Peekable;
 
 use super::heads::Heads;
+use super::overflow::Entry;
 use super::queues::Cursor;
 use super::slab::Handle;
-use super::thicket::Shoot;
 use super::turn::Turn;
 use super::{Element, Lawn};
 
@@ -20,7 +20,7 @@ pub struct Iter<'a> {
     lawn: &'a Lawn,
     now: u64,
     fronts: BinaryHeap<Front>,
-    thicket: Peekable<btree_map::Iter<'a, Turn, Shoot>>,
+    overflow: Peekable<btree_map::Iter<'a, Turn, Entry>>,
 }
 
 /// How far the walk has come in one queue.
@@ -35,8 +35,8 @@ struct Front {
 impl<'a> Iter<'a> {
     /// The elements whose deadline is at or before `now`.
     pub(super) fn new(lawn: &'a Lawn, now: u64) -> Self {
-        let thicket = lawn.thicket.iter().peekable();
-        let mut iter = Self { lawn, now, fronts: BinaryHeap::new(), thicket };
+        let overflow = lawn.overflow.iter().peekable();
+        let mut iter = Self { lawn, now, fronts: BinaryHeap::new(), overflow };
         iter.look_at(0);
         iter
     }
@@ -91,11 +91,13 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         self.open();
-        let wild = self.thicket.peek().map(|(turn, _)| **turn);
-        let wild = wild.filter(|turn| turn.deadline <= self.now);
+        let overflowing = self.overflow.peek().map(|(turn, _)| **turn);
+        let overflowing = overflowing.filter(|turn| turn.deadline <= self.now);
         let queued = self.fronts.peek().map(|front| front.turn);
-        let (ttl, handle) = if wild.is_some_and(|wild| queued.is_none_or(|queued| wild < queued)) {
-            self.thicket.next().map(|(_, shoot)| (shoot.ttl, shoot.handle))?
+        let (ttl, handle) = if overflowing
+            .is_some_and(|overflowing| queued.is_none_or(|queued| overflowing < queued))
+        {
+            self.overflow.next().map(|(_, entry)| (entry.ttl, entry.handle))?
         } else {
             self.next_queued()?
         };

@@ -22,7 +22,7 @@
 //!                   ▲                           │
 //!                   │                           ▼
 //!   Heads ──▶ Queues: one for each TTL, a list of blocks of 59 handles
-//!   (heap)    Thicket: rare TTLs and what is far out of order, a B-tree by turn
+//!   (heap)    Overflow: rare TTLs and what is far out of order, a B-tree by turn
 //! ```
 //!
 //! | module | noun |
@@ -32,16 +32,23 @@
 //! | `records` | the bytes of an element |
 //! | `index`, `lanes` | id to record |
 //! | `block`, `queues`, `heads` | the FIFO of each TTL, and which is next |
-//! | `thicket` | what fits into no queue |
+//! | `overflow` | what fits into no queue |
 //! | `iter` | a walk over all elements in order |
+//! | `upkeep` | giving memory back, moving allocations, measuring, checking |
+//! | `error` | why something is refused |
+//!
+//! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
+//! *head* is the first of them. A *block* is a piece of a queue, with places for 59 handles; a place that was left is a
+//! *hole*. A *record* is the bytes of an element, in a slot of a page; a *sparse page* has few of them. The *overflow* is the
+//! tree for what fits no queue. A *turn* is an element's place in the order of delivery.
 //!
 //! # Costs
 //!
 //! | operation | cost |
 //! |---|---|
 //! | [`Lawn::start`] | O(1); O(log n) for TTLs beyond the 1,024th with fewer than sixteen elements each, beyond the 16,384th, and out of order by more than a hundred |
-//! | [`Lawn::stop`], [`Lawn::look`], [`Lawn::update`] | O(1); in the thicket O(log n) |
-//! | [`Lawn::pop_due`] | O(log TTLs), or O(log n) from the thicket; nothing due: O(1) |
+//! | [`Lawn::stop`], [`Lawn::look`], [`Lawn::update`] | O(1); in the overflow O(log n) |
+//! | [`Lawn::pop_due`] | O(log TTLs), or O(log n) from the overflow; nothing due: O(1) |
 //! | [`Lawn::next_deadline`] | O(1), exact |
 //! | [`Lawn::iter`] | O(log TTLs) for each element |
 //! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, or 16,384 queues |
@@ -60,15 +67,17 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod error;
 mod heads;
 mod index;
 mod iter;
 mod lanes;
+mod overflow;
 mod queues;
 mod records;
 mod slab;
-mod thicket;
 mod turn;
+mod upkeep;
 
 #[cfg(test)]
 mod tests;
@@ -79,14 +88,17 @@ use std::fmt;
 use ahash::RandomState;
 
 use index::{IdHash, Index};
+use overflow::Overflow;
 use queues::{AHEAD, Queues};
 use records::{Record, Records, Spot};
 use slab::Handle;
-use thicket::Thicket;
 use turn::Turn;
+use upkeep::relocate;
 
+pub use error::{StartError, UpdateError};
 pub use iter::Iter;
 pub use turn::DEADLINE_MAX;
+pub use upkeep::Mover;
 
 /// With the feature `tiny-bounds`, for tests alone, every bound of the structure is so small that a
 /// few dozen random operations split, merge, walk and overflow all of it.
@@ -94,50 +106,6 @@ const TINY: bool = cfg!(feature = "tiny-bounds");
 
 /// Bytes of an id that is hashed before its turn.
 const ID_AHEAD_MAX: usize = 256;
-
-/// Why an element was not started.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StartError {
-    /// There is one with that id; it stays as it was.
-    Exists,
-    /// The deadline would be after [`DEADLINE_MAX`].
-    TooLate,
-    /// The lawn holds as much as its handles can name: 256 GiB of records, or four million of more
-    /// than 8 KiB.
-    Full,
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Exists => "id already exists",
-            Self::TooLate => "the deadline does not fit in 63 bits",
-            Self::Full => "the dehydrator is full",
-        })
-    }
-}
-
-impl std::error::Error for StartError {}
-
-/// Why an element was not updated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum UpdateError {
-    /// There is none with that id.
-    Missing,
-    /// As [`StartError::Full`].
-    Full,
-}
-
-impl fmt::Display for UpdateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing => f.write_str("no such id"),
-            Self::Full => StartError::Full.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for UpdateError {}
 
 /// An element that waits in the lawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,17 +157,6 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// Moves allocations to where the allocator would rather have them.
-pub trait Mover {
-    /// The same items, here or elsewhere.
-    fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T>;
-}
-
-/// Moves one vector.
-fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
-    *items = mover.relocate(std::mem::take(items));
-}
-
 /// Adds an item. The first one gets one place, not the four that a vector begins with: most lawns are small.
 fn push_tight<T>(items: &mut Vec<T>, item: T) {
     if items.is_empty() {
@@ -215,18 +172,18 @@ fn shrink<T>(items: &mut Vec<T>) {
     }
 }
 
-/// Puts a record into the order of deadlines. Returns where it stands, or `None` for the thicket.
+/// Puts a record into the order of deadlines. Returns where it stands, or `None` for the overflow.
 fn file(
     queues: &mut Queues,
-    thicket: &mut Thicket,
+    overflow: &mut Overflow,
     records: &mut Records,
     handle: Handle,
     ttl: u64,
     turn: Turn,
 ) -> Option<Spot> {
-    let spot = queues.push(records, handle, ttl, turn, thicket.len());
+    let spot = queues.push(records, handle, ttl, turn, overflow.len());
     if spot.is_none() {
-        thicket.insert(turn, ttl, handle);
+        overflow.insert(turn, ttl, handle);
     }
     spot
 }
@@ -237,7 +194,7 @@ pub struct Lawn {
     records: Records,
     index: Index,
     queues: Queues,
-    thicket: Thicket,
+    overflow: Overflow,
     pushes: u64,
     /// Elements that were given out under a lease and are still here.
     delivered: usize,
@@ -251,7 +208,7 @@ impl Lawn {
             records: Records::new(),
             index: Index::new(hasher.clone()),
             queues: Queues::new(hasher),
-            thicket: Thicket::default(),
+            overflow: Overflow::default(),
             pushes: 0,
             delivered: 0,
         }
@@ -316,11 +273,11 @@ impl Lawn {
         }
         let turn = self.next_turn(deadline);
         let hash = self.index.hash(id);
-        let Self { index, records, queues, thicket, .. } = self;
+        let Self { index, records, queues, overflow, .. } = self;
         let vacancy = index.vacancy(hash, |handle| records.id(handle) == id);
         let vacancy = vacancy.ok_or(StartError::Exists)?;
         let handle = records.reserve(id, payload).ok_or(StartError::Full)?;
-        let spot = file(queues, thicket, records, handle, ttl, turn);
+        let spot = file(queues, overflow, records, handle, ttl, turn);
         records.write(handle, id, payload, turn, spot);
         vacancy.fill(handle);
         Ok(())
@@ -443,26 +400,26 @@ impl Lawn {
     /// How many TTLs have a queue, and how many elements are in none.
     #[cfg(test)]
     fn shape(&self) -> (usize, usize) {
-        (self.queues.len(), self.thicket.len())
+        (self.queues.len(), self.overflow.len())
     }
 
     /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 59, and at each
-    /// element in the thicket.
+    /// element in the overflow.
     pub fn count_due(&self, now: u64) -> usize {
-        self.queues.count_due(&self.records, now) + self.thicket.count_due(now)
+        self.queues.count_due(&self.records, now) + self.overflow.count_due(now)
     }
 
-    /// How many TTLs there are, those of elements in the thicket counted one by one.
+    /// How many TTLs there are, those of elements in the overflow counted one by one.
     pub fn ttls(&self) -> usize {
-        self.queues.len() + self.thicket.len()
+        self.queues.len() + self.overflow.len()
     }
 
     /// How many elements there are of each TTL, by TTL. Costs O(TTLs), and O(1) for each element in
-    /// the thicket.
+    /// the overflow.
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
-        let wild = self.thicket.iter().map(|(_, shoot)| (shoot.ttl, 1));
+        let overflowing = self.overflow.iter().map(|(_, entry)| (entry.ttl, 1));
         let mut counts = BTreeMap::new();
-        for (ttl, count) in self.queues.counts().chain(wild) {
+        for (ttl, count) in self.queues.counts().chain(overflowing) {
             *counts.entry(ttl).or_default() += count;
         }
         counts
@@ -485,79 +442,6 @@ impl Lawn {
     /// As [`Lawn::iter`], of the elements that are due at `now`. Costs nothing for what is not.
     pub fn iter_until(&self, now: u64) -> Iter<'_> {
         Iter::new(self, now)
-    }
-
-    /// Whether [`Lawn::tidy`] would find something to do. O(1).
-    pub fn is_sparse(&self) -> bool {
-        self.records.slab().is_sparse() || self.queues.is_sparse()
-    }
-
-    /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
-    /// back. Returns whether there may be more to do. The content does not change.
-    pub fn tidy(&mut self, moves: usize) -> bool {
-        let mut done = 0;
-        while done < moves {
-            done += if self.tidy_record() {
-                1
-            } else if let Some(told) = self.queues.tidy(&mut self.records) {
-                told
-            } else {
-                return false;
-            };
-        }
-        true
-    }
-
-    /// Lets `mover` move the lawn's allocations, one page's after the other, beginning with step
-    /// `from`, while `go_on` says so. Returns the step to carry on with, or `None` at the end.
-    ///
-    /// The thicket's nodes and the table of TTLs stay where they are: the standard library and hashbrown do not part
-    /// with them.
-    pub fn defrag(
-        &mut self,
-        from: usize,
-        mover: &mut impl Mover,
-        mut go_on: impl FnMut() -> bool,
-    ) -> Option<usize> {
-        if from == 0 {
-            self.index.defrag(mover);
-            self.queues.defrag(mover);
-            self.records.slab_mut().defrag(mover);
-        }
-        let records = self.records.slab().pages();
-        let filed = records + self.queues.blocks_mut().pages();
-        let last = filed + self.index.tables();
-        for step in from..last {
-            if step < records {
-                self.records.slab_mut().defrag_page(step, mover);
-            } else if step < filed {
-                self.queues.blocks_mut().defrag_page(step - records, mover);
-            } else {
-                self.index.defrag_table(step - filed, mover);
-            }
-            if !go_on() {
-                return Some(step + 1);
-            }
-        }
-        None
-    }
-
-    /// Bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
-    /// elements.
-    pub fn memory(&self) -> usize {
-        size_of::<Self>()
-            + self.records.slab().memory()
-            + self.index.memory()
-            + self.queues.memory()
-            + self.thicket.memory()
-    }
-
-    /// About how many allocations dropping it will free. O(1).
-    pub fn allocations(&self) -> usize {
-        self.records.slab().allocations()
-            + self.index.allocations()
-            + self.queues.allocations()
-            + self.thicket.allocations()
     }
 
     fn find(&self, id: &[u8]) -> Option<Handle> {
@@ -586,7 +470,7 @@ impl Lawn {
         read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
     ) -> Option<Handle> {
         // What is asked most often, at every look at the clock, touches neither block nor record.
-        if !self.queues.may_be_due(now) && !self.thicket.is_due(now) {
+        if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
             return None;
         }
         self.queues.settle(&self.records);
@@ -623,9 +507,11 @@ impl Lawn {
     }
 
     fn first(&self) -> Option<(Turn, Handle)> {
-        match (self.queues.first(&self.records), self.thicket.first()) {
-            (Some(queued), Some(wild)) => Some(if wild.0 < queued.0 { wild } else { queued }),
-            (queued, wild) => queued.or(wild),
+        match (self.queues.first(&self.records), self.overflow.first()) {
+            (Some(queued), Some(overflowing)) => {
+                Some(if overflowing.0 < queued.0 { overflowing } else { queued })
+            }
+            (queued, overflowing) => queued.or(overflowing),
         }
     }
 
@@ -677,14 +563,14 @@ impl Lawn {
 
     /// See [`file`](fn@file).
     fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
-        file(&mut self.queues, &mut self.thicket, &mut self.records, handle, ttl, turn)
+        file(&mut self.queues, &mut self.overflow, &mut self.records, handle, ttl, turn)
     }
 
     /// Takes a record out of the order of deadlines. It still says where it was.
     fn unlink(&mut self, handle: Handle, spot: Option<Spot>) {
         match spot {
             Some(spot) => self.queues.remove(&mut self.records, spot),
-            None => self.thicket.remove(self.records.turn(handle)),
+            None => self.overflow.remove(self.records.turn(handle)),
         }
     }
 
@@ -700,36 +586,8 @@ impl Lawn {
         self.index.replace(hash, old, new);
         match self.records.spot(new) {
             Some(spot) => self.queues.replace(spot, new),
-            None => self.thicket.replace(self.records.turn(new), new),
+            None => self.overflow.replace(self.records.turn(new), new),
         }
-    }
-
-    fn tidy_record(&mut self) -> bool {
-        let Some(old) = self.records.straggler() else { return false };
-        let hash = self.index.hash(self.records.id(old));
-        let Some(new) = self.records.relocate(old) else { return false };
-        self.repoint(hash, old, new);
-        true
-    }
-
-    /// Panics unless all parts agree with each other: every record is in the index once, under its
-    /// id, and in one queue or the thicket, in order. For tests.
-    #[cfg(any(test, fuzzing))]
-    pub fn check(&self) {
-        self.records.slab().check();
-        self.index.check(|hash, handle| {
-            let record = self.records.get(handle);
-            hash == self.index.hash(record.id()) && self.find(record.id()) == Some(handle)
-        });
-        let queued = self.queues.check(&self.records);
-        for (turn, shoot) in self.thicket.iter() {
-            assert_eq!(self.records.turn(shoot.handle), *turn);
-            assert_eq!(self.records.spot(shoot.handle), None);
-        }
-        assert_eq!(queued + self.thicket.len(), self.len(), "index and order disagree");
-        assert_eq!(self.records.slab().len(), self.len(), "records and index disagree");
-        let delivered = self.iter().filter(|(_, element)| element.deliveries > 0).count();
-        assert_eq!(self.delivered, delivered, "elements under a lease");
     }
 }
 

@@ -4,7 +4,7 @@
 //! by turn. What breaks that rule (a clock that stepped back, a deadline given from outside) is
 //! inserted by walking back from the tail, a block of 59 at a time, [`WALK_MAX`] blocks at the
 //! most. What is out of order by more than that, and a TTL for which there is no queue left, is
-//! refused here and goes to the [thicket](super::thicket), which is sorted whatever comes.
+//! refused here and goes to the [overflow](super::overflow), which is sorted whatever comes.
 //!
 //! ```text
 //!   by_ttl { 1000: q0, 60000: q1 }      heads (heap): q0 @ t=5, q1 @ t=9
@@ -31,7 +31,7 @@ const QUEUES_MAX: usize = if TINY { 6 } else { 16_384 };
 /// Queues that there may be in any case, …
 const QUEUES_FREE: usize = if TINY { 2 } else { 1024 };
 /// … and elements for each one beyond. A queue costs some 350 bytes: with so many elements to a queue
-/// that is half of what they would cost in the thicket.
+/// that is half of what they would cost in the overflow.
 const ELEMENTS_A_QUEUE: usize = if TINY { 4 } else { 16 };
 /// Blocks that are walked back from the tail for an element that is out of order: about a hundred
 /// elements, for at most twelve cache misses to find the block and six to find the place.
@@ -259,8 +259,8 @@ impl Queues {
     }
 
     /// Moves one block, if that helps to give memory back. Returns how many records were told of it.
-    pub(super) fn tidy(&mut self, records: &mut Records) -> Option<usize> {
-        let old = self.blocks.straggler()?;
+    pub(super) fn compact(&mut self, records: &mut Records) -> Option<usize> {
+        let old = self.blocks.sparse_slot()?;
         let new = self.blocks.relocate(old)?;
         let Block { prev, next, queue, .. } = *self.block(new);
         let ends = self.queues[usize::from(queue)].ends.as_mut().expect("a queue with a block");

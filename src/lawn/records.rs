@@ -10,7 +10,7 @@
 //!
 //! Lengths are LEB128: one byte up to 127. An id of 16 bytes and a payload of 64 make 103 bytes, in a
 //! slot of 104. Nothing points at a record but the index, by its id, and one place in the order of
-//! deadlines: a [`Spot`] in a queue, or the thicket if it has none.
+//! deadlines: a [`Spot`] in a queue, or the overflow if it has none.
 
 use super::slab::{Handle, Slab};
 use super::turn::Turn;
@@ -52,7 +52,7 @@ impl<'a> Record<'a> {
         turn_of(self.header)
     }
 
-    /// Where it stands, or `None` for the thicket.
+    /// Where it stands, or `None` for the overflow.
     pub(super) fn spot(&self) -> Option<Spot> {
         spot_of(self.header)
     }
@@ -244,8 +244,8 @@ impl Records {
         &mut self.slab
     }
 
-    pub(super) fn straggler(&mut self) -> Option<Handle> {
-        self.slab.straggler()
+    pub(super) fn sparse_slot(&mut self) -> Option<Handle> {
+        self.slab.sparse_slot()
     }
 
     pub(super) fn relocate(&mut self, handle: Handle) -> Option<Handle> {

@@ -8,7 +8,7 @@
 //!   filled grows, by doubling, so one insertion copies half a page at the worst. The table of pages
 //!   is cut into shelves for the same reason.
 //! - *It gives memory back.* A page goes with its last slot. Pages that stay behind half empty are
-//!   emptied one slot at a time: [`Slab::straggler`] names a slot to move, the owner calls
+//!   emptied one slot at a time: [`Slab::sparse_slot`] names a slot to move, the owner calls
 //!   [`Slab::relocate`] and mends whatever held the old handle. Only the table of pages stays as it
 //!   was, a thousandth of what the slab once held.
 //!
@@ -329,7 +329,7 @@ impl<T: Copy + Default> Slab<T> {
         }
     }
 
-    /// Whether [`Slab::straggler`] would name a slot. O(classes).
+    /// Whether [`Slab::sparse_slot`] would name a slot. O(classes).
     pub(super) fn is_sparse(&self) -> bool {
         self.leaving != NIL || self.sparse_class().is_some()
     }
@@ -337,14 +337,14 @@ impl<T: Copy + Default> Slab<T> {
     /// A slot that should move so that a page can be given back, or `None` when the slab is dense:
     /// each class is at least three quarters full, but for less than one page's worth. Costs
     /// O(classes), of which there are at most 153.
-    pub(super) fn straggler(&mut self) -> Option<Handle> {
+    pub(super) fn sparse_slot(&mut self) -> Option<Handle> {
         if self.leaving == NIL {
             let sparse = self.sparse_class()?;
             let number = self.emptiest(sparse);
             self.unlink(number);
             if self.page(number).live == 0 {
                 self.close_page(number);
-                return self.straggler();
+                return self.sparse_slot();
             }
             self.leaving = number;
         }
@@ -630,7 +630,7 @@ mod tests {
         }
         let before = slab.memory();
         let mut moves = 0;
-        while let Some(handle) = slab.straggler() {
+        while let Some(handle) = slab.sparse_slot() {
             let target = slab.relocate(handle).expect("room");
             let entry = kept.iter_mut().find(|entry| entry.1 == handle).expect("a live slot");
             entry.1 = target;
@@ -655,7 +655,7 @@ mod tests {
         for handle in &handles[5..] {
             slab.remove(*handle);
         }
-        while let Some(handle) = slab.straggler() {
+        while let Some(handle) = slab.sparse_slot() {
             slab.relocate(handle).expect("room");
         }
         slab.check();

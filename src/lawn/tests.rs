@@ -110,7 +110,7 @@ enum Op {
     Clock {
         by: i64,
     },
-    Tidy {
+    Compact {
         moves: usize,
     },
     Defrag {
@@ -175,7 +175,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (id(), length()).prop_map(|(id, length)| Op::Update { id, length }),
         3 => prop_oneof![Just(1_usize), 0_usize..20, Just(usize::MAX)].prop_map(|most| Op::PopDue { most }),
         3 => prop_oneof![8 => -3_i64..4, 1 => -200_i64..200, 1 => any::<i64>()].prop_map(|by| Op::Clock { by }),
-        1 => (1_usize..40).prop_map(|moves| Op::Tidy { moves }),
+        1 => (1_usize..40).prop_map(|moves| Op::Compact { moves }),
         1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
         3 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Replace { id, ttl, length }),
         3 => (id(), ttl()).prop_map(|(id, ttl)| Op::Restart { id, ttl }),
@@ -247,10 +247,10 @@ fn run(ops: &[Op]) {
                 }
             }
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
-            Op::Tidy { moves } => {
+            Op::Compact { moves } => {
                 // Asking first whether there is something to do saves the call, and nothing else.
                 let is_sparse = lawn.is_sparse();
-                let more = lawn.tidy(moves);
+                let more = lawn.compact(moves);
                 assert!(is_sparse || !more, "something was moved though nothing was sparse");
                 assert!(more || !lawn.is_sparse(), "nothing is left to do, but it is sparse");
             }
@@ -501,9 +501,9 @@ fn ttls_are_counted_whether_they_have_a_queue_or_not() {
     // One queue more, and what is too far out of order for its own: each for itself.
     start_numbered(&mut lawn, 20..2000, 10, 10_000);
     start_numbered(&mut lawn, 2000..3000, 10, 1000);
-    let (queues, wild) = lawn.shape();
-    assert!(queues == 3 && wild > 700, "{queues} queues, {wild} in none");
-    assert_eq!(lawn.ttls(), queues + wild);
+    let (queues, overflowing) = lawn.shape();
+    assert!(queues == 3 && overflowing > 700, "{queues} queues, {overflowing} in none");
+    assert_eq!(lawn.ttls(), queues + overflowing);
     assert_eq!(
         lawn.counts_by_ttl().into_iter().collect::<Vec<_>>(),
         [(3, 10), (5, 10), (10, 2980)]
@@ -610,9 +610,9 @@ fn a_clock_that_steps_back_far_keeps_the_order_without_a_long_walk() {
     start_numbered(&mut lawn, 0..5000, 10, 10_000);
     start_numbered(&mut lawn, 5000..10_000, 10, 1000);
     lawn.check();
-    let (queues, wild) = lawn.shape();
+    let (queues, overflowing) = lawn.shape();
     assert_eq!(queues, 1);
-    assert!(wild > 4800, "{wild} elements are in the thicket");
+    assert!(overflowing > 4800, "{overflowing} elements are in the overflow");
     let order: Vec<_> = (5000..10_000).chain(0..5000).collect();
     assert_eq!(pop_all(&mut lawn, 20_000), order);
 }
@@ -627,8 +627,8 @@ fn one_ttl_for_each_element_is_a_sorted_set() {
         start_numbered(&mut lawn, id..id + 1, id * 7919 % count, 0);
     }
     lawn.check();
-    let (queues, wild) = lawn.shape();
-    assert_eq!(queues + wild, count as usize);
+    let (queues, overflowing) = lawn.shape();
+    assert_eq!(queues + overflowing, count as usize);
     // As many as there may be in any case, and one for sixteen elements.
     assert!((2000..=1024 + 20_000 / 16).contains(&queues), "{queues} queues");
     let deadlines: Vec<_> = pop_all(&mut lawn, count).iter().map(|id| id * 7919 % count).collect();
@@ -644,9 +644,9 @@ fn many_ttls_have_a_queue_each_if_there_are_many_elements_of_each() {
         start_numbered(&mut lawn, id..id + 1, 1000 + id % 5000, 0);
     }
     lawn.check();
-    let (queues, wild) = lawn.shape();
+    let (queues, overflowing) = lawn.shape();
     assert_eq!(queues, 5000);
-    assert!(wild < 80_000, "{wild} of them came before there were enough");
+    assert!(overflowing < 80_000, "{overflowing} of them came before there were enough");
 }
 
 #[test]
@@ -676,7 +676,7 @@ fn memory_comes_back_after_a_burst_of_ttls() {
     for id in 1..100_000_u64 {
         lawn.stop(&id.to_be_bytes()).expect("it is there");
     }
-    while lawn.tidy(16) {}
+    while lawn.compact(16) {}
     lawn.check();
     assert!(lawn.memory() * 200 < full, "{} of {full} bytes for one", lawn.memory());
 }
@@ -689,7 +689,7 @@ fn queues_of_which_little_is_left_are_joined_to_fuller_blocks() {
     for id in (0..100_000_u64).filter(|id| id % 50 != 0) {
         lawn.stop(&id.to_be_bytes()).expect("it is there");
     }
-    while lawn.tidy(16) {}
+    while lawn.compact(16) {}
     let each = lawn.queues.memory() / lawn.len();
     assert!(each < 60, "{each} bytes for each of {} elements", lawn.len());
 }
@@ -724,7 +724,7 @@ fn memory_comes_back_after_a_burst() {
     }
     lawn.check();
     let mut steps = 0;
-    while lawn.tidy(16) {
+    while lawn.compact(16) {
         steps += 1;
         if steps % 16 == 0 {
             lawn.check();
@@ -735,7 +735,7 @@ fn memory_comes_back_after_a_burst() {
     assert!(lawn.memory() < full / 8, "{} of {full} bytes for 2,000 of 100,000", lawn.memory());
     assert_eq!(pop_all(&mut lawn, 10), (0..2000).map(|id| id * 50).collect::<Vec<_>>());
     start_numbered(&mut lawn, 0..1, 10, 0);
-    while lawn.tidy(16) {}
+    while lawn.compact(16) {}
     // What is left is the table of pages, 64 bytes for each 64 KiB it once held.
     assert!(lawn.memory() < 3 * one + full / 400, "{} bytes for one", lawn.memory());
 }

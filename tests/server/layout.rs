@@ -5,17 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The floors of the house. A module may import from floors below its own.
-const FLOORS: [&[&str]; 11] = [
+const FLOORS: [&[&str]; 8] = [
     &["lawn", "server", "policy"],
-    &["clock", "untidy", "config", "statistics"],
-    &["timer", "lateness"],
-    &["replicate", "waiters", "agenda"],
-    &["data_type", "keyspace"],
-    &["courier", "search"],
-    &["pass"],
-    &["tick"],
+    &["clock", "config"],
+    &["metrics"],
+    &["replicate", "pending"],
+    &["data_type"],
+    &["background", "commands"],
     &["info"],
-    &["commands"],
     &["lib"],
 ];
 

@@ -2,6 +2,8 @@
 //! with servers, but for the number of words, which the server itself words.
 
 use super::*;
+use crate::lawn::DEADLINE_MAX;
+use crate::policy::{MaxLen, Policy};
 use crate::server::fake::with_args;
 
 /// Reads a line, its words parted by single spaces.

@@ -10,65 +10,65 @@ use std::collections::BTreeMap;
 use super::slab::Handle;
 use super::turn::Turn;
 
-/// An element in the thicket: its TTL is written nowhere else.
+/// An element in the overflow: its TTL is written nowhere else.
 #[derive(Clone, Copy)]
-pub(super) struct Shoot {
+pub(super) struct Entry {
     pub(super) ttl: u64,
     pub(super) handle: Handle,
 }
 
 /// Elements that are in no queue, by turn.
 #[derive(Clone, Default)]
-pub(super) struct Thicket {
-    shoots: BTreeMap<Turn, Shoot>,
+pub(super) struct Overflow {
+    entries: BTreeMap<Turn, Entry>,
 }
 
-impl Thicket {
+impl Overflow {
     pub(super) fn insert(&mut self, turn: Turn, ttl: u64, handle: Handle) {
-        let before = self.shoots.insert(turn, Shoot { ttl, handle });
+        let before = self.entries.insert(turn, Entry { ttl, handle });
         debug_assert!(before.is_none(), "two elements have the turn {turn:?}");
     }
 
     pub(super) fn remove(&mut self, turn: Turn) {
-        self.shoots.remove(&turn).expect("a record without a block is in the thicket");
+        self.entries.remove(&turn).expect("a record without a block is in the overflow");
     }
 
     pub(super) fn first(&self) -> Option<(Turn, Handle)> {
-        self.shoots.first_key_value().map(|(turn, shoot)| (*turn, shoot.handle))
+        self.entries.first_key_value().map(|(turn, entry)| (*turn, entry.handle))
     }
 
     /// Whether anything is due at `now`.
     pub(super) fn is_due(&self, now: u64) -> bool {
-        self.shoots.first_key_value().is_some_and(|(turn, _)| turn.deadline <= now)
+        self.entries.first_key_value().is_some_and(|(turn, _)| turn.deadline <= now)
     }
 
     /// A record has moved, or was replaced by one with the same turn.
     pub(super) fn replace(&mut self, turn: Turn, new: Handle) {
-        self.shoots.get_mut(&turn).expect("a record without a block is in the thicket").handle =
+        self.entries.get_mut(&turn).expect("a record without a block is in the overflow").handle =
             new;
     }
 
     pub(super) fn len(&self) -> usize {
-        self.shoots.len()
+        self.entries.len()
     }
 
     /// How many are due at `now`. O(due).
     pub(super) fn count_due(&self, now: u64) -> usize {
-        self.shoots.keys().take_while(|turn| turn.deadline <= now).count()
+        self.entries.keys().take_while(|turn| turn.deadline <= now).count()
     }
 
-    pub(super) fn iter(&self) -> std::collections::btree_map::Iter<'_, Turn, Shoot> {
-        self.shoots.iter()
+    pub(super) fn iter(&self) -> std::collections::btree_map::Iter<'_, Turn, Entry> {
+        self.entries.iter()
     }
 
     /// Bytes allocated, about: the standard library's nodes hold up to eleven entries and are two
     /// thirds full under random insertion. O(1).
     pub(super) fn memory(&self) -> usize {
-        self.shoots.len() * (size_of::<Turn>() + size_of::<Shoot>() + 2) * 3 / 2
+        self.entries.len() * (size_of::<Turn>() + size_of::<Entry>() + 2) * 3 / 2
     }
 
     /// Allocations that freeing it takes, about. O(1).
     pub(super) fn allocations(&self) -> usize {
-        self.shoots.len() / 7
+        self.entries.len() / 7
     }
 }

@@ -18,10 +18,11 @@ use std::rc::Rc;
 
 use hashbrown::{HashMap, hash_map};
 
-use crate::lateness::Overdue;
+use super::timer;
+use crate::clock;
+use crate::metrics::latency::Overdue;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
-use crate::{clock, timer};
 
 /// The first wait after a failure. It doubles with each that follows.
 const BACK_OFF_US: u64 = 100_000;
@@ -35,9 +36,9 @@ pub type Serial = u64;
 /// A key's name, within its database.
 type Key = Rc<[u8]>;
 
-/// When it is an entry's turn.
+/// When an entry is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Turn {
+enum LookAt {
     /// Something is due, which has been said, and which nobody asked to have delivered; or it is being
     /// looked at.
     #[default]
@@ -53,7 +54,7 @@ enum Turn {
 #[derive(Default)]
 struct Entry {
     serial: Serial,
-    turn: Turn,
+    look_at: LookAt,
     /// Whether it has been said that something is due.
     announced: bool,
     overdue: Overdue,
@@ -74,16 +75,16 @@ pub struct Failure {
 #[derive(Default)]
 struct Database {
     entries: HashMap<Key, Entry, ahash::RandomState>,
-    /// Those whose turn is [`Turn::At`], earliest first.
+    /// Those whose look_at is [`LookAt::At`], earliest first.
     times: BTreeSet<(u64, Key)>,
-    /// Those whose turn is [`Turn::Retry`], earliest first.
+    /// Those whose look_at is [`LookAt::Retry`], earliest first.
     retries: BTreeSet<(u64, Key)>,
     /// Those whose last delivery failed.
     failures: BTreeMap<Key, Failure>,
 }
 
 #[derive(Default)]
-struct Agenda {
+struct Schedule {
     databases: BTreeMap<i32, Database>,
     /// What is left of databases that were emptied, freed a little at a time.
     waste: Vec<Waste>,
@@ -97,7 +98,7 @@ struct Waste {
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    static AGENDA: RefCell<Agenda> = RefCell::default();
+    static SCHEDULE: RefCell<Schedule> = RefCell::default();
 }
 
 /// How many names there are.
@@ -112,22 +113,23 @@ pub fn stuck() -> usize {
 
 fn sum(count: impl Fn(&Database) -> usize) -> usize {
     // Also in the report of a crash, which may have happened in the middle of a change.
-    AGENDA.with(|agenda| {
-        agenda.try_borrow().map_or(0, |agenda| agenda.databases.values().map(count).sum())
+    SCHEDULE.with(|schedule| {
+        schedule.try_borrow().map_or(0, |schedule| schedule.databases.values().map(count).sum())
     })
 }
 
 /// The deliveries of a dehydrator that failed, if the last one did.
 pub fn failure(name: &Name) -> Option<Failure> {
-    AGENDA
-        .with_borrow(|agenda| agenda.databases.get(&name.db)?.failures.get(&name.key[..]).cloned())
+    SCHEDULE.with_borrow(|schedule| {
+        schedule.databases.get(&name.db)?.failures.get(&name.key[..]).cloned()
+    })
 }
 
 /// Says when the next element of a dehydrator comes due. `delivers`: it is to be looked at for as long as
 /// something is due, not only once.
 pub fn note(context: &Context, key: Str<'_>, serial: Serial, next: Option<u64>, delivers: bool) {
-    AGENDA.with_borrow_mut(|agenda| {
-        let database = agenda.databases.entry(context.selected_db()).or_default();
+    SCHEDULE.with_borrow_mut(|schedule| {
+        let database = schedule.databases.entry(context.selected_db()).or_default();
         let Some(next) = next else {
             database.remove(key.bytes(), serial);
             return;
@@ -139,20 +141,20 @@ pub fn note(context: &Context, key: Str<'_>, serial: Serial, next: Option<u64>, 
             entry.announced = false;
         }
         entry.overdue.note(Some(next));
-        let turn = match entry.turn {
-            // It waits for its turn already, behind others whose it is.
-            waits @ Turn::At(at) if at <= now && next <= now => waits,
-            waits @ Turn::Retry(_) => waits,
-            _ if delivers || !entry.announced => Turn::At(next),
-            _ => Turn::Never,
+        let look_at = match entry.look_at {
+            // It waits for its look_at already, behind others whose it is.
+            waits @ LookAt::At(at) if at <= now && next <= now => waits,
+            waits @ LookAt::Retry(_) => waits,
+            _ if delivers || !entry.announced => LookAt::At(next),
+            _ => LookAt::Never,
         };
-        let is_news = entry.turn != turn || matches!(turn, Turn::At(at) if at <= now);
+        let is_news = entry.look_at != look_at || matches!(look_at, LookAt::At(at) if at <= now);
         if is_news {
-            database.set_turn(&key, turn);
-            match turn {
-                Turn::Never => {}
-                Turn::At(at) => timer::at_deadline(context, at),
-                Turn::Retry(at_us) => timer::at(context, at_us),
+            database.set_look_at(&key, look_at);
+            match look_at {
+                LookAt::Never => {}
+                LookAt::At(at) => timer::at_deadline(context, at),
+                LookAt::Retry(at_us) => timer::at(context, at_us),
             }
         }
     });
@@ -160,20 +162,20 @@ pub fn note(context: &Context, key: Str<'_>, serial: Serial, next: Option<u64>, 
 
 /// Notes a name, to be looked at by the next tick.
 pub fn add(name: &Name, serial: Serial) {
-    AGENDA.with_borrow_mut(|agenda| {
-        let database = agenda.databases.entry(name.db).or_default();
+    SCHEDULE.with_borrow_mut(|schedule| {
+        let database = schedule.databases.entry(name.db).or_default();
         let key = database.enter(&name.key, serial);
         let entry = database.entry(&key);
         entry.announced = false;
         entry.overdue = Overdue::since_now();
-        database.set_turn(&key, Turn::At(0));
+        database.set_look_at(&key, LookAt::At(0));
     });
 }
 
 /// Forgets a name, if it is still this value's.
 pub fn remove(name: &Name, serial: Serial) {
-    AGENDA.with_borrow_mut(|agenda| {
-        if let Some(database) = agenda.databases.get_mut(&name.db) {
+    SCHEDULE.with_borrow_mut(|schedule| {
+        if let Some(database) = schedule.databases.get_mut(&name.db) {
             database.remove(&name.key, serial);
         }
     });
@@ -181,17 +183,17 @@ pub fn remove(name: &Name, serial: Serial) {
 
 /// Forgets a name, whosever it is.
 pub fn forget(name: &Name) {
-    AGENDA.with_borrow_mut(|agenda| {
-        if let Some(database) = agenda.databases.get_mut(&name.db) {
+    SCHEDULE.with_borrow_mut(|schedule| {
+        if let Some(database) = schedule.databases.get_mut(&name.db) {
             database.forget(&name.key);
         }
     });
 }
 
-/// The next name whose time has come. It stays noted, without a turn.
+/// The next name whose time has come. It stays noted, but is not looked at again by itself.
 pub fn take() -> Option<Name> {
     let (now, now_us) = (clock::now(), clock::monotonic_us());
-    AGENDA.with_borrow_mut(|agenda| {
+    SCHEDULE.with_borrow_mut(|schedule| {
         // Of all databases the one where somebody waits longest.
         let first = |database: &Database| {
             let time = database.times.first().filter(|(at, _)| *at <= now);
@@ -200,9 +202,9 @@ pub fn take() -> Option<Name> {
             let retry = retry.map(|(_, key)| (now, key));
             time.map(|(at, key)| (*at, key)).or(retry).map(|(at, key)| (at, Rc::clone(key)))
         };
-        let found = agenda.databases.iter().filter_map(|(db, it)| Some((first(it)?, *db)));
+        let found = schedule.databases.iter().filter_map(|(db, it)| Some((first(it)?, *db)));
         let ((_, key), db) = found.min_by_key(|((at, _), _)| *at)?;
-        agenda.databases.get_mut(&db)?.set_turn(&key, Turn::Never);
+        schedule.databases.get_mut(&db)?.set_look_at(&key, LookAt::Never);
         Some(Name { db, key: key[..].into() })
     })
 }
@@ -210,19 +212,19 @@ pub fn take() -> Option<Name> {
 /// Says that there is more to do with a name, when others have had their turn.
 pub fn again(name: &Name) {
     let now = clock::now();
-    with_entry(name, |database, key| database.set_turn(key, Turn::At(now)));
+    with_entry(name, |database, key| database.set_look_at(key, LookAt::At(now)));
 }
 
 /// Says that nothing can be done with a name for so many microseconds.
 pub fn wait(name: &Name, us: u64) {
     let at = clock::monotonic_us() + us;
-    with_entry(name, |database, key| database.set_turn(key, Turn::Retry(at)));
+    with_entry(name, |database, key| database.set_look_at(key, LookAt::Retry(at)));
 }
 
 /// When the first name's time comes, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
-    AGENDA.with_borrow(|agenda| {
-        let firsts = agenda.databases.values().flat_map(|database| {
+    SCHEDULE.with_borrow(|schedule| {
+        let firsts = schedule.databases.values().flat_map(|database| {
             let time = database.times.first().map(|(at, _)| timer::from_deadline(*at));
             time.into_iter().chain(database.retries.first().map(|(at_us, _)| *at_us))
         });
@@ -232,8 +234,8 @@ pub fn next_us() -> Option<u64> {
 
 /// How late an element of this deadline is, in microseconds.
 pub fn late_us(name: &Name, deadline: u64) -> u64 {
-    AGENDA.with_borrow(|agenda| {
-        let entry = agenda.databases.get(&name.db).and_then(|it| it.entries.get(&name.key[..]));
+    SCHEDULE.with_borrow(|schedule| {
+        let entry = schedule.databases.get(&name.db).and_then(|it| it.entries.get(&name.key[..]));
         entry.map_or(0, |entry| entry.overdue.late_us(deadline))
     })
 }
@@ -262,7 +264,7 @@ pub fn failed(name: &Name, reason: &str) -> bool {
         is_first = failure.count == 0;
         failure.count = failure.count.saturating_add(1);
         failure.reason = reason.to_owned();
-        database.set_turn(key, Turn::Retry(now_us + wait));
+        database.set_look_at(key, LookAt::Retry(now_us + wait));
     });
     is_first
 }
@@ -272,54 +274,54 @@ pub fn succeeded(name: &Name) {
     let now = clock::now();
     with_entry(name, |database, key| {
         database.failures.remove(key);
-        if matches!(database.entry(key).turn, Turn::Retry(_)) {
-            database.set_turn(key, Turn::At(now));
+        if matches!(database.entry(key).look_at, LookAt::Retry(_)) {
+            database.set_look_at(key, LookAt::At(now));
         }
     });
 }
 
 /// A database was emptied, or all (`None`).
 pub fn flushed(db: Option<i32>) {
-    AGENDA.with_borrow_mut(|agenda| {
+    SCHEDULE.with_borrow_mut(|schedule| {
         let emptied = match db {
-            Some(db) => agenda.databases.remove(&db).into_iter().collect(),
-            None => std::mem::take(&mut agenda.databases).into_values().collect::<Vec<_>>(),
+            Some(db) => schedule.databases.remove(&db).into_iter().collect(),
+            None => std::mem::take(&mut schedule.databases).into_values().collect::<Vec<_>>(),
         };
         // Few of them are being tried again.
         let waste = |Database { entries, times, .. }: Database| Waste {
             entries: entries.into_iter(),
             times: times.into_iter(),
         };
-        agenda.waste.extend(emptied.into_iter().map(waste));
+        schedule.waste.extend(emptied.into_iter().map(waste));
     });
 }
 
 /// Frees some of what is left of emptied databases. Returns whether there is more.
-pub fn tidy() -> bool {
+pub fn free_some() -> bool {
     /// A few microseconds' work.
     const NAMES: usize = 64;
-    AGENDA.with_borrow_mut(|agenda| {
-        let Some(Waste { entries, times }) = agenda.waste.last_mut() else { return false };
+    SCHEDULE.with_borrow_mut(|schedule| {
+        let Some(Waste { entries, times }) = schedule.waste.last_mut() else { return false };
         let freed = entries.take(NAMES).count() + times.take(NAMES).count();
         if freed == 0 {
-            agenda.waste.pop();
+            schedule.waste.pop();
         }
-        !agenda.waste.is_empty()
+        !schedule.waste.is_empty()
     })
 }
 
 /// The contents of two databases were exchanged.
 pub fn swapped(first: i32, second: i32) {
-    AGENDA.with_borrow_mut(|agenda| {
-        let [at_first, at_second] = [first, second].map(|db| agenda.databases.remove(&db));
-        agenda.databases.extend(at_first.map(|database| (second, database)));
-        agenda.databases.extend(at_second.map(|database| (first, database)));
+    SCHEDULE.with_borrow_mut(|schedule| {
+        let [at_first, at_second] = [first, second].map(|db| schedule.databases.remove(&db));
+        schedule.databases.extend(at_first.map(|database| (second, database)));
+        schedule.databases.extend(at_second.map(|database| (first, database)));
     });
 }
 
 fn with_entry(name: &Name, change: impl FnOnce(&mut Database, &Key)) {
-    AGENDA.with_borrow_mut(|agenda| {
-        let Some(database) = agenda.databases.get_mut(&name.db) else { return };
+    SCHEDULE.with_borrow_mut(|schedule| {
+        let Some(database) = schedule.databases.get_mut(&name.db) else { return };
         let Some((key, _)) = database.entries.get_key_value(&name.key[..]) else { return };
         let key = Rc::clone(key);
         change(database, &key);
@@ -352,28 +354,28 @@ impl Database {
     fn forget(&mut self, key: &[u8]) {
         self.failures.remove(key);
         if let Some((key, entry)) = self.entries.remove_entry(key) {
-            self.leave_turn(entry.turn, key);
+            self.leave_look_at(entry.look_at, key);
         }
     }
 
-    fn set_turn(&mut self, key: &Key, turn: Turn) {
-        let before = std::mem::replace(&mut self.entry(key).turn, turn);
-        if before == turn {
+    fn set_look_at(&mut self, key: &Key, look_at: LookAt) {
+        let before = std::mem::replace(&mut self.entry(key).look_at, look_at);
+        if before == look_at {
             return;
         }
-        self.leave_turn(before, Rc::clone(key));
-        match turn {
-            Turn::Never => {}
-            Turn::At(at) => _ = self.times.insert((at, Rc::clone(key))),
-            Turn::Retry(at) => _ = self.retries.insert((at, Rc::clone(key))),
+        self.leave_look_at(before, Rc::clone(key));
+        match look_at {
+            LookAt::Never => {}
+            LookAt::At(at) => _ = self.times.insert((at, Rc::clone(key))),
+            LookAt::Retry(at) => _ = self.retries.insert((at, Rc::clone(key))),
         }
     }
 
-    fn leave_turn(&mut self, turn: Turn, key: Key) {
-        match turn {
-            Turn::Never => {}
-            Turn::At(at) => _ = self.times.remove(&(at, key)),
-            Turn::Retry(at) => _ = self.retries.remove(&(at, key)),
+    fn leave_look_at(&mut self, look_at: LookAt, key: Key) {
+        match look_at {
+            LookAt::Never => {}
+            LookAt::At(at) => _ = self.times.remove(&(at, key)),
+            LookAt::Retry(at) => _ = self.retries.remove(&(at, key)),
         }
     }
 }

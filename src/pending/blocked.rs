@@ -39,11 +39,13 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
-use crate::lateness::Overdue;
+use super::timer;
+use crate::clock;
+use crate::metrics::latency;
+use crate::metrics::latency::Overdue;
 use crate::server::guard::guard;
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str, api};
-use crate::{clock, lateness, timer};
 
 /// Clients that are served at the end of one pass of the event loop; the rest are served when other
 /// clients have had their turn.
@@ -316,7 +318,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, now: u64, most: usize) -> Opti
         let Some((ticket, client, take, overdue)) = first else { return Some(served) };
         let Some(taken) = take(context) else { break };
         served += 1;
-        lateness::record(overdue.late_us(taken.deadline()));
+        latency::record(overdue.late_us(taken.deadline()));
         if forget(client, ticket) {
             unblock(client, Outcome::Taken(taken));
         } else {

@@ -1,7 +1,7 @@
 //! When the event loop is to come round for us: one timer for all that the module does by itself.
 //!
 //! Whoever has something to do later asks for a pass of the event loop at that time ([`at_deadline`],
-//! [`at`]). At the end of a pass whose time has come, [`pass`](crate::pass) does what is to be done, and
+//! [`at`]). At the end of a pass whose time has come, [`pass`](crate::background::pass) does what is to be done, and
 //! sets the timer to whatever is next.
 //!
 //! Times are on the monotonic clock. A deadline is on the wall clock; how far ahead it is, is found out

@@ -20,9 +20,11 @@ use std::ffi::c_void;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
+use super::{delivery, renamed};
+use crate::clock;
+use crate::pending::{blocked, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event};
-use crate::{agenda, clock, courier, search, timer, waiters};
 
 /// Passes that together took longer than this, in microseconds, have held the loop up.
 const HELD_UP_US: u64 = 2000;
@@ -67,10 +69,10 @@ pub fn register(context: &Context) -> bool {
 /// Sets the timer to what is next. Also after the wall clock may have stepped.
 pub fn plan(context: &Context) {
     let grace = STATE.get().grace.map(|grace| grace.until_us);
-    let blocked = grace.or_else(waiters::next_us);
+    let blocked = grace.or_else(blocked::next_us);
     // Where nothing may be replicated, the next tick looks again.
-    let delivery = context.may_replicate().then(agenda::next_us).flatten();
-    let next = [blocked, delivery, search::next_us()].into_iter().flatten().min();
+    let delivery = context.may_replicate().then(schedule::next_us).flatten();
+    let next = [blocked, delivery, renamed::next_us()].into_iter().flatten().min();
     timer::set(context, next);
 }
 
@@ -92,7 +94,7 @@ unsafe extern "C" fn on_event_loop(
 
 fn begins() {
     timer::pass_begins();
-    let began_us = if waiters::len() > 0 { clock::monotonic_us() } else { 0 };
+    let began_us = if blocked::len() > 0 { clock::monotonic_us() } else { 0 };
     STATE.set(State { began_us, ..STATE.get() });
 }
 
@@ -103,10 +105,10 @@ fn ends(context: &Context) {
         return;
     }
     if may_serve {
-        waiters::serve(context);
+        blocked::serve(context);
     }
-    courier::attend(context);
-    search::go_on(context);
+    delivery::run(context);
+    renamed::go_on(context);
     plan(context);
     timer::rest(context);
 }

@@ -6,9 +6,10 @@ use std::ffi::c_void;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
+use crate::metrics::latency;
+use crate::pending::{schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event};
-use crate::{agenda, lateness, timer};
 
 /// Has the server tell of these. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
@@ -32,7 +33,7 @@ unsafe extern "C" fn on_flush(
         let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
         if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
             // It says -1 for all databases.
-            agenda::flushed((info.dbnum >= 0).then_some(info.dbnum));
+            schedule::flushed((info.dbnum >= 0).then_some(info.dbnum));
         }
     });
 }
@@ -46,7 +47,7 @@ unsafe extern "C" fn on_swap(
     guard((), || {
         // SAFETY: the server's promise above.
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-        agenda::swapped(info.dbnum_first, info.dbnum_second);
+        schedule::swapped(info.dbnum_first, info.dbnum_second);
     });
 }
 
@@ -80,6 +81,6 @@ unsafe extern "C" fn on_role(
 
 /// From here on what is due may be given out.
 fn now_may_deliver(context: &Context) {
-    lateness::begin();
+    latency::begin();
     timer::soon(context);
 }

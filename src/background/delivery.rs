@@ -1,10 +1,10 @@
 //! Delivering what came due, and saying that something did.
 //!
-//! The [`agenda`] says which dehydrators have something to do. Each is looked at in its turn, a batch at a
+//! The [`schedule`] says which dehydrators have something to do. They are looked at one after the other, a batch at a
 //! time, until the budget is spent; what is left carries on when clients have had their turn.
 //!
 //! ```text
-//!   the end of a pass, the tick ─▶ attend ─▶ announce: the event dehydrator.due
+//!   the end of a pass, the tick ─▶ run ─▶ announce: the event dehydrator.due
 //!                                     └────▶ deliver: XADD or PUBLISH, and then REM
 //! ```
 //!
@@ -17,16 +17,18 @@
 
 use std::ffi::CStr;
 
-use crate::agenda::Serial;
-use crate::data_type::{Dehydrator, Writing, inspect, is_on_the_agenda};
+use crate::data_type::{Dehydrator, Writing, inspect, is_scheduled};
 use crate::lawn::Lawn;
+use crate::metrics::counters::{self, DELIVERIES, RETRIES};
+use crate::metrics::latency;
+use crate::pending::schedule;
+use crate::pending::schedule::Serial;
 use crate::policy::{MaxLen, Policy};
 use crate::replicate::Batch;
 use crate::server::context::log_warning;
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str};
-use crate::statistics::{self, DELIVERIES, RETRIES};
-use crate::{agenda, clock, config, lateness};
+use crate::{clock, config};
 
 /// Elements that are delivered before their removal is told: a few, so that the time that takes is
 /// within the budget too.
@@ -56,21 +58,21 @@ impl Budget {
 }
 
 /// What an element is delivered as.
-struct Parcel {
+struct Delivery {
     id: OwnedStr,
     element: OwnedStr,
     deadline: u64,
 }
 
 /// Looks at all dehydrators whose time has come, until the budget is spent.
-pub fn attend(context: &Context) {
+pub fn run(context: &Context) {
     if !context.may_replicate() {
         return;
     }
     let budget = Budget::start();
-    while let Some(name) = agenda::take() {
+    while let Some(name) = schedule::take() {
         if context.select_db(name.db) {
-            attend_one(context, &name, &budget);
+            deliver_from(context, &name, &budget);
         }
         if budget.is_spent() {
             break;
@@ -93,42 +95,42 @@ enum Task {
 /// Looks at a key. Whatever calls out may change it: then it must be looked at again.
 fn look(context: &Context, key: Str<'_>, now: u64) -> Task {
     inspect(context, key, |dehydrator| {
-        dehydrator.whereabouts().found();
-        if !is_on_the_agenda(&dehydrator.policy) {
+        dehydrator.tracking().track();
+        if !is_scheduled(&dehydrator.policy) {
             return Task::None;
         }
         let policy = dehydrator.policy.clone();
         match dehydrator.lawn.next_deadline() {
             Some(deadline) if deadline <= now => Task::Due { deadline, policy },
-            next => Task::Later(dehydrator.whereabouts().serial(), next, policy != Policy::Hold),
+            next => Task::Later(dehydrator.tracking().serial(), next, policy != Policy::Hold),
         }
     })
     .unwrap_or(Task::None)
 }
 
-fn attend_one(context: &Context, name: &Name, budget: &Budget) {
+fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
     let key = OwnedStr::new(&name.key);
     let key = key.as_str();
     let now = clock::now();
     match look(context, key, now) {
-        Task::None => return agenda::forget(name),
+        Task::None => return schedule::forget(name),
         Task::Later(serial, next, delivers) => {
             // It was noted without its deadline, or something was taken or put off.
-            return agenda::note(context, key, serial, next, delivers);
+            return schedule::note(context, key, serial, next, delivers);
         }
         Task::Due { .. } => {}
     }
     if !context.serves(key) {
-        agenda::wait(name, ELSEWHERE_US);
+        schedule::wait(name, ELSEWHERE_US);
         return;
     }
-    if agenda::announce(name) {
+    if schedule::announce(name) {
         context.notify_module(c"dehydrator.due", key);
     }
     let Task::Due { deadline, policy } = look(context, key, now) else {
-        return agenda::again(name);
+        return schedule::again(name);
     };
-    let late_us = agenda::late_us(name, deadline);
+    let late_us = schedule::late_us(name, deadline);
     let (delivered, result) = match &policy {
         Policy::Hold => return,
         Policy::Drop if context.lets_clients_write(key) => (drop_due(context, key, now), Ok(())),
@@ -136,16 +138,16 @@ fn attend_one(context: &Context, name: &Name, budget: &Budget) {
         _ => deliver(context, key, &policy, now, budget),
     };
     if delivered > 0 {
-        lateness::record(late_us);
+        latency::record(late_us);
     }
-    statistics::count(&DELIVERIES, delivered);
+    counters::count(&DELIVERIES, delivered);
     let Err(reason) = result else {
-        agenda::succeeded(name);
-        agenda::again(name);
+        schedule::succeeded(name);
+        schedule::again(name);
         return;
     };
-    statistics::count(&RETRIES, 1);
-    if agenda::failed(name, &reason) {
+    counters::count(&RETRIES, 1);
+    if schedule::failed(name, &reason) {
         log_warning(&format!(
             "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
             name.key.escape_ascii(),
@@ -171,20 +173,20 @@ fn deliver(
         return (0, Err(REFUSED.to_owned()));
     }
     // Copied, because the commands that follow may call others that listen, who may do as they like.
-    let parcels = inspect(context, key, |dehydrator| collect(dehydrator, now)).unwrap_or_default();
+    let batch = inspect(context, key, |dehydrator| collect(dehydrator, now)).unwrap_or_default();
     let (mut sent, mut result) = (Vec::new(), Ok(()));
-    for parcel in parcels {
+    for delivery in batch {
         let is_there = inspect(context, key, |dehydrator| {
-            dehydrator.policy == *policy && parcel.is_in(&dehydrator.lawn)
+            dehydrator.policy == *policy && delivery.is_in(&dehydrator.lawn)
         });
         if is_there != Some(true) {
             continue;
         }
-        result = command.send(context, &parcel);
+        result = command.send(context, &delivery);
         if result.is_err() {
             break;
         }
-        sent.push(parcel);
+        sent.push(delivery);
         if budget.is_spent() {
             break;
         }
@@ -193,7 +195,7 @@ fn deliver(
     (sent.len() as u64, result)
 }
 
-impl Parcel {
+impl Delivery {
     /// Whether the element that was copied is still there, and waits for the same time.
     fn is_in(&self, lawn: &Lawn) -> bool {
         let found = lawn.look(self.id.as_str().bytes());
@@ -202,12 +204,12 @@ impl Parcel {
 }
 
 /// The first of what is due.
-fn collect(dehydrator: &Dehydrator, now: u64) -> Vec<Parcel> {
-    let mut parcels = Vec::new();
+fn collect(dehydrator: &Dehydrator, now: u64) -> Vec<Delivery> {
+    let mut batch = Vec::new();
     let mut bytes = 0;
     for (_, element) in dehydrator.lawn.iter_until(now).take(BATCH) {
         bytes += element.payload.len();
-        parcels.push(Parcel {
+        batch.push(Delivery {
             id: OwnedStr::new(element.id),
             element: OwnedStr::new(element.payload),
             deadline: element.deadline,
@@ -216,7 +218,7 @@ fn collect(dehydrator: &Dehydrator, now: u64) -> Vec<Parcel> {
             break;
         }
     }
-    parcels
+    batch
 }
 
 /// The command of the server's that moves an element.
@@ -251,12 +253,12 @@ impl Command {
         }
     }
 
-    fn send(&mut self, context: &Context, parcel: &Parcel) -> Result<(), String> {
+    fn send(&mut self, context: &Context, delivery: &Delivery) -> Result<(), String> {
         let Some([id_field, element_field]) = &self.fields else {
-            let words = self.head.iter().map(OwnedStr::as_str).chain([parcel.element.as_str()]);
+            let words = self.head.iter().map(OwnedStr::as_str).chain([delivery.element.as_str()]);
             return context.call(self.name, &words.collect::<Vec<_>>());
         };
-        let fields = [id_field, &parcel.id, element_field, &parcel.element];
+        let fields = [id_field, &delivery.id, element_field, &delivery.element];
         let add = |id: &OwnedStr| {
             let words = self.head.iter().chain([id]).chain(fields).map(OwnedStr::as_str);
             context.call(self.name, &words.collect::<Vec<_>>())
@@ -275,14 +277,14 @@ impl Command {
 }
 
 /// Takes out what was delivered.
-fn remove<'a>(context: &'a Context, key: Str<'a>, parcels: &'a [Parcel]) {
+fn remove<'a>(context: &'a Context, key: Str<'a>, batch: &'a [Delivery]) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let mut removed = Batch::removed(context, key);
     if let Some(lawn) = dehydrator.lawn() {
-        for parcel in parcels {
-            let id = parcel.id.as_str();
+        for delivery in batch {
+            let id = delivery.id.as_str();
             // A listener to the stream's events may have taken it, and put another one there.
-            if parcel.is_in(lawn) && lawn.stop(id.bytes()).is_some() {
+            if delivery.is_in(lawn) && lawn.stop(id.bytes()).is_some() {
                 removed.push_sent(id);
             }
         }

@@ -3,11 +3,11 @@
 use crate::clock;
 use crate::data_type::{Writing, inspect};
 use crate::lawn::Element;
+use crate::pending::blocked::Taken;
 use crate::policy::Policy;
 use crate::replicate::{self, Pushed};
 use crate::server::context::log_warning;
 use crate::server::{Context, OwnedStr, Str};
-use crate::waiters::Taken;
 
 use super::args::Take;
 use super::take::take_due;

@@ -1,7 +1,7 @@
 //! The server's cron, by default ten times a second: per-tick bookkeeping.
 //!
 //! It looks after keys that clients wait for, in case something reached them unnoticed, finds
-//! dehydrators that were renamed, and gives memory back: dehydrators that a burst left sparse are tidied,
+//! dehydrators that were renamed, and gives memory back: dehydrators that a burst left sparse are compacted,
 //! one at a time. All within one budget; what is left carries on at the next tick. Serving blocked clients,
 //! delivering and searching are done at the end of a [`pass`] of the event loop, with budgets of their own; the
 //! tick sees to it that nothing was missed, and that a wall clock which has stepped is noticed.
@@ -11,10 +11,13 @@ use std::ffi::c_void;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
-use crate::data_type::{self, Tidied};
+use super::{delivery, pass, renamed};
+use crate::clock;
+use crate::data_type::{self, Compacted};
+use crate::metrics::{counters, latency};
+use crate::pending::{blocked, compaction, schedule};
 use crate::server::guard::guard;
 use crate::server::{Context, OwnedStr, event};
-use crate::{agenda, clock, courier, lateness, pass, search, statistics, untidy, waiters};
 
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
@@ -29,7 +32,7 @@ const RESET_LOOK_US: u64 = 100_000;
 pub struct Statistics {
     pub ticks: u64,
     /// Dehydrators that were made as dense as they get.
-    pub tidied: u64,
+    pub compacted: u64,
     /// Microseconds.
     pub last_us: u64,
     pub longest_us: u64,
@@ -51,8 +54,8 @@ pub fn statistics() -> Statistics {
 
 /// Begins to count from nothing if the server's own statistics were reset.
 pub fn reset_with_server() {
-    if statistics::reset_with_server() {
-        lateness::reset();
+    if counters::reset_with_server() {
+        latency::reset();
         STATISTICS.take();
     }
 }
@@ -79,7 +82,7 @@ fn tick(context: &Context) {
     let started = clock::monotonic_us();
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
     if has_stepped(started) {
-        lateness::begin();
+        latency::begin();
     }
     if started.saturating_sub(LOOKED_US.get()) >= RESET_LOOK_US {
         LOOKED_US.set(started);
@@ -89,26 +92,26 @@ fn tick(context: &Context) {
 
     // A part of it at the most, so that none can keep the others waiting.
     let within = |part: u64| move || clock::monotonic_us().saturating_sub(started) < part;
-    waiters::backstop(context, within(BUDGET_US / 2));
-    while within(BUDGET_US * 3 / 4)() && agenda::tidy() {}
-    search::begin(context);
+    blocked::backstop(context, within(BUDGET_US / 2));
+    while within(BUDGET_US * 3 / 4)() && schedule::free_some() {}
+    renamed::begin(context);
 
     // Each name once: one that is noted again waits for the next tick.
-    for _ in 0..untidy::len() {
+    for _ in 0..compaction::len() {
         if !within_budget() {
             break;
         }
-        let Some(name) = untidy::take() else { break };
+        let Some(name) = compaction::take() else { break };
         if !context.select_db(name.db) {
             continue;
         }
-        match data_type::tidy(context, OwnedStr::new(&name.key).as_str(), within_budget) {
-            Tidied::Done => statistics.tidied += 1,
-            Tidied::More | Tidied::Later => untidy::note(name.db, &name.key),
+        match data_type::compact(context, OwnedStr::new(&name.key).as_str(), within_budget) {
+            Compacted::Done => statistics.compacted += 1,
+            Compacted::More | Compacted::Later => compaction::note(name.db, &name.key),
         }
     }
 
-    courier::attend(context);
+    delivery::run(context);
     // How far ahead a deadline is may be another time now, if the wall clock has stepped.
     pass::plan(context);
 

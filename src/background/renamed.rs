@@ -7,12 +7,13 @@
 
 use std::cell::RefCell;
 
-use crate::data_type::{inspect_open, is_on_the_agenda, lost, seek_all};
+use crate::clock;
+use crate::data_type::{inspect_open, is_scheduled, moved, track_all};
+use crate::pending::{schedule, timer};
 use crate::server::Context;
 use crate::server::context::publishes_module_events;
 use crate::server::key::Name;
 use crate::server::walk::Walk;
-use crate::{agenda, clock, timer};
 
 /// What a walk takes of one go, in microseconds.
 const SLICE_US: u64 = 1000;
@@ -20,10 +21,10 @@ const SLICE_US: u64 = 1000;
 const PAUSE_US: u64 = 4000;
 
 #[derive(Default)]
-struct Search {
+struct Finder {
     /// The database in which it is, while there is one.
     walk: Option<(i32, Walk)>,
-    /// Whether it is for all dehydrators, not only for those that are lost.
+    /// Whether it is for all dehydrators, not only for those that have moved.
     for_all: bool,
     /// Whether events were on when it was last looked.
     published: bool,
@@ -33,24 +34,24 @@ struct Search {
 
 thread_local! {
     // Timers and ticks run on the server's main thread alone.
-    static SEARCH: RefCell<Search> = RefCell::default();
+    static FINDER: RefCell<Finder> = RefCell::default();
 }
 
-/// Begins a search if there is reason to. For the tick.
+/// Begins a walk if there is reason to. For the tick.
 pub fn begin(context: &Context) {
-    SEARCH.with_borrow_mut(|search| {
+    FINDER.with_borrow_mut(|finder| {
         let publishes = publishes_module_events();
-        if publishes && !search.published {
-            search.walk = Some((0, Walk::new()));
-            search.for_all = true;
-            seek_all(true);
-        } else if search.walk.is_none() && lost() > 0 {
-            search.walk = Some((0, Walk::new()));
+        if publishes && !finder.published {
+            finder.walk = Some((0, Walk::new()));
+            finder.for_all = true;
+            track_all(true);
+        } else if finder.walk.is_none() && moved() > 0 {
+            finder.walk = Some((0, Walk::new()));
         }
-        search.published = publishes;
-        if search.walk.is_some() && search.goes_on_us.is_none() {
+        finder.published = publishes;
+        if finder.walk.is_some() && finder.goes_on_us.is_none() {
             let now_us = clock::monotonic_us();
-            search.goes_on_us = Some(now_us);
+            finder.goes_on_us = Some(now_us);
             timer::at(context, now_us);
         }
     });
@@ -58,19 +59,19 @@ pub fn begin(context: &Context) {
 
 /// When a walk goes on, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
-    SEARCH.with_borrow(|search| search.goes_on_us)
+    FINDER.with_borrow(|finder| finder.goes_on_us)
 }
 
 /// Goes on with a walk, if it is time for that.
 pub fn go_on(context: &Context) {
-    SEARCH.with_borrow_mut(|search| {
-        if search.goes_on_us.is_some_and(|at_us| at_us <= clock::monotonic_us()) {
-            search.goes_on_us = search.go_on(context);
+    FINDER.with_borrow_mut(|finder| {
+        if finder.goes_on_us.is_some_and(|at_us| at_us <= clock::monotonic_us()) {
+            finder.goes_on_us = finder.go_on(context);
         }
     });
 }
 
-impl Search {
+impl Finder {
     /// Walks for a while. Returns when it goes on, if it is not done.
     fn go_on(&mut self, context: &Context) -> Option<u64> {
         let started = clock::monotonic_us();
@@ -79,18 +80,17 @@ impl Search {
             if !context.select_db(db) {
                 self.walk = None;
                 self.for_all = false;
-                seek_all(false);
+                track_all(false);
                 break;
             }
             let more = walk.step(context, |name, key| {
                 inspect_open(key, |dehydrator| {
-                    let whereabouts = dehydrator.whereabouts();
-                    if is_on_the_agenda(&dehydrator.policy) && (for_all || !whereabouts.is_known())
-                    {
+                    let tracking = dehydrator.tracking();
+                    if is_scheduled(&dehydrator.policy) && (for_all || !tracking.is_tracked()) {
                         let name = Name { db, key: name.bytes().into() };
-                        agenda::add(&name, whereabouts.serial());
+                        schedule::add(&name, tracking.serial());
                     }
-                    whereabouts.found();
+                    tracking.track();
                 });
             });
             if !more {

@@ -1,0 +1,18 @@
+//! What the module does by itself, when the server calls it without a client's asking.
+//!
+//! This folder is above [`data_type`](crate::data_type): it opens keys, changes what is in them, and replicates that.
+//! What there is to do stands in [`pending`](crate::pending).
+//!
+//! | module | noun |
+//! |---|---|
+//! | `pass` | the end of a pass of the event loop: what is due now is done |
+//! | `cron` | the server's cron: the per-tick bookkeeping |
+//! | `delivery` | moving what came due to its stream or channel |
+//! | `renamed` | finding dehydrators that were renamed |
+//! | `keyspace` | FLUSHALL, SWAPDB, a load, a change of roles |
+
+pub mod cron;
+mod delivery;
+pub mod keyspace;
+pub mod pass;
+mod renamed;

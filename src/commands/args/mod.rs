@@ -1,0 +1,80 @@
+//! From argument vectors to typed requests. Every syntax error is said here, before anything is
+//! opened.
+//!
+//! | module | noun |
+//! |---|---|
+//! | `push`, `take`, `update`, `inspect`, `ondue` | the requests of each family of verbs |
+//! | `options` | the words at the end of a command |
+//! | `number` | numbers, and TTLs with their slack |
+
+mod inspect;
+mod number;
+mod ondue;
+mod options;
+mod push;
+#[cfg(test)]
+mod requests;
+mod take;
+mod update;
+
+use crate::server::string::Args;
+use crate::server::{Error, Str, error::Result};
+
+pub use inspect::{Info, Scan};
+pub use ondue::OnDue;
+pub use options::shown;
+pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
+pub use take::{Lease, Poll, Take, XPoll};
+pub use update::{Condition, Touch, Update};
+
+/// `key`
+pub struct OfKey<'a> {
+    pub key: Str<'a>,
+}
+
+impl<'a> OfKey<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let [key] = exactly(args)?;
+        Ok(Self { key })
+    }
+}
+
+/// `key id`
+pub struct OfId<'a> {
+    pub key: Str<'a>,
+    pub id: Str<'a>,
+}
+
+impl<'a> OfId<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let [key, id] = exactly(args)?;
+        Ok(Self { key, id })
+    }
+}
+
+/// `key id [id ...]`
+pub struct OfIds<'a> {
+    pub key: Str<'a>,
+    args: Args<'a>,
+}
+
+impl<'a> OfIds<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 2)?;
+        Ok(Self { key: required(args, 1)?, args })
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = Str<'a>> {
+        self.args.from(2)
+    }
+}
+
+fn required<'a>(args: Args<'a>, at: usize) -> Result<Str<'a>> {
+    args.get(at).ok_or(Error::Arity)
+}
+
+/// All arguments, when there are `N` behind the command's name.
+fn exactly<'a, const N: usize>(args: Args<'a>) -> Result<[Str<'a>; N]> {
+    let all: Vec<_> = args.from(1).take(N + 1).collect();
+    all.try_into().map_err(|_| Error::Arity)
+}

@@ -1,0 +1,97 @@
+//! The options at the end of a command: words, and what follows them.
+
+use crate::policy::MaxLen;
+use crate::server::string::Args;
+use crate::server::{Error, Str, error::Result};
+
+use super::number::{NotNumber, number, positive};
+
+/// The options at the end of a command, in any order.
+pub struct Options<'a> {
+    args: Args<'a>,
+    at: usize,
+}
+
+/// A word where an option should be.
+pub struct Opt<'a> {
+    word: Str<'a>,
+    /// In upper case.
+    pub name: Vec<u8>,
+}
+
+impl<'a> Options<'a> {
+    pub fn new(args: Args<'a>, at: usize) -> Self {
+        Self { args, at }
+    }
+
+    pub fn next(&mut self) -> Option<Opt<'a>> {
+        /// No option's name is longer; a longer word need not be copied to see that.
+        const LONGEST: usize = 16;
+        let word = self.args.get(self.at)?;
+        self.at += 1;
+        let name = word.bytes().get(..LONGEST).unwrap_or(word.bytes()).to_ascii_uppercase();
+        Some(Opt { word, name })
+    }
+
+    pub fn value(&mut self, option: &str) -> Result<Str<'a>> {
+        let value = self.args.get(self.at).ok_or_else(|| format!("{option} needs a value"))?;
+        self.at += 1;
+        Ok(value)
+    }
+
+    pub fn milliseconds(&mut self, option: &str) -> Result<u64> {
+        let word = self.value(option)?.bytes();
+        number(word)
+            .map_err(|error| error.of(option, word, "a whole number of milliseconds from 0 on"))
+    }
+
+    pub fn deadline(&mut self) -> Result<u64> {
+        let word = self.value("AT")?.bytes();
+        let wanted = "a whole number of unix milliseconds from 0 on";
+        number(word).map_err(|error| error.of("AT", word, wanted))
+    }
+
+    pub fn deliveries(&mut self) -> Result<u16> {
+        let word = self.value("DELIVERIES")?.bytes();
+        let deliveries = number(word).ok().and_then(|number| u16::try_from(number).ok());
+        deliveries.filter(|number| *number > 0).ok_or_else(|| {
+            NotNumber::Other.of("DELIVERIES", word, "a whole number from 1 to 65535")
+        })
+    }
+
+    pub fn maxlen(&mut self) -> Result<MaxLen> {
+        let mut value = self.value("MAXLEN")?.bytes();
+        let approximate = value == b"~";
+        if approximate || value == b"=" {
+            value = self.value("MAXLEN")?.bytes();
+        }
+        // A stream of no length would lose everything.
+        Ok(MaxLen { length: positive("MAXLEN", value, "a whole number from 1 on")?, approximate })
+    }
+
+    pub fn count(&mut self) -> Result<usize> {
+        let count = positive("COUNT", self.value("COUNT")?.bytes(), "a whole number from 1 on")?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    pub fn lease(&mut self) -> Result<u64> {
+        // One of no time would be due again at once, and never end.
+        let word = self.value("LEASE")?.bytes();
+        positive("LEASE", word, "a whole number of milliseconds from 1 on")
+    }
+}
+
+impl Opt<'_> {
+    pub fn unexpected(&self) -> Error {
+        format!("syntax error, unexpected '{}'", shown(self.word.bytes())).into()
+    }
+}
+
+/// What a client sent, as it is shown to it: printable, and no more of it than helps.
+pub fn shown(word: &[u8]) -> String {
+    const SHOWN: usize = 32;
+    match word.get(..SHOWN) {
+        Some(start) if word.len() > SHOWN => format!("{}...", start.escape_ascii()),
+        _ => word.escape_ascii().to_string(),
+    }
+}

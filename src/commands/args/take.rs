@@ -1,0 +1,96 @@
+//! What POLL, XPOLL and LEASE ask for.
+
+use crate::config;
+use crate::server::string::Args;
+use crate::server::{Error, Str, error::Result};
+
+use super::number::ttl;
+use super::options::Options;
+use super::required;
+
+/// How a POLL gives out what is due.
+#[derive(Clone, Copy)]
+pub struct Take {
+    /// As many as there are, if it is not said.
+    pub count: usize,
+    pub with_ids: bool,
+    /// How long it stays hidden, in milliseconds, instead of going.
+    pub lease: Option<u64>,
+}
+
+/// `key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]`
+pub struct Poll<'a> {
+    pub key: Str<'a>,
+    /// How long to wait for something to come due, in milliseconds; 0: for ever.
+    pub block: Option<u64>,
+    pub take: Take,
+}
+
+impl<'a> Poll<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let (mut count, mut block, mut lease, mut with_ids) = (None, None, None, false);
+        let mut options = Options::new(args, 2);
+        while let Some(option) = options.next() {
+            match &option.name[..] {
+                b"COUNT" if count.is_none() => count = Some(options.count()?),
+                b"BLOCK" if block.is_none() => {
+                    block = Some(options.milliseconds("BLOCK")?);
+                }
+                b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
+                b"WITHIDS" if !with_ids => with_ids = true,
+                _ => return Err(option.unexpected()),
+            }
+        }
+        let count = count.unwrap_or(usize::MAX).min(config::reply_max());
+        let take = Take { count, with_ids, lease };
+        Ok(Self { key: required(args, 1)?, block, take })
+    }
+}
+
+/// `key ttl AT unix-ms id [id ...]`
+pub struct Lease<'a> {
+    pub key: Str<'a>,
+    pub ttl: u64,
+    pub deadline: u64,
+    args: Args<'a>,
+}
+
+impl<'a> Lease<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 5)?;
+        let (key, ttl) = (required(args, 1)?, ttl(required(args, 2)?)?);
+        let mut options = Options::new(args, 3);
+        match options.next() {
+            Some(option) if option.name == b"AT" => {
+                Ok(Self { key, ttl, deadline: options.deadline()?, args })
+            }
+            Some(option) => Err(option.unexpected()),
+            None => Err(Error::Arity),
+        }
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.args.from(5).map(Str::bytes)
+    }
+}
+
+/// `key [COUNT n]`
+pub struct XPoll<'a> {
+    pub key: Str<'a>,
+    pub count: usize,
+}
+
+impl<'a> XPoll<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let mut count = None;
+        let mut options = Options::new(args, 2);
+        while let Some(option) = options.next() {
+            match &option.name[..] {
+                b"COUNT" if count.is_none() => count = Some(options.count()?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        let count = count.unwrap_or(usize::MAX).min(config::reply_max());
+        Ok(Self { key: required(args, 1)?, count })
+    }
+}

@@ -1,0 +1,47 @@
+//! Why the lawn does not do what it was asked for.
+
+use std::fmt;
+
+/// Why an element was not started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StartError {
+    /// There is one with that id; it stays as it was.
+    Exists,
+    /// The deadline would be after [`DEADLINE_MAX`].
+    TooLate,
+    /// The lawn holds as much as its handles can name: 256 GiB of records, or four million of more
+    /// than 8 KiB.
+    Full,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Exists => "id already exists",
+            Self::TooLate => "the deadline does not fit in 63 bits",
+            Self::Full => "the dehydrator is full",
+        })
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Why an element was not updated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UpdateError {
+    /// There is none with that id.
+    Missing,
+    /// As [`StartError::Full`].
+    Full,
+}
+
+impl fmt::Display for UpdateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing => f.write_str("no such id"),
+            Self::Full => StartError::Full.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for UpdateError {}

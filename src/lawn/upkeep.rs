@@ -1,0 +1,117 @@
+//! What keeps a lawn small and in order: giving memory back, moving allocations, measuring, checking.
+
+use super::Lawn;
+
+/// Moves allocations to where the allocator would rather have them.
+pub trait Mover {
+    /// The same items, here or elsewhere.
+    fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T>;
+}
+
+/// Moves one vector.
+pub(super) fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
+    *items = mover.relocate(std::mem::take(items));
+}
+
+impl Lawn {
+    /// Whether [`Lawn::compact`] would find something to do. O(1).
+    pub fn is_sparse(&self) -> bool {
+        self.records.slab().is_sparse() || self.queues.is_sparse()
+    }
+
+    /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
+    /// back. Returns whether there may be more to do. The content does not change.
+    pub fn compact(&mut self, moves: usize) -> bool {
+        let mut done = 0;
+        while done < moves {
+            done += if self.compact_record() {
+                1
+            } else if let Some(told) = self.queues.compact(&mut self.records) {
+                told
+            } else {
+                return false;
+            };
+        }
+        true
+    }
+
+    /// Lets `mover` move the lawn's allocations, one page's after the other, beginning with step
+    /// `from`, while `go_on` says so. Returns the step to carry on with, or `None` at the end.
+    ///
+    /// The overflow's nodes and the table of TTLs stay where they are: the standard library and hashbrown do not part
+    /// with them.
+    pub fn defrag(
+        &mut self,
+        from: usize,
+        mover: &mut impl Mover,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Option<usize> {
+        if from == 0 {
+            self.index.defrag(mover);
+            self.queues.defrag(mover);
+            self.records.slab_mut().defrag(mover);
+        }
+        let records = self.records.slab().pages();
+        let filed = records + self.queues.blocks_mut().pages();
+        let last = filed + self.index.tables();
+        for step in from..last {
+            if step < records {
+                self.records.slab_mut().defrag_page(step, mover);
+            } else if step < filed {
+                self.queues.blocks_mut().defrag_page(step - records, mover);
+            } else {
+                self.index.defrag_table(step - filed, mover);
+            }
+            if !go_on() {
+                return Some(step + 1);
+            }
+        }
+        None
+    }
+
+    /// Bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
+    /// elements.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + self.records.slab().memory()
+            + self.index.memory()
+            + self.queues.memory()
+            + self.overflow.memory()
+    }
+
+    /// About how many allocations dropping it will free. O(1).
+    pub fn allocations(&self) -> usize {
+        self.records.slab().allocations()
+            + self.index.allocations()
+            + self.queues.allocations()
+            + self.overflow.allocations()
+    }
+
+    fn compact_record(&mut self) -> bool {
+        let Some(old) = self.records.sparse_slot() else { return false };
+        let hash = self.index.hash(self.records.id(old));
+        let Some(new) = self.records.relocate(old) else { return false };
+        self.repoint(hash, old, new);
+        true
+    }
+
+    /// Panics unless all parts agree with each other: every record is in the index once, under its
+    /// id, and in one queue or the overflow, in order. For tests.
+    #[cfg(any(test, fuzzing))]
+    pub fn check(&self) {
+        self.records.slab().check();
+        self.index.check(|hash, handle| {
+            let record = self.records.get(handle);
+            hash == self.index.hash(record.id()) && self.find(record.id()) == Some(handle)
+        });
+        let queued = self.queues.check(&self.records);
+        for (turn, entry) in self.overflow.iter() {
+            assert_eq!(self.records.turn(entry.handle), *turn);
+            assert_eq!(self.records.spot(entry.handle), None);
+        }
+        assert_eq!(queued + self.overflow.len(), self.len(), "index and order disagree");
+        assert_eq!(self.records.slab().len(), self.len(), "records and index disagree");
+        let delivered = self.iter().filter(|(_, element)| element.deliveries > 0).count();
+        assert_eq!(self.delivered, delivered, "elements under a lease");
+    }
+}
