@@ -143,6 +143,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         }
         command::categorize(context, CATEGORY, REDE_PREFIX, &commands);
     }
+    // In this order: see `pass::register`. What follows the cron in the server's list of listeners stays there.
     if !cron::register(context) || !pass::register(context) || !keyspace::register(context) {
         return refused("the hooks");
     }

@@ -15,7 +15,7 @@ use super::{delivery, pass, renamed};
 use crate::clock;
 use crate::data_type::{self, Compacted};
 use crate::metrics::{counters, latency};
-use crate::pending::{blocked, compaction, schedule};
+use crate::pending::{blocked, compaction, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, OwnedStr, event};
 
@@ -24,6 +24,9 @@ const BUDGET_US: u64 = 1000;
 
 /// A wall clock that has moved by so much more or less than the monotonic clock, in microseconds, has stepped.
 const STEP_US: u64 = 20_000;
+/// When nobody has been blocked for so many ticks, the server need not tell of each pass of its event loop. It does
+/// again when something comes due.
+const IDLE_TICKS_MAX: u64 = 10;
 /// The server is asked so often whether its statistics were reset, in microseconds.
 const RESET_LOOK_US: u64 = 100_000;
 
@@ -43,6 +46,8 @@ thread_local! {
     static STATISTICS: Cell<Statistics> = Cell::default();
     /// How far the wall clock is ahead of the monotonic clock, in microseconds.
     static AHEAD_US: Cell<u64> = const { Cell::new(0) };
+    /// Ticks since anybody was blocked.
+    static IDLE_TICKS: Cell<u64> = const { Cell::new(0) };
     /// When it was last looked whether statistics were reset, on the monotonic clock.
     static LOOKED_US: Cell<u64> = const { Cell::new(0) };
 }
@@ -114,6 +119,12 @@ fn tick(context: &Context) {
     delivery::run(context);
     // How far ahead a deadline is may be another time now, if the wall clock has stepped.
     pass::plan(context);
+    let idle = if blocked::len() == 0 { IDLE_TICKS.get() + 1 } else { 0 };
+    IDLE_TICKS.set(idle);
+    if idle >= IDLE_TICKS_MAX {
+        IDLE_TICKS.set(0);
+        timer::stop_listening();
+    }
 
     statistics.ticks += 1;
     statistics.last_us = clock::monotonic_us().saturating_sub(started);

@@ -15,7 +15,7 @@
 //! up is gone. If commands have held the loop up, it has not read that yet. Then blocked clients are not
 //! served before the loop has come round a few times, so that nothing is given to one that has gone.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::c_void;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -59,11 +59,31 @@ struct State {
 thread_local! {
     // The loop runs on the server's main thread alone.
     static STATE: Cell<State> = Cell::default();
+    static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
 }
 
-/// Has the server tell when passes begin and end. `false` if it refuses.
+/// Has the server tell when passes begin and end, whenever that is asked for. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
-    event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, on_event_loop)
+    timer::register(set_listening);
+    let detached = CONTEXT.with(|it| it.set(context.detached()));
+    let is_known = event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, on_event_loop);
+    set_listening(false);
+    detached.is_ok() && is_known
+}
+
+/// The server's list of listeners may be changed while it walks over the list, but for the next of them: it holds
+/// on to that. To listen adds one at the end. To stop is for the cron, whose next one is that of another event
+/// (see `lib.rs` for the order).
+fn set_listening(on: bool) {
+    CONTEXT.with(|context| {
+        let Some(context) = context.get() else { return };
+        if on {
+            event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, on_event_loop);
+        } else {
+            event::unsubscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP);
+            STATE.take();
+        }
+    });
 }
 
 /// Sets the timer to what is next. Also after the wall clock may have stepped.

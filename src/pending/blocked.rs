@@ -197,6 +197,8 @@ pub fn block(
         watches.timeouts.extend(until_us.map(|until| (until, ticket, Rc::clone(&name))));
         watches.by_client.insert(client, (Rc::clone(&name), ticket));
     });
+    // How long passes take is measured while anybody is blocked.
+    timer::listen();
     if let Some(until_us) = until_us {
         timer::at(context, until_us);
     }

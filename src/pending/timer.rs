@@ -4,6 +4,9 @@
 //! [`at`]). At the end of a pass whose time has come, [`pass`](crate::background::pass) does what is to be done, and
 //! sets the timer to whatever is next.
 //!
+//! The server tells of each pass of the event loop only while that matters ([`listen`]): to be told costs some
+//! tenths of a microsecond a pass, which a server that delivers nothing and blocks nobody need not spend.
+//!
 //! Times are on the monotonic clock. A deadline is on the wall clock; how far ahead it is, is found out
 //! when it is asked for, and again at each tick of the server's cron, in case the wall clock has stepped.
 
@@ -27,8 +30,39 @@ thread_local! {
     static FIRES_US: Cell<u64> = const { Cell::new(NEVER) };
     /// Whether the time has come.
     static HAS_COME: Cell<bool> = const { Cell::new(false) };
-    /// Whether a pass of the event loop is under way, at whose end it is looked whether the time has come.
-    static IN_PASS: Cell<bool> = const { Cell::new(true) };
+    /// Whether a pass of the event loop is known to be under way, at whose end it is looked whether the time has
+    /// come.
+    static IN_PASS: Cell<bool> = const { Cell::new(false) };
+    /// Whether the server tells of passes, and what has it do so or not.
+    static LISTENS: Cell<bool> = const { Cell::new(false) };
+    static SET_LISTENING: Cell<fn(bool)> = const { Cell::new(|_| {}) };
+}
+
+/// Says what has the server tell of passes of the event loop, or not.
+pub fn register(set_listening: fn(bool)) {
+    SET_LISTENING.set(set_listening);
+}
+
+/// Has the server tell of passes of the event loop, from this one on.
+pub fn listen() {
+    if !LISTENS.replace(true) {
+        SET_LISTENING.get()(true);
+    }
+}
+
+/// Has the server tell of passes no more, until somebody asks for one. For the server's
+/// cron alone.
+pub fn stop_listening() {
+    if !HAS_COME.get() && LISTENS.replace(false) {
+        SET_LISTENING.get()(false);
+        IN_PASS.set(false);
+    }
+}
+
+/// What the timer calls.
+fn on_time() {
+    HAS_COME.set(true);
+    listen();
 }
 
 /// Asks for a pass at a deadline, in milliseconds since the epoch.
@@ -46,8 +80,11 @@ pub fn at(context: &Context, at_us: u64) {
 
 /// Says that the time has come: at the end of this pass of the event loop, or of one that begins at once.
 pub fn soon(context: &Context) {
-    if !HAS_COME.replace(true) && !IN_PASS.get() {
-        set(context, Some(0));
+    if !HAS_COME.replace(true) {
+        listen();
+        if !IN_PASS.get() {
+            set(context, Some(0));
+        }
     }
 }
 
@@ -84,7 +121,7 @@ pub fn rest(context: &Context) {
 
 /// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to.
 pub fn set(context: &Context, at_us: Option<u64>) {
-    let timer = TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(|| HAS_COME.set(true))));
+    let timer = TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(on_time)));
     match at_us {
         Some(at_us) => {
             let now_us = clock::monotonic_us();
@@ -100,5 +137,5 @@ pub fn set(context: &Context, at_us: Option<u64>) {
 /// Has the server's own timers do the work, as where the kernel has none. For tests.
 #[cfg(debug_assertions)]
 pub fn use_server_timers() -> bool {
-    TIMER.with(|timer| timer.set(LoopTimer::of_server(|| HAS_COME.set(true))).is_ok())
+    TIMER.with(|timer| timer.set(LoopTimer::of_server(on_time)).is_ok())
 }

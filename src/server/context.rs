@@ -25,6 +25,15 @@ impl Context {
         Self { raw, replied: Cell::new(false) }
     }
 
+    /// A context that belongs to no callback and lasts as long as the process: to say something to the server
+    /// where it hands out none. Nothing may be replied, replicated or opened by it.
+    pub fn detached(&self) -> Self {
+        // SAFETY: the context is live.
+        let raw = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
+        let raw = NonNull::new(raw).expect("the server aborts rather than run out of memory");
+        Self { raw, replied: Cell::new(false) }
+    }
+
     pub fn as_ptr(&self) -> *mut RedisModuleCtx {
         self.raw.as_ptr()
     }

@@ -18,3 +18,10 @@ pub fn subscribe(context: &Context, id: u64, callback: Callback) -> bool {
     };
     status == raw::REDISMODULE_OK as c_int
 }
+
+/// Has the server tell of an event no more.
+pub fn unsubscribe(context: &Context, id: u64) {
+    let event = RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the context is live. Without a callback the server forgets the listener.
+    unsafe { api!(RedisModule_SubscribeToServerEvent(context.as_ptr(), event, None)) };
+}

@@ -194,5 +194,6 @@ fn a_renamed_key_is_found_among_many_others() {
     client.ask("RENAME k there");
     let start = Instant::now();
     assert_eq!(arrived(&mut client, "s", 2), ["first", "id"]);
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    // A walk takes a millisecond in five: some seconds, unless the machine is busy with others.
+    assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
 }
