@@ -26,8 +26,12 @@ const NEVER: u64 = u64::MAX;
 thread_local! {
     // Everything runs on the server's main thread alone.
     static TIMER: OnceCell<&'static LoopTimer> = const { OnceCell::new() };
-    /// When it fires, on the monotonic clock, in microseconds.
+    /// When it fires, or fired, on the monotonic clock, in microseconds.
     static FIRES_US: Cell<u64> = const { Cell::new(NEVER) };
+    /// Whether it has fired since it was set.
+    static HAS_FIRED: Cell<bool> = const { Cell::new(false) };
+    /// Whether what is due is being done. Then the timer is set in the end.
+    static IS_BUSY: Cell<bool> = const { Cell::new(false) };
     /// Whether the time has come.
     static HAS_COME: Cell<bool> = const { Cell::new(false) };
     /// Whether a pass of the event loop is known to be under way, at whose end it is looked whether the time has
@@ -61,6 +65,7 @@ pub fn stop_listening() {
 
 /// What the timer calls.
 fn on_time() {
+    HAS_FIRED.set(true);
     HAS_COME.set(true);
     listen();
 }
@@ -73,7 +78,7 @@ pub fn at_deadline(context: &Context, deadline: u64) {
 
 /// Asks for a pass at a time on the monotonic clock, in microseconds.
 pub fn at(context: &Context, at_us: u64) {
-    if !HAS_COME.get() && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get() {
+    if !IS_BUSY.get() && !HAS_COME.get() && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get() {
         set(context, Some(at_us));
     }
 }
@@ -103,8 +108,7 @@ pub fn pass_begins() {
 pub fn pass_ends(context: &Context) -> bool {
     let has_come = HAS_COME.replace(false);
     if has_come {
-        // It is set in the end, so nothing moves it meanwhile.
-        FIRES_US.set(0);
+        IS_BUSY.set(true);
     } else {
         rest(context);
     }
@@ -113,6 +117,7 @@ pub fn pass_ends(context: &Context) -> bool {
 
 /// Says that the loop is about to sleep.
 pub fn rest(context: &Context) {
+    IS_BUSY.set(false);
     IN_PASS.set(false);
     if HAS_COME.get() {
         set(context, Some(0));
@@ -122,16 +127,21 @@ pub fn rest(context: &Context) {
 /// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to.
 pub fn set(context: &Context, at_us: Option<u64>) {
     let timer = TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(on_time)));
-    match at_us {
-        Some(at_us) => {
-            let now_us = clock::monotonic_us();
-            let in_us = at_us.saturating_sub(now_us).min(AHEAD_MAX_US);
-            FIRES_US.set(now_us + in_us);
-            timer.set(context, in_us);
+    let Some(at_us) = at_us else {
+        if FIRES_US.replace(NEVER) != NEVER {
+            HAS_FIRED.set(false);
+            timer.stop(context);
         }
-        None if FIRES_US.replace(NEVER) != NEVER => timer.stop(context),
-        None => {}
+        return;
+    };
+    if !HAS_FIRED.get() && FIRES_US.get().abs_diff(at_us) <= TOLERANCE_US {
+        return;
     }
+    let now_us = clock::monotonic_us();
+    let in_us = at_us.saturating_sub(now_us).min(AHEAD_MAX_US);
+    FIRES_US.set(now_us + in_us);
+    HAS_FIRED.set(false);
+    timer.set(context, in_us);
 }
 
 /// Has the server's own timers do the work, as where the kernel has none. For tests.
