@@ -14,9 +14,11 @@ cd "$(dirname "$0")/.."
 # What drives it: tests by the beginning of their names, for `cargo test --test <file>`. Not those that
 # measure memory or time, those that ask for a release build, and those that start no server.
 asan_tests=(
-    "server blocking:: cluster:: commands:: errors:: keyspace:: ondue:: persistence:: rede:: replication:: settings::"
-    "torture restore:: wander::"
+    "server listening:: blocking:: hangup:: refused:: subscribed:: threads:: commands:: errors:: keyspace:: ondue:: rede:: settings::"
+    "torture operations:: restore::"
 )
+# The random operations: so many of them.
+export DEHYDRATOR_OPERATIONS=${DEHYDRATOR_OPERATIONS:-4000}
 # Crowds and loads that measure how long the server stalls, or that take minutes in a slow one.
 skipped=(
     two_thousand_asleep_on_one_key thousands_that_time_out_together many_watched_keys_do_not_keep

@@ -126,11 +126,11 @@ pub fn rest(context: &Context) {
 
 /// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to.
 pub fn set(context: &Context, at_us: Option<u64>) {
-    let timer = TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(on_time)));
+    let timer = || TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(on_time)));
     let Some(at_us) = at_us else {
         if FIRES_US.replace(NEVER) != NEVER {
             HAS_FIRED.set(false);
-            timer.stop(context);
+            timer().stop(context);
         }
         return;
     };
@@ -141,7 +141,7 @@ pub fn set(context: &Context, at_us: Option<u64>) {
     let in_us = at_us.saturating_sub(now_us).min(AHEAD_MAX_US);
     FIRES_US.set(now_us + in_us);
     HAS_FIRED.set(false);
-    timer.set(context, in_us);
+    timer().set(context, in_us);
 }
 
 /// Has the server's own timers do the work, as where the kernel has none. For tests.

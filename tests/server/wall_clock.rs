@@ -184,3 +184,22 @@ fn a_clock_that_is_set_again_and_again_strands_nobody_and_nothing_comes_early() 
     client.ask("DEHYDRATOR.PUSH k 10 element id");
     assert_eq!(sleeper.reply(), texts(&["element"]));
 }
+
+#[test]
+fn without_a_timer_of_the_kernel_s_the_server_s_own_will_do() {
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    assert_eq!(client.ask("DEHYDRATOR.DEBUG k SERVER-TIMERS"), Value::Okay);
+    client.ask("DEHYDRATOR.ONDUE streamed STREAM s");
+    for round in 0..20 {
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+        let start = Instant::now();
+        client.ask(&format!("DEHYDRATOR.PUSH k {} element id", round % 4 * 10));
+        client.ask(&format!("DEHYDRATOR.PUSH streamed {} element {round}", round % 3 * 10));
+        assert_eq!(sleeper.reply(), texts(&["element"]));
+        assert!(start.elapsed() < 2 * SOON, "{:?}", start.elapsed());
+        until("it is delivered", || (client.ask("XLEN s") == Value::Int(round + 1)).then_some(()));
+    }
+    let refused = client.refused("DEHYDRATOR.DEBUG k SERVER-TIMERS");
+    assert!(refused.contains("in use"), "{refused}");
+}
