@@ -58,7 +58,8 @@ fn left(client: &mut Connection) -> Vec<String> {
         for key in (0..KEYS).map(|key| format!("k{key}")) {
             let info: Result<Vec<Value>, _> = cmd(&format!("DEHYDRATOR.INFO {key}")).query(client);
             let Ok(info) = info else { continue };
-            let is_held = info.last() == Some(&Value::BulkString(b"HOLD".to_vec()));
+            // Names and values by turns; the policy's is the fourteenth.
+            let is_held = info[13] == Value::BulkString(b"HOLD".to_vec());
             if !is_held && info[1] != Value::Int(0) {
                 left.push(format!("{key} in {db}: {info:?}"));
             }
