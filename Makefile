@@ -1,7 +1,8 @@
 # Dehydrator. `make help` says what there is to do.
 
 MODULE := target/release/libdehydrator.so
-SERVERS := redis-7.0 redis-8 valkey-8
+# The servers for `make test-servers`: names, or `all`; see scripts/servers.sh.
+SERVERS ?= redis-7.0 redis-8 valkey-8
 # How long `make fuzz` runs.
 SECONDS ?= 600
 # Where the servers for `make test-servers` and `make bench` are unpacked.
@@ -42,14 +43,8 @@ test-examples: build ## The recipes in examples/, each with its client library, 
 	cargo build --locked --profile test --example session_timeouts
 	cargo test --locked --test examples
 
-test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8
-	scripts/servers.sh $(SERVERS_DIR)
-	set -e; for server in $(SERVERS); do \
-	    echo "--- $$server"; \
-	    DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/$$server \
-	    DEHYDRATOR_CLI=$(abspath $(SERVERS_DIR))/redis-cli \
-	    cargo test --locked --test server --test torture; \
-	done
+test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)
+	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)
 
 torture: build build-debug ## What takes minutes: a model, histories, killed under load, full disks, mutated payloads, leaks
 	cargo test --locked --test torture

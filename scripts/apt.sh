@@ -12,9 +12,21 @@ apt_folders() {
     [ "${3:-}" != source ] || apt_kind=deb-src
     apt_sources=/etc/apt/sources.list.d/debian.sources
     if [ -s "$apt_sources" ]; then
-        sed "s/\\b$apt_codename\\b/$2/g; s/^Types:.*/Types: $apt_kind/" "$apt_sources" >"$1/sources/debian.sources"
+        sed "s/\\b$apt_codename\\b/$2/g; s/^Types:.*/Types: $apt_kind/" "$apt_sources" |
+            apt_of_suite "$2" 'BEGIN { RS = ""; ORS = "\n\n" }' >"$1/sources/debian.sources"
     else
-        sed -n "s/\\b$apt_codename\\b/$2/g; s/^deb\\( .*\\)/$apt_kind\\1/p" /etc/apt/sources.list >"$1/sources/debian.list"
+        sed -n "s/\\b$apt_codename\\b/$2/g; s/^deb\\( .*\\)/$apt_kind\\1/p" /etc/apt/sources.list |
+            apt_of_suite "$2" '' >"$1/sources/debian.list"
+    fi
+}
+
+# apt_of_suite <suite> <how awk is to read it>: sources without what that suite does not have: sid has neither
+# updates nor security updates of its own.
+apt_of_suite() {
+    if [ "$1" = sid ]; then
+        awk "$2"' { gsub(/ *sid-updates/, "") } !/sid-security/ && / sid/'
+    else
+        cat
     fi
 }
 

@@ -88,7 +88,8 @@ fn a_rewritten_append_only_file_of_plain_words_keeps_everything() {
 
 #[test]
 fn the_append_only_file_is_told_effects_not_intentions() {
-    let server = Server::start(&["--appendonly", "yes"]);
+    // With `everysec` what was said last may not be in the file yet.
+    let server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 0 first one");
     client.ask("DEHYDRATOR.GIDPUSH k 0 second");

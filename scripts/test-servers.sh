@@ -1,0 +1,63 @@
+#!/bin/sh
+# shellcheck disable=SC2086  # lists of names are meant to be split
+#
+# Run the tests with real servers on several of them: see scripts/servers.sh for their names.
+#
+# usage: test-servers.sh folder [name ...]      (`all`: every one; default: those that servers.sh fetches)
+#
+#     TORTURE     those on which the tests that take minutes run too; default: all that are asked for
+#
+# A server that cannot be had is left out, and said to be: that is no failure as long as there is a Redis
+# and a Valkey, if both were asked for. At the end there is a line for each server.
+set -eu
+cd "$(dirname "$0")/.."
+
+dest=$1
+shift
+fetched=$(scripts/servers.sh "$dest" "$@") || true
+echo "$fetched"
+dest=$(cd "$dest" && pwd)
+
+left_out=$(echo "$fetched" | sed -n 's/^left out: //p')
+servers=$(echo "$fetched" | sed -n "s|^$dest/\\([^ ]*\\) .*|\\1|p" | grep -v redis-cli)
+for family in redis valkey; do
+    case "$left_out" in
+        *$family-*)
+            echo "$servers" | grep -q "^$family-" || {
+                echo "test-servers.sh: there is no $family at all" >&2
+                exit 1
+            }
+            ;;
+    esac
+done
+
+torture=$(echo " $servers " | tr "\n" " ")
+[ -z "${TORTURE+set}" ] || torture=" $TORTURE "
+failed=0
+summary=
+for server in $servers; do
+    tests='--test server'
+    case $torture in
+        *" $server "*) tests="$tests --test torture" ;;
+    esac
+    echo "--- $server"
+    log=$dest/$server.log
+    began=$(date +%s)
+    # Both suites run, also after a failure in the first; the status is that of the tests, not of `tee`.
+    {
+        status=0
+        DEHYDRATOR_SERVER=$dest/$server DEHYDRATOR_CLI=$dest/redis-cli \
+            cargo test --locked --no-fail-fast $tests 2>&1 || status=$?
+        echo "status: $status"
+    } | tee "$log"
+    tail -n 1 "$log" | grep -q '^status: 0$' || failed=1
+    results=$(sed -n 's/^test result: [^.]*\. \([0-9]* passed; [0-9]* failed\).*/\1/p' "$log" | paste -sd, -)
+    version=$(echo "$fetched" | sed -n "s|^$dest/$server ||p")
+    summary="$summary
+$server $version: ${results:-no result} (${tests#--test }), $(($(date +%s) - began)) s"
+done
+echo "$summary"
+for server in $left_out; do
+    echo "left out: $server"
+done
+exit $failed
