@@ -7,17 +7,24 @@ use crate::replicate;
 use crate::server::command::access;
 use crate::server::key::Name;
 use crate::server::string::Args;
-use crate::server::{Context, Error, Key, OwnedStr, error::Result};
+use crate::server::{Context, Error, Key, OwnedStr, Str, error::Result};
 
 use super::args::{self, shown};
 
 /// `ONDUE key HOLD | DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`: OK.
 pub fn ondue(context: &Context, args: Args<'_>) -> Result {
-    if context.wants_keys() || context.wants_channels() {
+    if context.wants_keys() {
         say_where(context, args);
         return Ok(());
     }
     let args::OnDue { key, policy } = args::OnDue::parse(args)?;
+    // The server checks the rights to keys, and is not told of channels.
+    if let Policy::Publish { channel } = &policy
+        && !context.is_replaying()
+        && !context.may_publish_to(OwnedStr::new(channel).as_str())
+    {
+        return Err(Error::NoChannel);
+    }
     // A policy that only takes away is allowed to a server that is full.
     let adds = !matches!(policy, Policy::Hold | Policy::Drop);
     if adds && context.is_out_of_memory() && !context.is_replaying() {
@@ -42,20 +49,15 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Says which arguments are keys and channels, so that the server checks the user's rights to them, and,
-/// in a cluster, that the keys are in one slot.
+/// Says which arguments are keys, so that the server checks the user's rights to them, and, in a cluster, that
+/// they are in one slot.
 fn say_where(context: &Context, args: Args<'_>) {
-    /// Where the policy stands, and behind it the stream or the channel.
+    /// Where the policy stands, and behind it the stream.
     const POLICY: usize = 2;
-    let policy = args.get(POLICY).map(|word| word.bytes().to_ascii_uppercase());
-    let names = args.get(POLICY + 1).is_some();
-    if context.wants_keys() {
-        context.key_at(1, access::TOUCH);
-        if names && policy.as_deref() == Some(b"STREAM") {
-            context.key_at(POLICY + 1, access::INSERT);
-        }
-    } else if names && policy.as_deref() == Some(b"PUBLISH") {
-        context.published_channel_at(POLICY + 1);
+    context.key_at(1, access::TOUCH);
+    let is_stream = |word: Str<'_>| word.bytes().eq_ignore_ascii_case(b"STREAM");
+    if args.get(POLICY).is_some_and(is_stream) && args.get(POLICY + 1).is_some() {
+        context.key_at(POLICY + 1, access::INSERT);
     }
 }
 

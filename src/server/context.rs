@@ -116,6 +116,7 @@ impl Context {
             Error::Elsewhere => Error::ELSEWHERE.to_owned(),
             Error::Delivered => Error::DELIVERED.to_owned(),
             Error::OutOfMemory => Error::OUT_OF_MEMORY.to_owned(),
+            Error::NoChannel => Error::NO_CHANNEL.to_owned(),
             Error::Refused(reason) => format!("ERR {reason}"),
         };
         let text = CString::new(text).unwrap_or_else(|_| c"ERR refused".to_owned());
@@ -282,13 +283,6 @@ impl Context {
         unsafe { api!(RedisModule_IsKeysPositionRequest(self.as_ptr())) != 0 }
     }
 
-    /// Whether the command is not to run, but to say where its channels are
-    /// ([`Context::published_channel_at`]).
-    pub fn wants_channels(&self) -> bool {
-        // SAFETY: the context is live.
-        unsafe { api!(RedisModule_IsChannelsPositionRequest(self.as_ptr())) != 0 }
-    }
-
     /// Says that an argument is a key, and what is done with it, see
     /// [`access`](super::command::access).
     pub fn key_at(&self, position: usize, access: u32) {
@@ -298,13 +292,54 @@ impl Context {
         }
     }
 
-    /// Says that an argument is a channel that is published to.
-    pub fn published_channel_at(&self, position: usize) {
-        let publish = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
-        // SAFETY: the context is live, and asks for this.
-        unsafe {
-            api!(RedisModule_ChannelAtPosWithFlags(self.as_ptr(), position as c_int, publish))
+    /// Whether the user who runs this command may publish to a channel. The server logs it if not.
+    pub fn may_publish_to(&self, channel: Str<'_>) -> bool {
+        if !self.has_user() {
+            return true;
         }
+        let publish = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
+        // SAFETY: the context is live, its client has a user, the channel is live. What is got is freed. A user
+        // who is none of the server's own list (another module made it) has no rights that could be asked for.
+        unsafe {
+            let name = api!(RedisModule_GetCurrentUserName(self.as_ptr()));
+            let Some(name) = NonNull::new(name) else { return false };
+            let user = api!(RedisModule_GetModuleUserFromUserName(name.as_ptr()));
+            api!(RedisModule_FreeString(self.as_ptr(), name.as_ptr()));
+            let Some(user) = NonNull::new(user) else { return false };
+            let may = api!(RedisModule_ACLCheckChannelPermissions(
+                user.as_ptr(),
+                channel.as_ptr(),
+                publish
+            )) == raw::REDISMODULE_OK as c_int;
+            if !may {
+                let reason = raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CHANNEL;
+                api!(RedisModule_ACLAddLogEntry(
+                    self.as_ptr(),
+                    user.as_ptr(),
+                    channel.as_ptr(),
+                    reason
+                ));
+            }
+            api!(RedisModule_FreeModuleUser(user.as_ptr()));
+            may
+        }
+    }
+
+    /// Whether this command is run by a user. By none it is when another module calls it in its own name, which
+    /// may do anything; Redis 7.0 and 7.2 must not be asked for the name then, for they would look at it.
+    fn has_user(&self) -> bool {
+        // A command that does not exist, as the user: whether there is a user is what the server looks at first
+        // (ENOTSUP), and then whether there is such a command.
+        // SAFETY: the context is live, the format takes no arguments.
+        let reply = unsafe {
+            api!(RedisModule_Call(self.as_ptr(), c"DEHYDRATOR.".as_ptr(), c"C".as_ptr()))
+        };
+        let error = std::io::Error::last_os_error();
+        if !reply.is_null() {
+            // SAFETY: a reply is ours to free.
+            unsafe { api!(RedisModule_FreeCallReply(reply)) };
+        }
+        error.kind() != std::io::ErrorKind::Unsupported
     }
 
     /// Tells WATCHing clients and client-side caches that a key has changed.
@@ -440,6 +475,30 @@ pub fn commands_processed() -> Option<u64> {
         count
     };
     (failed == raw::REDISMODULE_OK as c_int).then_some(count)
+}
+
+/// Whether the server is Valkey: it and Redis number some things differently.
+pub fn is_valkey() -> bool {
+    // SAFETY: the server accepts a null context here; section and field are C strings; what is got is freed.
+    unsafe {
+        let info = api!(RedisModule_GetServerInfo(ptr::null_mut(), c"server".as_ptr()));
+        let field = c"valkey_version".as_ptr();
+        let version = api!(RedisModule_ServerInfoGetFieldC(info, field));
+        let is_there = !version.is_null();
+        api!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
+        is_there
+    }
+}
+
+/// The option by which a module says that slots may be moved to another node all at once, keys and all: Valkey 9
+/// and later refuse to while any module has not said so. 0 where the server does not know it; there the bit is
+/// free to mean something else.
+pub fn atomic_slot_migration_option() -> u32 {
+    const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+    // SAFETY: takes no argument and has no precondition. The server has filled in its functions by now, and
+    // changes them no more.
+    let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
+    if is_valkey() { known as u32 & HANDLE_ATOMIC_SLOT_MIGRATION } else { 0 }
 }
 
 /// Whether events of the module class are published, by one channel or another.

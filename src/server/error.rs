@@ -17,6 +17,8 @@ pub enum Error {
     Delivered,
     /// The server has no memory for more data.
     OutOfMemory,
+    /// The user has no right to a channel.
+    NoChannel,
     /// Anything else, without the leading `ERR`.
     Refused(Cow<'static, str>),
 }
@@ -32,6 +34,8 @@ impl Error {
     pub const DELIVERED: &str = "UNBLOCKED what comes due in this key is delivered by ONDUE";
     /// The server's own words.
     pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+    /// The server's own words, as of Redis 7.2.
+    pub const NO_CHANNEL: &str = "NOPERM No permissions to access a channel";
     /// The words of every built-in type.
     pub const WRONG_TYPE: &str =
         "WRONGTYPE Operation against a key holding the wrong kind of value";

@@ -171,6 +171,34 @@ fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
 }
 
 #[test]
+fn a_policy_is_refused_across_slots_elsewhere_and_while_the_cluster_is_down() {
+    let options = ["--cluster-enabled", "yes"];
+    let server = Server::start_with_port(&options);
+    let mut node = server.connect();
+    let refuses = |node: &mut _, line: &str, code: &str| {
+        let refused = Ask::refused(node, &format!("DEHYDRATOR.ONDUE {line}"));
+        assert!(refused.starts_with(code), "{line}: {refused}");
+    };
+    let lines = ["{fHh}:k DROP", "{fHh}:k PUBLISH news", "{fHh}:k STREAM {fHh}:s"];
+    for line in lines {
+        refuses(&mut node, line, "CLUSTERDOWN");
+    }
+    // Half of the slots, of which the key's is the first.
+    node.ask("CONFIG SET cluster-require-full-coverage no");
+    node.ask("CLUSTER ADDSLOTSRANGE 0 8000");
+    until("the cluster is up", || {
+        let info = format!("{:?}", node.ask("CLUSTER INFO"));
+        info.contains("cluster_state:ok").then_some(())
+    });
+    refuses(&mut node, "{fHh}:k STREAM elsewhere", "CROSSSLOT");
+    // Its slot is 12,182.
+    refuses(&mut node, "foo DROP", "CLUSTERDOWN");
+    for line in lines {
+        node.ask(&format!("DEHYDRATOR.ONDUE {line}"));
+    }
+}
+
+#[test]
 fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
     let cluster = start();
     let mut here = cluster.nodes[0].connect();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use super::{arrived, field};
-use crate::harness::{Ask, Server, cmd, text, until};
+use crate::harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
 fn what_cannot_be_delivered_stays_and_is_tried_again() {
@@ -72,17 +72,77 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
         let refused = eve.refused(&format!("DEHYDRATOR.ONDUE k {line}"));
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
+    // Nor another key's policy.
+    for line in ["DROP", "HOLD", "PUBLISH mine", "STREAM k", "STREAM mine"] {
+        let refused = eve.refused(&format!("DEHYDRATOR.ONDUE other {line}"));
+        assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
+    }
     // Neither in a transaction nor in a script.
+    for line in ["k STREAM s", "other DROP"] {
+        eve.ask("MULTI");
+        let refused = eve.refused(&format!("DEHYDRATOR.ONDUE {line}"));
+        assert!(refused.starts_with("NOPERM"), "{refused}");
+        let _ = cmd("DISCARD").query::<Value>(&mut eve);
+    }
+    // Of channels the server is not told, so that it refuses when the transaction runs.
     eve.ask("MULTI");
-    let refused = eve.refused("DEHYDRATOR.ONDUE k STREAM s");
-    assert!(refused.starts_with("NOPERM"), "{refused}");
-    let _ = cmd("DISCARD").query::<Value>(&mut eve);
-    let mut script = redis::cmd("EVAL");
-    script.arg("return redis.call('DEHYDRATOR.ONDUE', KEYS[1], 'STREAM', 's')").arg(1).arg("k");
-    script.query::<Value>(&mut eve).expect_err("no right");
-    assert!(!client.exists("k"));
+    eve.ask("DEHYDRATOR.ONDUE k PUBLISH news");
+    eve.ask("DEHYDRATOR.LEN k");
+    let replies = format!("{:?}", cmd("EXEC").query::<Value>(&mut eve));
+    assert!(replies.contains("NOPERM") || replies.contains("NoPerm"), "{replies}");
+    for (policy, target) in [("STREAM", "s"), ("PUBLISH", "news")] {
+        let call =
+            format!("return redis.call('DEHYDRATOR.ONDUE', KEYS[1], '{policy}', '{target}')");
+        let mut script = redis::cmd("EVAL");
+        script.arg(call).arg(1).arg("k").query::<Value>(&mut eve).expect_err("no right");
+    }
+    assert!(!client.exists("k") && !client.exists("other"));
+    let log = format!("{:?}", client.ask("ACL LOG"));
+    assert!(log.contains("channel") && log.contains("news") && log.contains("eve"), "{log}");
     for line in ["STREAM mine", "PUBLISH mine", "DROP", "HOLD"] {
         eve.ask(&format!("DEHYDRATOR.ONDUE k {line}"));
+        let mut script = redis::cmd("EVAL");
+        let words = line.replace(' ', "', '");
+        script.arg(format!("return redis.call('DEHYDRATOR.ONDUE', KEYS[1], '{words}')"));
+        script.arg(1).arg("k").exec(&mut eve).expect("a right");
+    }
+}
+
+#[test]
+fn a_policy_that_was_allowed_once_is_asked_for_no_right_again() {
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut primary = Server::start_with_port(&options);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&primary);
+    let mut client = primary.connect();
+    let mut there = replica.connect();
+    // By the time it is replayed nobody may publish.
+    for node in [&mut client, &mut there] {
+        node.ask("ACL SETUSER default resetchannels");
+    }
+    client.ask("ACL SETUSER default allchannels");
+    client.ask("DEHYDRATOR.ONDUE k PUBLISH news");
+    let policy = |client: &mut _| format!("{:?}", Ask::ask(client, "DEHYDRATOR.INFO k"));
+    until("the replica knows it", || policy(&mut there).contains("news").then_some(()));
+    primary.kill();
+    primary.relaunch();
+    assert!(policy(&mut primary.connect()).contains("news"));
+}
+
+#[test]
+fn another_module_needs_no_right_to_a_channel() {
+    let server = Server::start_with_listener(&[]);
+    let mut client = server.connect();
+    client.ask("LISTENER.ON 1 set DEHYDRATOR.ONDUE k PUBLISH news");
+    client.ask("SET any thing");
+    let mut rule = cmd("LISTENER.ON 1 incrby EVAL");
+    rule.arg("return redis.call('DEHYDRATOR.ONDUE', 'l', 'PUBLISH', 'news')").arg("0");
+    rule.exec(&mut client).expect("OK");
+    client.ask("INCR other");
+    assert_eq!(client.ask("LISTENER.RAN"), texts(&["ok", "ok"]));
+    for key in ["k", "l"] {
+        let policy = format!("{:?}", client.ask(&format!("DEHYDRATOR.INFO {key}")));
+        assert!(policy.contains("news"), "{key}: {policy}");
     }
 }
 
