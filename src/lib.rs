@@ -119,7 +119,8 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         // changes nothing breaks nobody's WATCH.
         let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
-            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED;
+            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+            | context::atomic_slot_migration_option();
         api!(RedisModule_SetModuleOptions(context.as_ptr(), options as c_int));
     }
     let commands = commands();

@@ -1,4 +1,4 @@
-//! What happens to whole databases at once: FLUSHALL, SWAPDB, a load, a change of roles.
+//! What happens to whole databases at once: FLUSHALL, SWAPDB, a load, a change of roles, slots that come.
 //!
 //! The server does not name the keys that come and go by these, so what is noted by name is put right here.
 
@@ -13,6 +13,8 @@ use crate::server::{Context, event};
 
 /// Has the server tell of these. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
+    // Few servers know of this, and without it the next look is late, but no more than that.
+    event::subscribe(context, event::slots_imported().0, on_slots);
     event::subscribe(context, raw::REDISMODULE_EVENT_FLUSHDB, on_flush)
         && event::subscribe(context, raw::REDISMODULE_EVENT_SWAPDB, on_swap)
         && event::subscribe(context, raw::REDISMODULE_EVENT_LOADING, on_load)
@@ -75,6 +77,21 @@ unsafe extern "C" fn on_role(
         if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             // SAFETY: the server's promise above.
             now_may_deliver(&unsafe { Context::from_raw(context) });
+        }
+    });
+}
+
+unsafe extern "C" fn on_slots(
+    context: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    subevent: u64,
+    _data: *mut c_void,
+) {
+    guard((), || {
+        if subevent == event::slots_imported().1 {
+            schedule::look_again();
+            // SAFETY: the server's promise above.
+            timer::soon(&unsafe { Context::from_raw(context) });
         }
     });
 }

@@ -280,6 +280,19 @@ pub fn succeeded(name: &Name) {
     });
 }
 
+/// Says that what made names wait may be over: all of them are looked at now.
+pub fn look_again() {
+    let now = clock::now();
+    SCHEDULE.with_borrow_mut(|schedule| {
+        for database in schedule.databases.values_mut() {
+            let waiting: Vec<Key> = database.retries.iter().map(|(_, key)| key.clone()).collect();
+            for key in waiting {
+                database.set_look_at(&key, LookAt::At(now));
+            }
+        }
+    });
+}
+
 /// A database was emptied, or all (`None`).
 pub fn flushed(db: Option<i32>) {
     SCHEDULE.with_borrow_mut(|schedule| {

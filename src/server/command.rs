@@ -223,7 +223,10 @@ pub fn categorize(context: &Context, own: &CStr, prefix: &str, commands: &[Comma
             let by_flags = command.categories();
             let with_own = format!("{by_flags} {}", own.to_string_lossy());
             let list = |list: String| CString::new(list).unwrap_or_default();
-            if set(registered, list(with_own).as_ptr()) != raw::REDISMODULE_OK as c_int {
+            // Redis 7.2 would log each refusal.
+            let has_own = add.is_some()
+                && set(registered, list(with_own).as_ptr()) == raw::REDISMODULE_OK as c_int;
+            if !has_own {
                 set(registered, list(by_flags).as_ptr());
             }
         }

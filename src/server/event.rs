@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
-use super::Context;
+use super::{Context, context};
 
 /// What the server calls: with the event, what exactly happened, and what there is to know of it.
 pub type Callback = unsafe extern "C" fn(*mut RedisModuleCtx, RedisModuleEvent, u64, *mut c_void);
@@ -24,4 +24,11 @@ pub fn unsubscribe(context: &Context, id: u64) {
     let event = RedisModuleEvent { id, dataver: 1 };
     // SAFETY: the context is live. Without a callback the server forgets the listener.
     unsafe { api!(RedisModule_SubscribeToServerEvent(context.as_ptr(), event, None)) };
+}
+
+/// The event, and what exactly happened, by which the server says that slots have been moved here all at once, with
+/// the keys in them. Valkey 9 and Redis 8.4 have it, under numbers of their own; an earlier server knows of no such
+/// event.
+pub fn slots_imported() -> (u64, u64) {
+    if context::is_valkey() { (19, 4) } else { (18, 2) }
 }

@@ -222,6 +222,21 @@ impl Server {
         self.connect().info(section, field)
     }
 
+    /// What server it is.
+    pub fn version(&self) -> Version {
+        let Value::BulkString(info) = self.connect().ask("INFO server") else { panic!("text") };
+        let info = String::from_utf8_lossy(&info).into_owned();
+        let field = |name| info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        // Valkey says for which Redis it passes, too.
+        let (is_valkey, version) = match field("valkey_version") {
+            Some(version) => (true, version),
+            None => (false, field("redis_version").expect("a version")),
+        };
+        let mut parts = version.split('.').map(|part| part.parse().expect("a number"));
+        let mut part = || parts.next().expect("major and minor");
+        Version { is_valkey, number: (part(), part()) }
+    }
+
     /// Makes this server a replica of `primary`, and waits until it has loaded all of it: what is written here before
     /// that would be flushed.
     pub fn follow(&self, primary: &Server) {
@@ -261,6 +276,25 @@ impl Drop for Server {
         if std::thread::panicking() {
             eprintln!("--- the server's log ---\n{}", self.log());
         }
+    }
+}
+
+/// Which server is tested against. It compares with a number of major and minor.
+#[derive(Clone, Copy, Debug)]
+pub struct Version {
+    pub is_valkey: bool,
+    number: (u32, u32),
+}
+
+impl PartialEq<(u32, u32)> for Version {
+    fn eq(&self, number: &(u32, u32)) -> bool {
+        self.number == *number
+    }
+}
+
+impl PartialOrd<(u32, u32)> for Version {
+    fn partial_cmp(&self, number: &(u32, u32)) -> Option<std::cmp::Ordering> {
+        Some(self.number.cmp(number))
     }
 }
 
