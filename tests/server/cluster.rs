@@ -10,7 +10,7 @@ use redis::cluster::ClusterConnection;
 use crate::harness::{Ask, Server, text, until};
 use crate::nodes::Cluster;
 
-fn start() -> Cluster {
+pub fn start() -> Cluster {
     Cluster::start(3, 1)
 }
 
@@ -66,7 +66,8 @@ fn audit(cluster: &Cluster, books: &Books) {
     }
 }
 
-fn under_load(cluster: &Cluster, change: impl FnOnce()) {
+/// Has clients trade while something changes, and audits their books.
+pub fn under_load(cluster: &Cluster, change: impl FnOnce()) {
     let books = Mutex::new(Books::default());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -19,6 +19,7 @@ mod layout;
 mod links;
 mod listening;
 mod memory;
+mod migration;
 mod nodes;
 mod ondue;
 mod operator;

@@ -86,4 +86,41 @@ impl Cluster {
         };
         String::from_utf8(id).expect("text")
     }
+
+    /// Whether these servers can move slots to another node all at once, with the keys in them.
+    #[allow(dead_code, reason = "benches share this file")]
+    pub fn can_move_at_once(&self) -> bool {
+        let version = self.nodes[0].version();
+        if version.is_valkey { version >= (9, 0) } else { version >= (8, 4) }
+    }
+
+    /// Moves slots from one node to another all at once, and waits until every primary knows.
+    #[allow(dead_code, reason = "benches share this file")]
+    pub fn move_at_once(&self, from: usize, to: usize, (first, last): (usize, usize)) {
+        let moved = last + 1 - first;
+        let before = self.slots_of(to);
+        let target = self.id_of(to);
+        if self.nodes[from].version().is_valkey {
+            let range = format!("SLOTSRANGE {first} {last} NODE {target}");
+            self.nodes[from].connect().ask(&format!("CLUSTER MIGRATESLOTS {range}"));
+        } else {
+            self.nodes[to].connect().ask(&format!("CLUSTER MIGRATION IMPORT {first} {last}"));
+        }
+        until("the slots have moved", || (self.slots_of(to) == before + moved).then_some(()));
+        let owner = |node: &Server| {
+            let Value::Array(shards) = node.connect().ask("CLUSTER SLOTS") else { panic!("slots") };
+            let owner = shards.iter().find_map(|shard| {
+                let Value::Array(shard) = shard else { panic!("an array") };
+                let [Value::Int(low), Value::Int(high), Value::Array(node), ..] = &shard[..] else {
+                    panic!("a range and its nodes")
+                };
+                (*low..=*high).contains(&(first as i64)).then(|| node[2].clone())
+            });
+            owner.expect("somebody's")
+        };
+        until("every primary knows", || {
+            let know = |node: &Server| owner(node) == Value::BulkString(target.clone().into());
+            self.nodes[..self.primaries].iter().all(know).then_some(())
+        });
+    }
 }

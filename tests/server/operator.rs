@@ -195,6 +195,55 @@ fn access_lists_know_the_commands_by_what_they_do() {
 }
 
 #[test]
+fn no_verb_gets_at_a_key_without_the_right_to_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH other 600000 element id");
+    let before = client.digest("other");
+    client.ask("ACL SETUSER eve on nopass +@all ~k allchannels");
+    let mut eve = server.connect();
+    eve.ask("AUTH eve any");
+    let lines = [
+        "PUSH other 0 e i",
+        "GIDPUSH other 0 e",
+        "MPUSH other 0 e i 0 e j",
+        "PULL other id",
+        "POLL other",
+        "POLL other BLOCK 1",
+        "LEASE other 1 AT 1 id",
+        "XPOLL other",
+        "XACK other id",
+        "LOOK other id",
+        "UPDATE other id e",
+        "TOUCH other id 0",
+        "REM other id",
+        "ONDUE other DROP",
+        "TTN other",
+        "PTTL other id",
+        "LEN other",
+        "SCAN other 0",
+        "INFO other",
+    ];
+    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut eve).expect("an array");
+    for pair in help.chunks_exact(2).filter(|pair| pair[0] != "DEHYDRATOR.HELP") {
+        let verb = pair[0].split(' ').next().and_then(|name| name.split('.').nth(1));
+        let of_verb = |line: &&&str| line.split(' ').next() == verb;
+        let mut tried = 0;
+        for line in lines.iter().filter(of_verb) {
+            let refused = eve.refused(&format!("DEHYDRATOR.{line}"));
+            assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
+            eve.ask("MULTI");
+            let refused = eve.refused(&format!("DEHYDRATOR.{line}"));
+            assert!(refused.starts_with("NOPERM"), "{line} in MULTI: {refused}");
+            let _ = cmd("DISCARD").query::<Value>(&mut eve);
+            tried += 1;
+        }
+        assert!(tried > 0, "{verb:?} is not among the lines");
+    }
+    assert_eq!(client.digest("other"), before);
+}
+
+#[test]
 fn info_counts_what_there_is_and_what_was_done() {
     let mut server = Server::start(&["--save", "3600 1"]);
     let mut client = server.connect();

@@ -1,0 +1,148 @@
+//! Slots that move to another node all at once: CLUSTER MIGRATESLOTS of Valkey 9, CLUSTER MIGRATION of Redis 8.4.
+//! Servers before those have nothing to test here, and say so.
+
+use std::io::Write;
+
+use redis::{Connection, Value};
+
+use crate::cluster::under_load;
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::nodes::Cluster;
+
+/// The slots that move: the first of them is that of the tag `fHh`.
+const SLOTS: (usize, usize) = (0, 4000);
+
+/// A cluster that can, or `None`.
+fn start(replicas: usize) -> Option<Cluster> {
+    let cluster = Cluster::start(3, replicas);
+    let can = cluster.can_move_at_once();
+    if !can {
+        // Straight to the terminal: what is printed in a test that passes is not shown.
+        let version = cluster.nodes[0].version();
+        let _ = writeln!(std::io::stderr(), "skipped: {version:?} does not move slots at once");
+    }
+    can.then_some(cluster)
+}
+
+fn xlen(node: &mut Connection, stream: &str) -> i64 {
+    let Value::Int(length) = node.ask(&format!("XLEN {stream}")) else { panic!("a number") };
+    length
+}
+
+/// The ids that were delivered to a stream, in order.
+fn delivered(node: &mut Connection, stream: &str) -> Vec<usize> {
+    let entries: Vec<(String, [String; 4])> =
+        cmd(&format!("XRANGE {stream} - +")).query(node).expect("a stream");
+    entries.iter().map(|(_, fields)| fields[1].parse().expect("an id")).collect()
+}
+
+/// A client that is blocked in a POLL.
+fn sleeper(node: &Server, key: &str) -> Connection {
+    let blocked = node.info("dehydrator", "dehydrator_waiters");
+    let mut sleeper = node.connect();
+    let poll = cmd(&format!("DEHYDRATOR.POLL {key} BLOCK 0"));
+    sleeper.send_packed_command(&poll.get_packed_command()).expect("it is sent");
+    until("it is asleep", || {
+        (node.info("dehydrator", "dehydrator_waiters") == blocked + 1).then_some(())
+    });
+    sleeper
+}
+
+#[test]
+fn slots_that_move_at_once_under_load_lose_nothing_and_give_out_nothing_twice() {
+    let Some(cluster) = start(1) else { return };
+    under_load(&cluster, || {
+        for _ in 0..4 {
+            cluster.move_at_once(0, 1, SLOTS);
+            cluster.move_at_once(1, 0, SLOTS);
+        }
+    });
+}
+
+#[test]
+fn what_comes_due_while_its_slot_moves_is_delivered_once_in_order_by_one_owner_or_the_other() {
+    const ELEMENTS: usize = 4000;
+    let Some(cluster) = start(0) else { return };
+    let [mut here, mut there] = [0, 1].map(|node| cluster.nodes[node].connect());
+    here.ask("DEHYDRATOR.ONDUE {fHh}:k STREAM {fHh}:s");
+    // One in a millisecond, for longer than three moves take.
+    for number in 0..ELEMENTS {
+        let ttl = 500 + number;
+        here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:k {ttl} element {number}"));
+    }
+    until("some are delivered", || (xlen(&mut here, "{fHh}:s") > 500).then_some(()));
+    // There and back and there again, while they come due. What has moved is complete at each time.
+    let mut before = 0;
+    for (from, to) in [(0, 1), (1, 0), (0, 1)] {
+        cluster.move_at_once(from, to, SLOTS);
+        let ids = delivered(&mut cluster.nodes[to].connect(), "{fHh}:s");
+        assert!(ids.iter().copied().eq(0..ids.len()), "each once, in order: {ids:?}");
+        assert!(ids.len() >= before, "{} after {before}", ids.len());
+        before = ids.len();
+    }
+    assert!(before < ELEMENTS, "all came due before the last move had ended");
+    until("all are delivered", || (xlen(&mut there, "{fHh}:s") == ELEMENTS as i64).then_some(()));
+    assert!(delivered(&mut there, "{fHh}:s").into_iter().eq(0..ELEMENTS), "each once, in order");
+    assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(0));
+    let by = [0, 1].map(|node| cluster.nodes[node].info("dehydrator", "dehydrator_deliveries"));
+    assert_eq!(by[0] + by[1], ELEMENTS as u64, "{by:?}");
+    assert!(by[0] > 0 && by[1] > 0, "{by:?}");
+    until("the old node has forgotten it", || {
+        (cluster.nodes[0].info("dehydrator", "dehydrator_on_agenda") == 0).then_some(())
+    });
+}
+
+#[test]
+fn leases_deadlines_and_policies_move_with_their_slot_and_sleepers_are_sent_away() {
+    let Some(cluster) = start(0) else { return };
+    let [mut here, mut there] = [0, 1].map(|node| cluster.nodes[node].connect());
+    here.ask("DEHYDRATOR.ONDUE {fHh}:bound PUBLISH news");
+    for (ttl, id) in [(0, "long"), (0, "short"), (600_000, "later"), (400, "soon")] {
+        here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:l {ttl} element-{id} {id}"));
+    }
+    here.ask("DEHYDRATOR.POLL {fHh}:l COUNT 1 LEASE 600000");
+    here.ask("DEHYDRATOR.POLL {fHh}:l COUNT 1 LEASE 1");
+    let mut sleepers = ["{fHh}:w", "{fHh}:w", "{fHh}:x"].map(|key| sleeper(&cluster.nodes[0], key));
+    let pttl = |node: &mut Connection, id: &str| -> i64 {
+        cmd(&format!("DEHYDRATOR.PTTL {{fHh}}:l {id}")).query(node).expect("a number")
+    };
+    let left = ["long", "later"].map(|id| pttl(&mut here, id));
+    cluster.move_at_once(0, 1, SLOTS);
+
+    for sleeper in &mut sleepers {
+        let reply = sleeper.recv_response().expect("a reply");
+        let Value::ServerError(error) = reply else { panic!("{reply:?}") };
+        assert!(error.code().contains("UNBLOCKED") || error.code().contains("MOVED"), "{error:?}");
+    }
+    let refused = here.refused("DEHYDRATOR.LEN {fHh}:l");
+    assert!(refused.starts_with("MOVED"), "{refused}");
+    // The long lease holds; the short one has run out, and counts.
+    for (id, before) in ["long", "later"].into_iter().zip(left) {
+        let after = pttl(&mut there, id);
+        assert!((1..=before).contains(&after), "{id}: {before}, and then {after}");
+    }
+    until("both are due", || {
+        (there.ask("DEHYDRATOR.XPOLL {fHh}:l") == texts(&["short", "soon"])).then_some(())
+    });
+    let again = Value::Array(vec![text("short"), text("element-short"), Value::Int(2)]);
+    let first = Value::Array(vec![text("soon"), text("element-soon"), Value::Int(1)]);
+    let leased = there.ask("DEHYDRATOR.POLL {fHh}:l LEASE 600000");
+    assert_eq!(leased, Value::Array(vec![again, first]));
+    let settled = there.ask("DEHYDRATOR.XACK {fHh}:l long short later");
+    assert_eq!(
+        settled,
+        Value::Array(vec![text("element-long"), text("element-short"), Value::Nil])
+    );
+    let policy = format!("{:?}", there.ask("DEHYDRATOR.INFO {fHh}:bound"));
+    assert!(policy.contains("PUBLISH") && policy.contains("news"), "{policy}");
+    // Whoever was sent away waits there, and is woken there.
+    let mut woken = sleeper(&cluster.nodes[1], "{fHh}:w");
+    there.ask("DEHYDRATOR.PUSH {fHh}:w 0 element id");
+    assert_eq!(woken.recv_response().expect("a reply"), texts(&["element"]));
+    until("the old node is empty", || {
+        let left = ["dehydrators", "on_agenda", "waiters"];
+        let left =
+            left.map(|field| cluster.nodes[0].info("dehydrator", &format!("dehydrator_{field}")));
+        (left == [0; 3]).then_some(())
+    });
+}
