@@ -7,8 +7,9 @@
 #
 #     TORTURE     those on which the tests that take minutes run too; default: all that are asked for
 #
-# A server that cannot be had is left out, and said to be: that is no failure as long as there is a Redis
-# and a Valkey, if both were asked for. At the end there is a line for each server.
+# A server that cannot be had is left out, and said to be. If that would leave out all of Redis, or all of
+# Valkey, redis-8 or valkey-8 takes its place; without that too it is a failure. At the end there is a line
+# for each server.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -19,17 +20,20 @@ echo "$fetched"
 dest=$(cd "$dest" && pwd)
 
 left_out=$(echo "$fetched" | sed -n 's/^left out: //p')
-servers=$(echo "$fetched" | sed -n "s|^$dest/\\([^ ]*\\) .*|\\1|p" | grep -v redis-cli)
 for family in redis valkey; do
-    case "$left_out" in
+    case $left_out in
         *$family-*)
-            echo "$servers" | grep -q "^$family-" || {
+            echo "$fetched" | grep -q "^$dest/$family-[0-9]" && continue
+            instead=$(scripts/servers.sh "$dest" "$family-8" | grep "^$dest/$family-8 ") || {
                 echo "test-servers.sh: there is no $family at all" >&2
                 exit 1
             }
+            fetched="$fetched
+$instead"
             ;;
     esac
 done
+servers=$(echo "$fetched" | sed -n "s|^$dest/\([a-z]*-[0-9.]*\) .*|\1|p")
 
 torture=$(echo " $servers " | tr "\n" " ")
 [ -z "${TORTURE+set}" ] || torture=" $TORTURE "
@@ -51,7 +55,9 @@ for server in $servers; do
         echo "status: $status"
     } | tee "$log"
     tail -n 1 "$log" | grep -q '^status: 0$' || failed=1
-    results=$(sed -n 's/^test result: [^.]*\. \([0-9]* passed; [0-9]* failed\).*/\1/p' "$log" | paste -sd, -)
+    results=$(sed -n 's/^test result: [^.]*\. \([0-9]* passed; [0-9]* failed\).*/\1/p' "$log" | paste -sd, - | sed "s|,|, |g")
+    skipped=$(grep -c '^skipped: ' "$log" || true)
+    [ "$skipped" = 0 ] || results="$results, $skipped of them skipped"
     version=$(echo "$fetched" | sed -n "s|^$dest/$server ||p")
     summary="$summary
 $server $version: ${results:-no result} (${tests#--test }), $(($(date +%s) - began)) s"
