@@ -2,20 +2,32 @@
 //! are due.
 //!
 //! This is the front door: a map, and what happens when the server loads the module.
-//! Imports run one way, from here down to `lawn`.
+//!
+//! A module imports only from floors below its own; `tests/server/layout.rs` has the same floors, and fails
+//! for an arrow that goes up.
 //!
 //! ```text
-//!   lib ─▶ commands ───▶ data_type ─▶ lawn         the structure, pure
-//!    │        │  │           │  └───▶ policy       what becomes of what comes due
-//!    │        │  ├───────────┼──────▶ pending      what waits: schedule, blocked clients, compaction, timer
-//!    │        │  ├───────────┴──────▶ replicate    effects, spelled once
-//!    │        │  └──────────────────▶ config       settings
-//!    ├─▶ background ─▶ data_type, pending, replicate   cron, the event loop, deliveries
-//!    └─▶ info ───────▶ background, metrics, pending    INFO
-//!                  all but lawn ─▶ clock         the only reader of the time
-//!                  all but lawn ─▶ metrics       counters and latency
-//!                  all but lawn ─▶ server        a safe face over the module API
+//!   7  lib
+//!   6  info                      the module's section of INFO
+//!   5  commands   background     what clients ask for; what the module does by itself
+//!   4  data_type                 a key's value, and how one is opened
+//!   3  replicate  pending        effects, spelled once; what waits for its time
+//!   2  metrics                   counters and latency
+//!   1  clock      config         the only reader of the time; settings
+//!   0  lawn  policy  server      the structure; what becomes of what comes due; a safe face over the module API
 //! ```
+//!
+//! Floor 0 imports nothing of ours, and every module above it imports `server`. The other arrows:
+//!
+//! | module | imports |
+//! |---|---|
+//! | `lib`, to register them | `info`, `commands`, `background`, `data_type`, `config` |
+//! | `info` | `background`, `data_type`, `pending`, `metrics` |
+//! | `commands`, `background` | everything on the floors below theirs, and not each other |
+//! | `data_type` | `replicate`, `pending`, `policy`, `lawn` |
+//! | `replicate` | `policy`, `lawn` |
+//! | `pending` | `metrics`, `clock` |
+//! | `metrics` | `clock` |
 //!
 //! *One PUSH*: [`commands()`] names `push::push`; `args` makes a typed request of the arguments;
 //! [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start_at`] does it;

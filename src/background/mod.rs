@@ -10,6 +10,9 @@
 //! | `delivery` | moving what came due to its stream or channel |
 //! | `renamed` | finding dehydrators that were renamed |
 //! | `keyspace` | FLUSHALL, SWAPDB, a load, a change of roles |
+//!
+//! The server calls three of these: `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `delivery` and
+//! `renamed`; `cron` sees to it that neither was missed, and so calls all three.
 
 pub mod cron;
 mod delivery;

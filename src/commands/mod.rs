@@ -1,5 +1,20 @@
 //! The commands, a file for each family: how each reads its arguments, what it does to the dehydrator,
 //! what it tells replicas, and what it replies, in that order.
+//!
+//! | module | noun |
+//! |---|---|
+//! | `table` | every command, as the server and HELP know it; names the functions of the families |
+//! | `push` | PUSH, GIDPUSH, MPUSH |
+//! | `take` | PULL, POLL, XACK, REM, LEASE |
+//! | `taken` | POLL for a client that is blocked: `take` and this call each other |
+//! | `update` | UPDATE, TOUCH |
+//! | `look` | LOOK, XPOLL, TTN, PTTL: one element, or the next |
+//! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
+//! | `ondue` | ONDUE |
+//! | `debug` | DEBUG, in debug builds alone |
+//! | `args` | what all of these call first: typed requests, and every syntax error |
+//! | `limits` | what an operator allows: the longest TTL, the most elements |
+//! | `glob` | the server's patterns, for SCAN |
 
 mod args;
 #[cfg(debug_assertions)]

@@ -3,6 +3,14 @@
 //! A key's value is a boxed [`Dehydrator`]. It belongs to the keyspace: the server asks for it to be loaded,
 //! saved, copied, measured and freed through the callbacks here; commands reach it through an open
 //! key, as [`Reading`] or [`Writing`].
+//!
+//! | module | noun |
+//! |---|---|
+//! | this file | opening a key, and what is noted, in [`pending`](crate::pending), once it was changed |
+//! | `callbacks` | what the server calls: load, save, copy, measure, free, defragment |
+//! | `dehydrator` | the value: a lawn, its policy, what the census counts |
+//! | `encoding` | how it looks in an RDB file, a full sync and a DUMP |
+//! | `fields` | a payload in memory, for tests of the encodings and the fuzzer |
 
 mod callbacks;
 mod dehydrator;

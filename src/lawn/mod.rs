@@ -62,7 +62,7 @@
 //! # When not to use it
 //!
 //! If no element is ever stopped by id, a heap or a wheel is smaller. If each element has a TTL of its
-//! own, this is a B-tree with an index beside it: no worse than a sorted set, but no better.
+//! own, this is a B-tree and an index of ids: no worse than a sorted set, but no better.
 
 #![forbid(unsafe_code)]
 

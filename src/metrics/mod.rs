@@ -1,4 +1,4 @@
-//! What INFO tells of what the module has done.
+//! What INFO tells of what the module has done. Whoever does it counts it here; [`info`](crate::info) reads it.
 //!
 //! | module | noun |
 //! |---|---|

@@ -17,11 +17,12 @@
 //! | `io` | reading and writing RDB, digests |
 //! | `syntax` | how a command is written, for the server's description of it |
 //! | `walk` | a walk over the keys of a database, a few at a time |
+//! | `fake` | arguments without a server, for unit tests |
 //!
 //! # Safety
 //!
 //! The module API is not thread safe. Everything here runs on the server's main thread, inside a
-//! callback, but for one: the type's `free` callback may run on a background thread, and touches the
+//! callback, with one exception: the type's `free` callback may run on a background thread, and touches the
 //! value alone.
 
 /// Calls a function of the module API that every supported server has.

@@ -6,6 +6,10 @@
 //! | `push`, `take`, `update`, `inspect`, `ondue` | the requests of each family of verbs |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
+//! | `requests` | unit tests of the requests |
+//!
+//! The families use `options` and `number`, and not each other. What cannot be said before the clock is read,
+//! as whether now + ttl fits, is said by [`limits`](super::limits).
 
 mod inspect;
 mod number;
