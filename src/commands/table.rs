@@ -46,7 +46,7 @@ pub fn commands() -> Vec<Command> {
         .described(
             "key ttl element id [ttl element id ...]",
             c"O(N), N being the number of elements",
-            c"Puts several elements away, but for those whose ids are there already.",
+            c"Puts several elements away, except those whose ids are there already.",
         ),
         Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE).described(
             "key id",
@@ -94,7 +94,7 @@ pub fn commands() -> Vec<Command> {
             .described(
                 "key id ttl [GT | LT] [AT unix-ms]",
                 c"O(1)",
-                c"Starts the timer of an element anew, and leaves the element as it is.",
+                c"Sets a new deadline for an element, and leaves the element as it is.",
             ),
         Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
             "key id [id ...]",
@@ -113,7 +113,7 @@ pub fn commands() -> Vec<Command> {
         .described(
             "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
             c"O(1)",
-            c"Says what becomes of elements when they come due: they wait to be taken, go, or are moved to a stream or a channel.",
+            c"Says what becomes of elements when they come due: they wait to be taken, are removed, or are moved to a stream or a channel.",
         ),
         Command::new(c"ttn", handler!(look::ttn), c"readonly fast", 2, access::READ).described(
             "key",
