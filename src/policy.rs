@@ -8,7 +8,7 @@ pub enum Policy {
     /// It waits to be taken.
     #[default]
     Hold,
-    /// It goes.
+    /// It is removed.
     Drop,
     /// It is moved to the end of a stream, which is then trimmed, if a length is given.
     Stream { dest: Box<[u8]>, maxlen: Option<MaxLen> },

@@ -307,7 +307,7 @@ pub enum Compacted {
 }
 
 /// Moves records together so that memory can be given back, and deletes an empty dehydrator. Nothing
-/// that can be read changes but for that, so nothing is signalled. `go_on` is asked after every few
+/// else that can be read changes, so nothing is signalled. `go_on` is asked after every few
 /// moves.
 pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -> Compacted {
     /// A few microseconds' work.

@@ -307,7 +307,7 @@ impl Lawn {
         Ok(())
     }
 
-    /// Gives an element a new timer: it goes behind all others of that deadline. Returns whether there
+    /// Gives an element a new timer: it comes after all others of that deadline. Returns whether there
     /// is such an element.
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let found = self.find_record(id).filter(|_| deadline <= DEADLINE_MAX);
