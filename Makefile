@@ -46,7 +46,7 @@ test-examples: build ## The recipes in examples/, each with its client library, 
 test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)
 	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)
 
-torture: build build-debug ## What takes minutes: a model, histories, killed under load, full disks, mutated payloads, leaks
+torture: asan ## What takes minutes: a model, histories, killed under load, full disks, mutated payloads, leaks; and asan
 	cargo test --locked --test torture
 
 asan: build build-debug ## The server tests under AddressSanitizer, some under memcheck; the first run builds a server

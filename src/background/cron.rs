@@ -101,18 +101,18 @@ fn tick(context: &Context) {
     while within(BUDGET_US * 3 / 4)() && schedule::free_some() {}
     renamed::begin(context);
 
-    // Each name once: one that is noted again waits for the next tick.
+    // Each name once: one that is noted again waits for the next tick. One at the least, however slow the
+    // machine is.
     for _ in 0..compaction::len() {
+        let Some(name) = compaction::take() else { break };
+        if context.select_db(name.db) {
+            match data_type::compact(context, OwnedStr::new(&name.key).as_str(), within_budget) {
+                Compacted::Done => statistics.compacted += 1,
+                Compacted::More | Compacted::Later => compaction::note(name.db, &name.key),
+            }
+        }
         if !within_budget() {
             break;
-        }
-        let Some(name) = compaction::take() else { break };
-        if !context.select_db(name.db) {
-            continue;
-        }
-        match data_type::compact(context, OwnedStr::new(&name.key).as_str(), within_budget) {
-            Compacted::Done => statistics.compacted += 1,
-            Compacted::More | Compacted::Later => compaction::note(name.db, &name.key),
         }
     }
 

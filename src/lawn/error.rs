@@ -7,7 +7,7 @@ use std::fmt;
 pub enum StartError {
     /// There is one with that id; it stays as it was.
     Exists,
-    /// The deadline would be after [`DEADLINE_MAX`].
+    /// The deadline would be after [`DEADLINE_MAX`](super::DEADLINE_MAX).
     TooLate,
     /// The lawn holds as much as its handles can name: 256 GiB of records, or four million of more
     /// than 8 KiB.

@@ -253,7 +253,7 @@ impl Queues {
         self.block_mut(spot.block).replace(spot.place.into(), new);
     }
 
-    /// Whether [`Queues::tidy`] would move a block.
+    /// Whether [`Queues::compact`] would move a block.
     pub(super) fn is_sparse(&self) -> bool {
         self.blocks.is_sparse()
     }
