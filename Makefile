@@ -24,11 +24,11 @@ top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=r
 	@[ -e target/top ] || echo "Building the live view, once: that takes a minute or two."
 	@CARGO_TARGET_DIR=target/top cargo run --quiet --locked --manifest-path top/Cargo.toml -- $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
-top-test: build ## The live view beside a real server
+top-test: build ## The live view, tested with a real server
 	CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
 	    cargo test --locked --manifest-path top/Cargo.toml
 
-build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, and a module beside it
+build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, and a second module that listens to its events
 	cargo build --locked
 	cargo build --locked --profile test --example listener
 
@@ -66,7 +66,7 @@ bench: build bench-core ## Everything as ratios: the core, the module, and how l
 	scripts/servers.sh $(SERVERS_DIR)
 	DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/redis-8 cargo bench --locked --bench module -- hash-fields
 
-bench-core: ## The core beside other stores of timers; writes docs/benchmarks.md and docs/charts/
+bench-core: ## The core compared with other stores of timers; writes docs/benchmarks.md and docs/charts/
 	cargo bench --locked --bench core
 
 lint: setup ## Formatting, and lints with warnings as errors
