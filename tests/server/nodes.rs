@@ -1,6 +1,7 @@
 //! The nodes of a real cluster, for tests and benches of what spreads over several servers.
 
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use redis::Value;
 use redis::cluster::{ClusterClient, ClusterConnection};
@@ -26,7 +27,7 @@ impl Cluster {
         create.extend(addresses.iter().map(String::as_str));
         let replicas_each = replicas.to_string();
         create.extend(["--cluster-replicas", &replicas_each]);
-        cluster.manage(&create);
+        cluster.make(&create);
         until("the cluster is up", || {
             // A primary must know its replica, or it will not hand over to it.
             let is_up = |node: &Server| {
@@ -44,18 +45,32 @@ impl Cluster {
         format!("127.0.0.1:{}", self.nodes[node].port())
     }
 
+    /// Runs `redis-cli --cluster create`. On a busy machine a handshake between nodes runs out of time, which
+    /// redis-cli would wait for without end: they are introduced to each other until all is well.
+    fn make(&self, arguments: &[&str]) {
+        let (out, err) = (Stdio::piped(), Stdio::piped());
+        let mut making = manager(arguments).stdout(out).stderr(err).spawn().expect("redis-cli");
+        let mut introduced = Instant::now();
+        let started = Instant::now();
+        while making.try_wait().expect("a child").is_none() {
+            if started.elapsed() > Duration::from_secs(60) {
+                let _ = making.kill();
+            }
+            if introduced.elapsed() > Duration::from_secs(5) {
+                introduced = Instant::now();
+                let mut first = self.nodes[0].connect();
+                for node in &self.nodes[1..] {
+                    first.ask(&format!("CLUSTER MEET 127.0.0.1 {}", node.port()));
+                }
+            }
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        assert_went_well(arguments, &making.wait_with_output().expect("its output"));
+    }
+
     /// Runs `redis-cli --cluster`.
     pub fn manage(&self, arguments: &[&str]) {
-        let output = Command::new(cli_program())
-            .arg("--cluster")
-            .args(arguments)
-            .arg("--cluster-yes")
-            .output()
-            .expect("redis-cli");
-        let said =
-            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
-        let last: Vec<_> = said.iter().flat_map(|said| said.lines().rev().take(5)).collect();
-        assert!(output.status.success(), "{arguments:?}: {last:?}");
+        assert_went_well(arguments, &manager(arguments).output().expect("redis-cli"));
     }
 
     pub fn connect(&self) -> ClusterConnection {
@@ -87,13 +102,6 @@ impl Cluster {
         String::from_utf8(id).expect("text")
     }
 
-    /// Whether these servers can move slots to another node all at once, with the keys in them.
-    #[allow(dead_code, reason = "benches share this file")]
-    pub fn can_move_at_once(&self) -> bool {
-        let version = self.nodes[0].version();
-        if version.is_valkey { version >= (9, 0) } else { version >= (8, 4) }
-    }
-
     /// Moves slots from one node to another all at once, and waits until every primary knows.
     #[allow(dead_code, reason = "benches share this file")]
     pub fn move_at_once(&self, from: usize, to: usize, (first, last): (usize, usize)) {
@@ -123,4 +131,17 @@ impl Cluster {
             self.nodes[..self.primaries].iter().all(know).then_some(())
         });
     }
+}
+
+/// `redis-cli --cluster`.
+fn manager(arguments: &[&str]) -> Command {
+    let mut command = Command::new(cli_program());
+    command.arg("--cluster").args(arguments).arg("--cluster-yes");
+    command
+}
+
+fn assert_went_well(arguments: &[&str], output: &Output) {
+    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
+    let last: Vec<_> = said.iter().flat_map(|said| said.lines().rev().take(5)).collect();
+    assert!(output.status.success(), "{arguments:?}: {last:?}");
 }
