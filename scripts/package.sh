@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Make the packages of the module that `make` has built, in target/package: a .deb, with the line tables
-# in another, a tarball, and the sums of all three.
+# in another, a tarball, and the sums of all three. Where scripts/arm64.sh has built the module of the same
+# sources, the same for arm64, in target/package/arm64.
 #
 # Plain dpkg-deb: there is one file to install, and nothing to be configured.
 #
@@ -11,8 +12,6 @@ cd "$(dirname "$0")/.."
 module=target/release/libdehydrator.so
 out=target/package
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-machine=$(uname -m)
-architecture=$(dpkg --print-architecture)
 maintainer="${DEBFULLNAME:-The Dehydrator authors} <${DEBEMAIL:-authors@dehydrator.invalid}>"
 
 # The same commit gives the same files.
@@ -42,17 +41,19 @@ with_docs() {
     install -m 644 CONTRIBUTING.md "$1/"
 }
 
-# --- the tarball, with line tables, for whoever unpacks it by hand -----------------------------------
-name=dehydrator-$version-linux-$machine
-mkdir "$work/$name"
-install -m 755 "$module" "$work/$name/"
-install -m 644 redis.conf README.md LICENSE CHANGELOG.md "$out/RELEASE-NOTES.md" "$work/THIRD-PARTY" \
-    "$work/$name/"
-with_docs "$work/$name"
-tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
-    --use-compress-program='gzip -n' -cf "$out/$name.tar.gz" "$name"
+# tarball <module> <machine>: with line tables, for whoever unpacks it by hand.
+tarball() {
+    local module=$1 name
+    name=dehydrator-$version-linux-$2
+    mkdir "$work/$name"
+    install -m 755 "$module" "$work/$name/"
+    install -m 644 redis.conf README.md LICENSE CHANGELOG.md "$out/RELEASE-NOTES.md" "$work/THIRD-PARTY" \
+        "$work/$name/"
+    with_docs "$work/$name"
+    tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
+        --use-compress-program='gzip -n' -cf "$to/$name.tar.gz" "$name"
+}
 
-# --- the .deb ----------------------------------------------------------------------------------------
 # control <package> <size in kB> <more fields>: its description, which ends with the fields given.
 control() {
     cat <<TEXT
@@ -75,47 +76,57 @@ pack() {
     control "$1" "$(du -sk --apparent-size --exclude=DEBIAN "$root" | cut -f 1)" "$2" \
         >"$root/DEBIAN/control"
     find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
-    dpkg-deb --root-owner-group -Zxz -b "$root" "$out/${1}_$version-1_$architecture.deb" >/dev/null
+    dpkg-deb --root-owner-group -Zxz -b "$root" "$to/${1}_$version-1_$architecture.deb" >/dev/null
 }
 
-root=$work/dehydrator
-doc=$root/usr/share/doc/dehydrator
-# Where Debian's own package of a module puts it. The services of redis-server and of valkey-server may
-# execute nothing outside /usr/lib, and the servers refuse a module that nobody may execute.
-installed=$root/usr/lib/redis/modules/libdehydrator.so
-install -D -m 755 "$module" "$installed"
-strip --strip-debug --strip-unneeded --remove-section=.comment "$installed"
-install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
-install -D -m 644 dist/README.Debian "$doc/README.Debian"
-install -m 644 README.md "$doc/"
-with_docs "$doc"
-install -m 644 CHANGELOG.md redis.conf "$doc/"
-ln -s copyright "$doc/LICENSE"
-gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
-{
-    echo "dehydrator ($version-1) unstable; urgency=medium"
-    echo
-    echo "  * What is new is in changelog.gz."
-    echo
-    echo " -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
-} | gzip -9n >"$doc/changelog.Debian.gz"
-cat LICENSE - "$work/THIRD-PARTY" >"$doc/copyright" <<'TEXT'
+# depends <module>: which C library it needs.
+depends() {
+    local module
+    module=$(realpath "$1")
+    # dpkg-shlibdeps wants to see a source package.
+    mkdir -p "$work/source/debian"
+    printf 'Source: dehydrator\n\nPackage: dehydrator\nArchitecture: any\n' >"$work/source/debian/control"
+    (cd "$work/source" && dpkg-shlibdeps -O --ignore-missing-info "$module" 2>"$work/warnings") || {
+        cat "$work/warnings" >&2
+        return 1
+    }
+}
+
+# debs <module> <architecture> <depends> <prefix of its binutils>: the .deb, and that of its line tables, by which
+# gdb and perf show where in the sources something is.
+debs() {
+    local module=$1 architecture=$2 depends=$3 tools=$4 root doc installed id symbols
+    root=$work/dehydrator
+    doc=$root/usr/share/doc/dehydrator
+    # Where Debian's own package of a module puts it. The services of redis-server and of valkey-server may
+    # execute nothing outside /usr/lib, and the servers refuse a module that nobody may execute.
+    installed=$root/usr/lib/redis/modules/libdehydrator.so
+    install -D -m 755 "$module" "$installed"
+    "${tools}strip" --strip-debug --strip-unneeded --remove-section=.comment "$installed"
+    install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
+    install -D -m 644 dist/README.Debian "$doc/README.Debian"
+    install -m 644 README.md "$doc/"
+    with_docs "$doc"
+    install -m 644 CHANGELOG.md redis.conf "$doc/"
+    ln -s copyright "$doc/LICENSE"
+    gzip -9n <CHANGELOG.md >"$doc/changelog.gz"
+    {
+        echo "dehydrator ($version-1) unstable; urgency=medium"
+        echo
+        echo "  * What is new is in changelog.gz."
+        echo
+        echo " -- $maintainer  $(LC_ALL=C date -u -R -d "@$SOURCE_DATE_EPOCH")"
+    } | gzip -9n >"$doc/changelog.Debian.gz"
+    cat LICENSE - "$work/THIRD-PARTY" >"$doc/copyright" <<'TEXT'
 
 -----------------------------------------------------------------------------------------------------
 
 On Debian the text of Apache-2.0 is in /usr/share/common-licenses/Apache-2.0.
 
 TEXT
-chmod 644 "$doc"/*.gz "$doc/copyright"
+    chmod 644 "$doc"/*.gz "$doc/copyright"
 
-# Which C library it needs: dpkg-shlibdeps wants to see a source package.
-mkdir -p "$work/source/debian"
-printf 'Source: dehydrator\n\nPackage: dehydrator\nArchitecture: any\n' >"$work/source/debian/control"
-depends=$(cd "$work/source" && dpkg-shlibdeps -O --ignore-missing-info "$installed" 2>"$work/warnings") || {
-    cat "$work/warnings" >&2
-    exit 1
-}
-pack dehydrator "Depends: ${depends#shlibs:Depends=}
+    pack dehydrator "Depends: ${depends#shlibs:Depends=}
 Suggests: redis-server | valkey-server
 Section: database
 Priority: optional
@@ -127,20 +138,42 @@ Description: data type for Redis and Valkey that gives elements back when due
  .
  The server must be told to load it: see README.Debian."
 
-# --- the line tables, by which gdb and perf show where in the sources something is ----------------------
-id=$(readelf -n "$module" | sed -n 's/.*Build ID: //p')
-if [ -n "$id" ]; then
-    symbols=$work/dehydrator-dbgsym/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
-    mkdir -p "${symbols%/*}"
-    objcopy --only-keep-debug --compress-debug-sections "$module" "$symbols"
-    chmod 644 "$symbols"
-    install -D -m 644 LICENSE "$work/dehydrator-dbgsym/usr/share/doc/dehydrator-dbgsym/copyright"
-    install -m 644 "$doc/changelog.Debian.gz" "$work/dehydrator-dbgsym/usr/share/doc/dehydrator-dbgsym/"
-    pack dehydrator-dbgsym "Depends: dehydrator (= $version-1)
+    id=$("${tools}readelf" -n "$module" | sed -n 's/.*Build ID: //p')
+    if [ -n "$id" ]; then
+        symbols=$work/dehydrator-dbgsym/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
+        mkdir -p "${symbols%/*}"
+        "${tools}objcopy" --only-keep-debug --compress-debug-sections "$module" "$symbols"
+        chmod 644 "$symbols"
+        install -D -m 644 LICENSE "$work/dehydrator-dbgsym/usr/share/doc/dehydrator-dbgsym/copyright"
+        install -m 644 "$doc/changelog.Debian.gz" "$work/dehydrator-dbgsym/usr/share/doc/dehydrator-dbgsym/"
+        pack dehydrator-dbgsym "Depends: dehydrator (= $version-1)
 Section: debug
 Priority: optional
 Description: debug symbols for dehydrator"
-fi
+    fi
+}
 
-(cd "$out" && sha256sum -- *.deb *.tar.gz >SHA256SUMS)
-ls -l "$out"
+# sums: of what is in $to.
+sums() { (cd "$to" && sha256sum -- *.deb *.tar.gz >SHA256SUMS && ls -l); }
+
+# --- for this machine ----------------------------------------------------------------------------------
+to=$out
+needs=$(depends "$module")
+tarball "$module" "$(uname -m)"
+debs "$module" "$(dpkg --print-architecture)" "$needs" ''
+sums
+
+# --- for arm64, if scripts/arm64.sh has built and tried these sources ------------------------------------
+if [ -e target/arm64/sources ]; then
+    if [ "$(cat target/arm64/sources)" = "$(scripts/sources.sh)" ]; then
+        # In a folder of its own: `dehydrator_*.deb` beside it is what this machine can install.
+        to=$out/arm64
+        mkdir "$to"
+        rm -rf "$work/dehydrator" "$work/dehydrator-dbgsym"
+        tarball target/arm64/libdehydrator.so aarch64
+        debs target/arm64/libdehydrator.so arm64 "$(cat target/arm64/depends)" aarch64-linux-gnu-
+        sums
+    else
+        echo "package.sh: target/arm64 is of other sources, and left out: run \`make arm64\` again" >&2
+    fi
+fi
