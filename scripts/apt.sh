@@ -44,3 +44,9 @@ apt_in() {
         -o Acquire::Languages=none -o Acquire::Retries=3 \
         -o Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false "$@" >&2
 }
+
+# apt_mirror: the mirror that this machine uses.
+apt_mirror() {
+    sed -n -E 's/^(URIs: *|deb +(\[[^]]*\] +)?)(https?:[^ ]*).*/\3/p' \
+        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1
+}

@@ -6,9 +6,12 @@
 #
 # As root, in a fresh Debian of each suite (by default this machine's and, where that is bookworm, trixie
 # too), made by debootstrap in a temporary folder. Otherwise, or where debootstrap may not work (as in some
-# containers), the package is only unpacked, and loaded by the servers of scripts/servers.sh.
+# containers), the package is only unpacked, and loaded by the servers of scripts/servers.sh. So is the package
+# for arm64, if there is one, by the server with which scripts/arm64.sh has tried the module under qemu.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+# shellcheck disable=SC1091
+. scripts/apt.sh
 
 # shellcheck disable=SC1091
 codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
@@ -69,9 +72,7 @@ SH
 in_chroot() {
     local root=$work/$1 mirror servers=redis
     [ "$1" = bookworm ] || servers='redis valkey'
-    # The mirror that this machine uses.
-    mirror=$(sed -n -E 's/^(URIs: *|deb +(\[[^]]*\] +)?)(https?:[^ ]*).*/\3/p' \
-        /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1) || :
+    mirror=$(apt_mirror) || :
     mkdir -p target/debootstrap "$root"
     debootstrap --variant=minbase --cache-dir="$PWD/target/debootstrap" \
         "$1" "$root" "$mirror" >"$work/debootstrap.log" 2>&1 || return
@@ -133,26 +134,32 @@ SH
     rm -rf --one-file-system "$root"
 }
 
-# unpacked <server>
+# unpacked <folder with the server> <server> <redis-cli> <package>
 unpacked() {
-    local dir=$work/$1
+    local dir=$work/$2
     mkdir -p "$dir"
-    dpkg -x "$package" "$dir/root"
+    dpkg -x "$4" "$dir/root"
     {
         echo 'set -eu'
-        printf 'dir=%q servers=%q name=%q\n' "$dir" "$(realpath target/servers)" "$1"
+        printf 'dir=%q program=%q name=%q cli=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3"
         cat <<'SH'
 conf=$dir/test.conf
 socket=$dir/s
 sed "s,/usr/lib,$dir/root&," "$dir/root/usr/share/dehydrator/dehydrator.conf" >"$conf"
-run() { exec "$servers/$name" "$conf" --port 0 --unixsocket "$socket" --dir "$dir"; }
-cli() { "$servers/redis-cli" -s "$socket" "$@"; }
+run() { exec "$program" "$conf" --port 0 --unixsocket "$socket" --dir "$dir"; }
+cli() { "$cli" -s "$socket" "$@"; }
 SH
         try_it
         # shellcheck disable=SC2016
         echo 'echo "$name: unpacked, loaded, rewritten, loaded again"'
     } | bash
 }
+
+arm64=$(ls target/package/arm64/dehydrator_*_arm64.deb 2>/dev/null) || :
+if [ -n "$arm64" ]; then
+    echo "$(dpkg-deb --field "$arm64" Package Version Architecture | paste -sd ' '), under qemu:"
+    unpacked target/arm64 redis-server redis-cli "$arm64"
+fi
 
 if [ "$(id -u)" = 0 ] && command -v debootstrap >/dev/null && [ -n "$codename" ]; then
     tested=yes
@@ -165,5 +172,5 @@ fi
 echo "No Debian could be made here by debootstrap: the package is not installed, only unpacked."
 scripts/servers.sh target/servers >/dev/null
 for server in redis-7.0 redis-8 valkey-8; do
-    unpacked "$server"
+    unpacked target/servers "$server" "$PWD/target/servers/redis-cli" "$package"
 done
