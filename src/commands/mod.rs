@@ -6,7 +6,8 @@
 //! | `table` | every command, as the server and HELP know it; names the functions of the families |
 //! | `push` | PUSH, GIDPUSH, MPUSH |
 //! | `take` | PULL, POLL, XACK, REM, LEASE |
-//! | `taken` | POLL for a client that is blocked: `take` and this call each other |
+//! | `taken` | POLL for a client that is blocked |
+//! | `give` | giving out what is due, for both of these |
 //! | `update` | UPDATE, TOUCH |
 //! | `look` | LOOK, XPOLL, TTN, PTTL: one element, or the next |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
@@ -19,6 +20,7 @@
 mod args;
 #[cfg(debug_assertions)]
 mod debug;
+mod give;
 mod glob;
 mod inspect;
 mod limits;

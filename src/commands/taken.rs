@@ -10,7 +10,7 @@ use crate::server::context::log_warning;
 use crate::server::{Context, OwnedStr, Str};
 
 use super::args::Take;
-use super::take::take_due;
+use super::give::take_due;
 
 /// What was taken, copied: it is replied when the lawn may be another one.
 struct ForBlocked {

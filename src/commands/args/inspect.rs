@@ -5,8 +5,9 @@ use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
 use super::number::number;
-use super::options::{Options, shown};
+use super::options::Options;
 use super::required;
+use super::word::shown;
 
 /// `key cursor [MATCH pattern] [COUNT n]`
 pub struct Scan<'a> {

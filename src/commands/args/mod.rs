@@ -6,6 +6,7 @@
 //! | `push`, `take`, `update`, `inspect`, `ondue` | the requests of each family of verbs |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
+//! | `word` | a word as the client is shown it |
 //! | `requests` | unit tests of the requests |
 //!
 //! The families use `options` and `number`, and not each other. What cannot be said before the clock is read,
@@ -20,16 +21,17 @@ mod push;
 mod requests;
 mod take;
 mod update;
+mod word;
 
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
 pub use inspect::{Info, Scan};
 pub use ondue::OnDue;
-pub use options::shown;
 pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
 pub use take::{Lease, Poll, Take, XPoll};
 pub use update::{Condition, Touch, Update};
+pub use word::shown;
 
 /// `key`
 pub struct OfKey<'a> {

@@ -3,7 +3,7 @@
 use crate::lawn::DEADLINE_MAX;
 use crate::server::{Error, Str, error::Result};
 
-use super::options::shown;
+use super::word::shown;
 
 /// Whether now plus this fits is known when the clock is read.
 pub fn ttl(arg: Str<'_>) -> Result<u64> {

@@ -5,6 +5,7 @@ use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
 use super::number::{NotNumber, number, positive};
+use super::word::shown;
 
 /// The options at the end of a command, in any order.
 pub struct Options<'a> {
@@ -84,14 +85,5 @@ impl<'a> Options<'a> {
 impl Opt<'_> {
     pub fn unexpected(&self) -> Error {
         format!("syntax error, unexpected '{}'", shown(self.word.bytes())).into()
-    }
-}
-
-/// What a client sent, as it is shown to it: printable, and no more of it than helps.
-pub fn shown(word: &[u8]) -> String {
-    const SHOWN: usize = 32;
-    match word.get(..SHOWN) {
-        Some(start) if word.len() > SHOWN => format!("{}...", start.escape_ascii()),
-        _ => word.escape_ascii().to_string(),
     }
 }
