@@ -1,5 +1,7 @@
 //! A client that hangs up in its sleep while the server is busy with another.
 
+use std::time::{Duration, Instant};
+
 use redis::{Connection, Value};
 
 use crate::harness::{Ask, Server, cmd, texts, until};
@@ -26,8 +28,9 @@ fn nothing_is_swallowed(server: &Server, ttl: Option<u64>, lines: &[&str]) {
             client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element id"));
         }
         holder.send_packed_command(&packed).expect("it is sent");
-        // The server holds still by now, or will before it reads anything else.
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        // The server holds still by now, or will before it reads anything else. It cannot be asked.
+        let since = Instant::now();
+        until("it holds still", || (since.elapsed() > Duration::from_millis(10)).then_some(()));
         drop(sleeper);
         for _ in lines {
             holder.recv_response().expect("a reply");

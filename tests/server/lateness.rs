@@ -1,5 +1,7 @@
 //! How late it was is counted from when it could have been on time.
 
+use std::time::{Duration, Instant};
+
 use redis::{Connection, Value};
 
 use crate::harness::{Ask, Server, texts, until};
@@ -101,7 +103,10 @@ fn what_was_overdue_when_a_replica_is_promoted_is_not_late() {
     replica.follow(&primary);
     let mut other = replica.connect();
     until("it is there", || (other.ask("DEHYDRATOR.LEN k") == Value::Int(10)).then_some(()));
-    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let since = Instant::now();
+    until("they are overdue for long", || {
+        (since.elapsed() > Duration::from_millis(1500)).then_some(())
+    });
     drop(primary);
     other.ask("REPLICAOF NO ONE");
     other.ask("DEL s");
