@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::metrics::latency;
-use crate::pending::{schedule, timer};
+use crate::pending::{blocked, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event};
 
@@ -74,9 +74,13 @@ unsafe extern "C" fn on_role(
     _data: *mut c_void,
 ) {
     guard((), || {
+        // SAFETY: the server's promise above.
+        let context = unsafe { Context::from_raw(context) };
         if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            // SAFETY: the server's promise above.
-            now_may_deliver(&unsafe { Context::from_raw(context) });
+            now_may_deliver(&context);
+        } else {
+            // The server does so itself, except for clients that it redirects (Valkey 9).
+            blocked::dismiss_all(&context);
         }
     });
 }

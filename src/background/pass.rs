@@ -35,21 +35,21 @@ const GRACE_US: u64 = 1000;
 /// client is freed.
 const GRACE_PASSES: u32 = 2;
 
-/// A pass that holds the loop up again begins that time anew, so often at the most: where each pass is that
+/// A pass that holds the loop up again begins that time anew, for so long, in microseconds: where each pass is that
 /// long, blocked clients are served all the same.
-const RESTARTS_MAX: u32 = 2;
+const RESTARTS_US: u64 = 20_000;
 
 /// The loop has been held up.
 #[derive(Clone, Copy)]
 struct Grace {
+    began_us: u64,
     until_us: u64,
     passes: u32,
-    restarts: u32,
 }
 
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// When this pass began, on the monotonic clock, in microseconds. 0: nobody wanted to know.
+    /// When this pass began, on the monotonic clock, in microseconds.
     began_us: u64,
     /// How long the last two took.
     took_us: [u64; 2],
@@ -114,8 +114,7 @@ unsafe extern "C" fn on_event_loop(
 
 fn begins() {
     timer::pass_begins();
-    let began_us = if blocked::len() > 0 { clock::monotonic_us() } else { 0 };
-    STATE.set(State { began_us, ..STATE.get() });
+    STATE.set(State { began_us: clock::monotonic_us(), ..STATE.get() });
 }
 
 fn ends(context: &Context) {
@@ -124,9 +123,7 @@ fn ends(context: &Context) {
     if !has_come {
         return;
     }
-    if may_serve {
-        blocked::serve(context);
-    }
+    blocked::serve(context, may_serve);
     delivery::run(context);
     renamed::go_on(context);
     plan(context);
@@ -136,23 +133,22 @@ fn ends(context: &Context) {
 /// Measures the pass that ends. Returns whether the server knows by now which clients have gone.
 fn measure(has_come: bool) -> bool {
     let mut state = STATE.get();
-    if state.began_us == 0 {
-        // Nobody was blocked when it began.
-        STATE.set(State::default());
-        return true;
-    }
     let now_us = clock::monotonic_us();
+    // When the first one began of which the server tells is not known: it may have been long ago.
     let took_us = now_us.saturating_sub(state.began_us);
     let [last, before] = state.took_us;
     state.took_us = [took_us, last];
     let is_held_up = took_us + last + before > HELD_UP_US;
     let begin =
-        |restarts| Some(Grace { until_us: now_us + GRACE_US, passes: GRACE_PASSES, restarts });
+        |began_us| Some(Grace { began_us, until_us: now_us + GRACE_US, passes: GRACE_PASSES });
     state.grace = match state.grace {
-        None if has_come && is_held_up => begin(0),
+        _ if blocked::len() == 0 => None,
+        None if is_held_up && (has_come || blocked::is_ready()) => begin(now_us),
         None => None,
-        Some(Grace { restarts, .. }) if took_us > HELD_UP_US && restarts < RESTARTS_MAX => {
-            begin(restarts + 1)
+        Some(Grace { began_us, .. })
+            if took_us > HELD_UP_US && state.began_us < began_us + RESTARTS_US =>
+        {
+            begin(began_us)
         }
         Some(Grace { until_us, passes: 0, .. }) if until_us <= now_us && has_come => None,
         Some(grace) => Some(Grace { passes: grace.passes.saturating_sub(1), ..grace }),

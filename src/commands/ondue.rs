@@ -40,8 +40,10 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     // What could not be delivered is tried at once, also where it was before.
-    schedule::succeeded(&Name::of(context, key));
+    let name = Name::of(context, key);
+    schedule::succeeded(&name);
     if dehydrator.set_policy(policy) {
+        schedule::begin(&name);
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.ondue");
     }

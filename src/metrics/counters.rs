@@ -23,15 +23,16 @@ thread_local! {
 }
 
 thread_local! {
-    /// As the server counted it when it was last looked at.
-    static COMMANDS: Cell<u64> = const { Cell::new(0) };
+    /// As the server counted when it was last looked at.
+    static SERVER_COUNTS: Cell<[u64; 4]> = const { Cell::new([0; 4]) };
 }
 
-/// Begins to count from nothing if the server has: it does not tell modules of CONFIG RESETSTAT, but its
-/// own count of commands is less than it was then. Returns whether that is so.
+/// Begins to count from nothing if the server has: it does not tell modules of CONFIG RESETSTAT, but one of its
+/// own counts is less than it was then. Returns whether that is so.
 pub fn reset_with_server() -> bool {
-    let Some(commands) = context::commands_processed() else { return false };
-    let is_reset = commands < COMMANDS.replace(commands);
+    let counts = context::server_counts();
+    let before = SERVER_COUNTS.replace(counts);
+    let is_reset = counts.iter().zip(before).any(|(now, before)| *now < before);
     if is_reset {
         for counter in [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &RETRIES] {
             counter.set(0);

@@ -14,6 +14,10 @@
 //!        the server ─▶ on_reply ◀── serve: take for the first in the line, then for the next
 //! ```
 //!
+//! *One pass later.* A key in whose line something is due is ready. It is served at the end of the next pass of
+//! the event loop: by then the server has freed the clients of which it read, when the element came due, that
+//! they have hung up. Keys that are ready are served in turn, so that none keeps the others waiting.
+//!
 //! *Taken when woken.* What a client gets is taken, and its effect replicated, before the server is told
 //! to unblock the client. So nobody else's command comes between, whichever thread has read it, and a
 //! client for which nothing is left keeps its place in the line: it is never told that there is nothing.
@@ -30,7 +34,7 @@
 //! handed to it as values.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::ptr::{self, NonNull};
@@ -100,6 +104,10 @@ struct Watch {
     overdue: Overdue,
     /// When it is looked at, in milliseconds since the epoch: its entry among the times.
     look_at: Option<u64>,
+    /// Whether it is among those that are ready.
+    is_ready: bool,
+    /// Why there is nothing to wait for any more.
+    dismissed: Option<Error>,
 }
 
 /// Why a client is unblocked.
@@ -126,6 +134,8 @@ struct Watches {
     by_client: HashMap<Handle, (Rc<Name>, Ticket), ahash::RandomState>,
     /// When each key is to be looked at, in milliseconds since the epoch.
     times: BTreeSet<(u64, Rc<Name>)>,
+    /// Keys in whose lines something is due, or that are dismissed: first ready, first served.
+    ready: VecDeque<Rc<Name>>,
     /// When each client has waited long enough, on the monotonic clock, in microseconds.
     timeouts: BTreeSet<(u64, Ticket, Rc<Name>)>,
     tickets: Ticket,
@@ -192,6 +202,8 @@ pub fn block(
             peek,
             overdue: Overdue::default(),
             look_at: None,
+            is_ready: false,
+            dismissed: None,
         });
         watch.line.insert(ticket, Blocked { client, until_us, take });
         watches.timeouts.extend(until_us.map(|until| (until, ticket, Rc::clone(&name))));
@@ -216,21 +228,45 @@ pub fn note(context: &Context, key: Str<'_>, outlook: Outlook) {
 fn note_outlook(context: &Context, name: &Name, outlook: Outlook) {
     match outlook {
         Outlook::Next(next) => note_name(context, name, next),
-        Outlook::Delivered => send_away(name, &Error::Delivered),
+        Outlook::Delivered => dismiss(context, name, Error::Delivered),
     }
 }
 
 fn note_name(context: &Context, name: &Name, next: Option<u64>) {
     let noted = WATCHES.with_borrow_mut(|watches| {
         let Some((name, watch)) = watches.by_name.get_key_value(name) else { return false };
-        let (name, before) = (Rc::clone(name), watch.look_at);
-        watches.look_at(&name, next);
+        let (name, before, is_ready) = (Rc::clone(name), watch.look_at, watch.is_ready);
+        if !is_ready {
+            watches.look_at(&name, next);
+        }
         let watch = watches.by_name.get_mut(&name).expect("it is watched");
         watch.overdue.note(next);
-        before != next
+        !is_ready && before != next
     });
     if let Some(next) = next.filter(|_| noted) {
         timer::at_deadline(context, next);
+    }
+}
+
+/// Unblocks all who wait for a key, at the end of this pass or the next one: Redis 7.0 forgets to reply to a
+/// client that CLIENT UNBLOCK meets when it is being unblocked.
+fn dismiss(context: &Context, name: &Name, reason: Error) {
+    WATCHES.with_borrow_mut(|watches| {
+        let Some((name, _)) = watches.by_name.get_key_value(name) else { return };
+        let name = Rc::clone(name);
+        watches.make_ready(&name);
+        if let Some(watch) = watches.by_name.get_mut(&name) {
+            watch.dismissed = Some(reason);
+        }
+    });
+    timer::soon(context);
+}
+
+/// Unblocks everybody: this server has become a replica.
+pub fn dismiss_all(context: &Context) {
+    let names: Vec<_> = WATCHES.with_borrow(|watches| watches.by_name.keys().cloned().collect());
+    for name in names {
+        dismiss(context, &name, Error::Elsewhere);
     }
 }
 
@@ -244,7 +280,7 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
             if context.serves(key.as_str()) {
                 note_outlook(context, &name, peek(context, key.as_str()));
             } else {
-                send_away(&name, &Error::Elsewhere);
+                dismiss(context, &name, Error::Elsewhere);
             }
         }
         if !go_on() {
@@ -257,58 +293,92 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
 pub fn next_us() -> Option<u64> {
     WATCHES.with_borrow(|watches| {
         let timeout = watches.timeouts.first().map(|(at, ..)| *at);
-        let returned = (!watches.given_up.is_empty()).then_some(0);
-        let time = watches.times.first().map(|(at, _)| timer::from_deadline(*at)).or(returned);
+        let at_once = !watches.given_up.is_empty() || !watches.ready.is_empty();
+        let time = watches.times.first().map(|(at, _)| timer::from_deadline(*at));
+        let time = if at_once { Some(0) } else { time };
         let time = time.map(|at| at.max(watches.retry_us));
         timeout.into_iter().chain(time).min()
     })
 }
 
-/// Serves those in whose lines something is due, and unblocks those who have waited long enough.
-pub fn serve(context: &Context) {
+/// Whether somebody is to be given something, so that it matters who has gone.
+pub fn is_ready() -> bool {
+    WATCHES.with_borrow(|watches| !watches.ready.is_empty())
+}
+
+/// Unblocks those who have waited long enough, and, where `may_serve`, serves those whose keys are ready. What is
+/// due by now is ready from here on.
+pub fn serve(context: &Context, may_serve: bool) {
     time_out();
     let now_us = clock::monotonic_us();
-    if WATCHES.with_borrow(|watches| watches.retry_us > now_us) {
-        return;
+    if WATCHES.with_borrow(|watches| watches.retry_us) <= now_us && may_serve {
+        if context.may_write() {
+            take_back(context);
+            serve_ready(context);
+        } else {
+            // Who is dismissed takes nothing. The others wait.
+            WATCHES.with_borrow_mut(|watches| watches.retry_us = now_us + RETRY_US);
+            dismiss_ready();
+        }
     }
-    if !take_back(context) {
-        return retry_later(now_us);
-    }
+    let now = clock::now();
+    WATCHES.with_borrow_mut(|watches| {
+        while let Some((_, name)) = watches.times.first().filter(|(at, _)| *at <= now) {
+            let name = Rc::clone(name);
+            watches.make_ready(&name);
+        }
+    });
+}
+
+/// Serves the lines of keys that are ready, in turn.
+fn serve_ready(context: &Context) {
+    let ready = WATCHES.with_borrow(|watches| watches.ready.len());
     let mut served = 0;
-    while served < SERVED_MAX {
-        let now = clock::now();
-        let name = WATCHES.with_borrow(|watches| {
-            watches.times.first().filter(|(at, _)| *at <= now).map(|(_, name)| Rc::clone(name))
-        });
-        let Some(name) = name else { return };
-        match serve_line(context, &name, now, SERVED_MAX - served) {
-            Some(count) => served += count.max(1),
-            None => return retry_later(now_us),
+    for _ in 0..ready {
+        if served >= SERVED_MAX {
+            return;
+        }
+        let Some(name) = WATCHES.with_borrow_mut(|watches| watches.ready.pop_front()) else {
+            return;
+        };
+        if !send_away(&name) {
+            served += serve_line(context, &name, SERVED_MAX - served);
         }
     }
 }
 
-fn retry_later(now_us: u64) {
-    WATCHES.with_borrow_mut(|watches| watches.retry_us = now_us + RETRY_US);
+/// Unblocks the clients in the lines of keys that are ready and dismissed.
+fn dismiss_ready() {
+    let ready = WATCHES.with_borrow_mut(|watches| std::mem::take(&mut watches.ready));
+    for name in ready {
+        if !send_away(&name) {
+            WATCHES.with_borrow_mut(|watches| watches.ready.push_back(name));
+        }
+    }
 }
 
-/// Serves those who wait for a key, until nothing is due or so many are served. Returns how many were, or
-/// `None` if nothing may be written now.
-fn serve_line(context: &Context, name: &Rc<Name>, now: u64, most: usize) -> Option<usize> {
-    let Some(peek) = WATCHES.with_borrow(|watches| Some(watches.by_name.get(name)?.peek)) else {
-        return Some(0);
-    };
+/// Serves those who wait for a key, which is ready no more, until nothing is due or so many are served. Returns
+/// how many were.
+fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
+    let now = clock::now();
+    let peek = WATCHES.with_borrow_mut(|watches| {
+        let watch = watches.by_name.get_mut(name)?;
+        watch.is_ready = false;
+        Some(watch.peek)
+    });
+    let Some(peek) = peek else { return 0 };
     let key = OwnedStr::new(&name.key);
     let key = key.as_str();
     let outlook = if context.select_db(name.db) { peek(context, key) } else { Outlook::Next(None) };
     note_outlook(context, name, outlook);
     if !matches!(outlook, Outlook::Next(Some(next)) if next <= now) {
-        return Some(0);
-    }
-    if !context.may_write() || !context.lets_clients_write(key) {
-        return None;
+        return 0;
     }
     let mut served = 0;
+    if !context.lets_clients_write(key) {
+        look_at(name, Some(now + RETRY_US / 1000));
+        return 0;
+    }
     while served < most {
         // The client stays in the table meanwhile: to take calls out, by an event, and another module
         // may do as it likes then, such as to kill the client.
@@ -317,7 +387,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, now: u64, most: usize) -> Opti
             let (ticket, first) = watch.line.first_key_value()?;
             Some((*ticket, first.client, Rc::clone(&first.take), watch.overdue))
         });
-        let Some((ticket, client, take, overdue)) = first else { return Some(served) };
+        let Some((ticket, client, take, overdue)) = first else { return served };
         let Some(taken) = take(context) else { break };
         served += 1;
         latency::record(overdue.late_us(taken.deadline()));
@@ -327,14 +397,20 @@ fn serve_line(context: &Context, name: &Rc<Name>, now: u64, most: usize) -> Opti
             taken.give_back(context);
         }
     }
+    if served == 0 {
+        // It was due, and could not be taken: the backstop looks again.
+        look_at(name, None);
+    }
+    served
+}
+
+/// Looks at a key then, in milliseconds since the epoch, unless it is noted anew.
+fn look_at(name: &Rc<Name>, at: Option<u64>) {
     WATCHES.with_borrow_mut(|watches| {
-        let next = watches.by_name.get(name).and_then(|watch| watch.look_at);
-        if next.is_some_and(|next| next <= now) {
-            // More is due: other lines come first. If nothing could be taken, the backstop looks again.
-            watches.look_at(name, (served > 0).then_some(now));
+        if watches.by_name.get(name).is_some_and(|watch| !watch.is_ready) {
+            watches.look_at(name, at);
         }
     });
-    Some(served)
 }
 
 /// Unblocks those who have waited long enough.
@@ -352,29 +428,29 @@ fn time_out() {
     }
 }
 
-/// Gives back what was taken for clients that had gone. Returns whether others may be served.
-fn take_back(context: &Context) -> bool {
-    if WATCHES.with_borrow(|watches| watches.given_up.is_empty()) {
-        return true;
-    }
-    if !context.may_write() {
-        return false;
-    }
+/// Gives back what was taken for clients that had gone.
+fn take_back(context: &Context) {
     let given_up = WATCHES.with_borrow_mut(|watches| std::mem::take(&mut watches.given_up));
     for taken in given_up {
         taken.give_back(context);
     }
-    true
 }
 
-/// Unblocks all who wait for a key, because there is nothing to wait for.
-fn send_away(name: &Name, reason: &Error) {
+/// Unblocks all who wait for a key if they are dismissed. Returns whether they are.
+fn send_away(name: &Rc<Name>) -> bool {
+    let reason = WATCHES.with_borrow_mut(|watches| {
+        let watch = watches.by_name.get_mut(name)?;
+        let reason = watch.dismissed.take()?;
+        watch.is_ready = false;
+        Some(reason)
+    });
+    let Some(reason) = reason else { return false };
     loop {
         let first = WATCHES.with_borrow(|watches| {
             let (ticket, first) = watches.by_name.get(name)?.line.first_key_value()?;
             Some((first.client, *ticket))
         });
-        let Some((client, ticket)) = first else { return };
+        let Some((client, ticket)) = first else { return true };
         forget(client, ticket);
         unblock(client, Outcome::SentAway(reason.clone()));
     }
@@ -412,6 +488,15 @@ impl Watches {
         let (name, peek) = (Rc::clone(name), watch.peek);
         self.seen = Some(Rc::clone(&name));
         Some((name, peek))
+    }
+
+    /// Puts a watched key among those that are ready.
+    fn make_ready(&mut self, name: &Rc<Name>) {
+        self.look_at(name, None);
+        let Some(watch) = self.by_name.get_mut(name) else { return };
+        if !std::mem::replace(&mut watch.is_ready, true) {
+            self.ready.push_back(Rc::clone(name));
+        }
     }
 
     /// Says when a watched key is to be looked at.

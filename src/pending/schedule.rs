@@ -280,6 +280,11 @@ pub fn succeeded(name: &Name) {
     });
 }
 
+/// Says that another policy was set: what is overdue could not be delivered before.
+pub fn begin(name: &Name) {
+    with_entry(name, |database, key| database.entry(key).overdue = Overdue::since_now());
+}
+
 /// Says that what made names wait may be over: all of them are looked at now.
 pub fn look_again() {
     let now = clock::now();

@@ -462,19 +462,28 @@ impl<'a> MapValue<'a> {
     }
 }
 
-/// How many commands the server has run since it was started, or since CONFIG RESETSTAT.
-pub fn commands_processed() -> Option<u64> {
-    let mut failed = 0;
-    // SAFETY: the server accepts a null context here; section and field are C strings; what is got is
-    // freed.
-    let count = unsafe {
+/// What the server has counted since it was started, or since CONFIG RESETSTAT: connections, commands, bytes read,
+/// bytes written. After that they do not all come back to what they were as fast as one of them may. 0 for one
+/// that the server does not have.
+pub fn server_counts() -> [u64; 4] {
+    const FIELDS: [&CStr; 4] = [
+        c"total_connections_received",
+        c"total_commands_processed",
+        c"total_net_input_bytes",
+        c"total_net_output_bytes",
+    ];
+    // SAFETY: the server accepts a null context here; section and fields are C
+    // strings; what is got is freed.
+    unsafe {
         let info = api!(RedisModule_GetServerInfo(ptr::null_mut(), c"stats".as_ptr()));
-        let field = c"total_commands_processed".as_ptr();
-        let count = api!(RedisModule_ServerInfoGetFieldUnsigned(info, field, &mut failed));
+        let count = |field: &CStr| {
+            let mut failed = 0;
+            api!(RedisModule_ServerInfoGetFieldUnsigned(info, field.as_ptr(), &mut failed))
+        };
+        let counts = FIELDS.map(count);
         api!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
-        count
-    };
-    (failed == raw::REDISMODULE_OK as c_int).then_some(count)
+        counts
+    }
 }
 
 /// Whether the server is Valkey: it and Redis number some things differently.
