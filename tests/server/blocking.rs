@@ -430,3 +430,50 @@ fn a_sleeper_on_a_writable_replica_is_woken() {
     replica.connect().ask("DEHYDRATOR.PUSH mine 20 element id");
     assert_eq!(sleeper.reply(), elements(&["element"]));
 }
+
+#[test]
+fn a_backlog_that_many_poll_again_and_again_keeps_no_other_key_waiting() {
+    let server = Server::start(&["--maxclients", "1000"]);
+    let mut client = server.connect();
+    let count = 200 * 50;
+    let mut pipe = redis::pipe();
+    for id in 0..count {
+        pipe.cmd("DEHYDRATOR.PUSH").arg("a").arg(0).arg("element").arg(id).arg("AT").arg(10);
+    }
+    pipe.exec(&mut client).expect("pushes");
+    let mut other = server.connect();
+    let poll = cmd("DEHYDRATOR.POLL b BLOCK 0").get_packed_command();
+    other.send_packed_command(&poll).expect("it is sent");
+    until("it is asleep", || (waiters(&server) == 1).then_some(()));
+    // One is asleep on the backlog, so that all join the line.
+    client.ask("DEHYDRATOR.POLL a COUNT 1");
+    let again = cmd("DEHYDRATOR.POLL a BLOCK 0 COUNT 1").get_packed_command().repeat(50);
+    let mut pollers: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    for poller in &mut pollers {
+        poller.send_packed_command(&again).expect("it is sent");
+    }
+    client.ask("DEHYDRATOR.PUSH b 0 element id");
+    assert_eq!(other.recv_response().expect("a reply"), elements(&["element"]));
+    let lateness = client.info("dehydrator", "dehydrator_lateness_max_us");
+    assert!(lateness < 5_000_000, "{lateness} us");
+}
+
+#[test]
+fn one_that_is_unblocked_while_it_is_sent_away_is_told_once() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for _ in 0..20 {
+        let mut sleeper = server.connect();
+        let Value::Int(id) = sleeper.ask("CLIENT ID") else { panic!("an id") };
+        let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
+        sleeper.send_packed_command(&poll).expect("it is sent");
+        until("it is asleep", || (waiters(&server) == 1).then_some(()));
+        let mut pipe = redis::pipe();
+        pipe.cmd("DEHYDRATOR.ONDUE").arg("k").arg("DROP");
+        pipe.cmd("CLIENT").arg("UNBLOCK").arg(id);
+        let _: Vec<Value> = pipe.query(&mut client).expect("replies");
+        let _ = sleeper.recv_response();
+        assert_eq!(sleeper.ask("ECHO in-step"), text("in-step"));
+        client.ask("DEHYDRATOR.ONDUE k HOLD");
+    }
+}

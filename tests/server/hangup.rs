@@ -64,3 +64,17 @@ fn one_that_hangs_up_before_the_push_swallows_nothing() {
         nothing_is_swallowed(&server, None, &["DEBUG SLEEP 0.15", push]);
     }
 }
+
+#[test]
+fn one_that_hangs_up_right_before_a_push_swallows_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for round in 0..150 {
+        let sleeper = asleep(&server);
+        drop(sleeper);
+        // The server may read of both in one pass of its loop.
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 1000");
+        assert_eq!(next, texts(&["element"]), "swallowed in round {round}");
+    }
+}

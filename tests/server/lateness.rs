@@ -91,6 +91,20 @@ fn a_clock_that_steps_ahead_makes_nothing_late() {
 }
 
 #[test]
+fn what_is_overdue_when_a_policy_is_said_is_not_late_though_it_has_been_announced() {
+    let server = Server::start(&["--notify-keyspace-events", "KEA"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 x id");
+    let since = Instant::now();
+    until("it is overdue for long", || {
+        (since.elapsed() > Duration::from_millis(1500)).then_some(())
+    });
+    client.ask("DEHYDRATOR.ONDUE k DROP");
+    emptied(&mut client, "k");
+    all_is_in_time(&server, "a policy, with events on");
+}
+
+#[test]
 fn what_was_overdue_when_a_replica_is_promoted_is_not_late() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
