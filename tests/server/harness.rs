@@ -25,6 +25,7 @@ const SHIFT: &str = "shift";
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
     folder: TempDir,
+    program: PathBuf,
     /// `None`: the configuration says what to load, if anything.
     module: Option<PathBuf>,
     options: Vec<String>,
@@ -59,6 +60,18 @@ impl Server {
         server
     }
 
+    /// As [`Server::start_with_port`], with another architecture's server and module: see scripts/arm64.sh.
+    pub fn start_of_other_architecture(options: &[&str]) -> Self {
+        let variable =
+            |name| PathBuf::from(env::var_os(name).unwrap_or_else(|| panic!("no {name}")));
+        let program = variable("DEHYDRATOR_OTHER_SERVER");
+        let module = variable("DEHYDRATOR_OTHER_MODULE");
+        let folder = TempDir::new().expect("a temporary folder");
+        let mut server = Self::launch_in(folder, program, module, free_port(), options);
+        server.wait_until_up();
+        server
+    }
+
     /// As [`Server::start_with_port`], with the module's debug build, which has hooks for tests.
     pub fn start_debug(options: &[&str]) -> Self {
         let mut server = Self::launch(debug_module(), free_port(), options, &[]);
@@ -86,7 +99,8 @@ impl Server {
             .status()
             .expect("a C compiler, which `make setup` installs");
         assert!(compiled.success(), "tests/preload/shift.c does not compile");
-        let mut server = Self::launch_in(folder, release_module(), free_port(), options);
+        let mut server =
+            Self::launch_in(folder, server_program(), release_module(), free_port(), options);
         server.wait_until_up();
         server
     }
@@ -102,8 +116,10 @@ impl Server {
     pub fn start_with_configuration(lines: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         fs::write(folder.path().join(CONFIGURATION), lines).expect("a configuration");
-        let process = spawn(folder.path(), None, 0, &[]);
-        let mut server = Self { folder, module: None, options: Vec::new(), port: 0, process };
+        let program = server_program();
+        let process = spawn(&program, folder.path(), None, 0, &[]);
+        let mut server =
+            Self { folder, program, module: None, options: Vec::new(), port: 0, process };
         server.wait_until_up();
         server
     }
@@ -141,13 +157,19 @@ impl Server {
         for (file, name) in files {
             fs::copy(file, folder.path().join(name)).expect("a file to copy");
         }
-        Self::launch_in(folder, module, port, options)
+        Self::launch_in(folder, server_program(), module, port, options)
     }
 
-    fn launch_in(folder: TempDir, module: PathBuf, port: u16, options: &[&str]) -> Self {
+    fn launch_in(
+        folder: TempDir,
+        program: PathBuf,
+        module: PathBuf,
+        port: u16,
+        options: &[&str],
+    ) -> Self {
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = spawn(folder.path(), Some(&module), port, &options);
-        Self { folder, module: Some(module), options, port, process }
+        let process = spawn(&program, folder.path(), Some(&module), port, &options);
+        Self { folder, program, module: Some(module), options, port, process }
     }
 
     /// The port that the server listens on.
@@ -159,7 +181,7 @@ impl Server {
     /// Starts again on the same data, after the process has ended.
     pub fn relaunch(&mut self) {
         let module = self.module.as_deref();
-        self.process = spawn(self.folder.path(), module, self.port, &self.options);
+        self.process = spawn(&self.program, self.folder.path(), module, self.port, &self.options);
         self.wait_until_up();
     }
 
@@ -341,7 +363,13 @@ fn module(variable: &str, default: &str) -> PathBuf {
     fs::canonicalize(&module).unwrap_or_else(|_| panic!("no module at {module}: {help}"))
 }
 
-fn spawn(folder: &Path, module: Option<&Path>, port: u16, options: &[String]) -> Child {
+fn spawn(
+    program: &Path,
+    folder: &Path,
+    module: Option<&Path>,
+    port: u16,
+    options: &[String],
+) -> Child {
     let log = fs::File::options().create(true).append(true).open(folder.join("log"));
     // With the signal ignored, a file that may not grow is a write that fails, as on a full disk.
     let mut command = Command::new("sh");
@@ -351,7 +379,7 @@ fn spawn(folder: &Path, module: Option<&Path>, port: u16, options: &[String]) ->
         preload.push(preload_in(folder));
         command.arg("env").arg(preload).env("DEHYDRATOR_SHIFT", folder.join(SHIFT));
     }
-    command.arg(server_program());
+    command.arg(program);
     if folder.join(CONFIGURATION).exists() {
         command.arg(CONFIGURATION);
     }
@@ -368,7 +396,7 @@ fn spawn(folder: &Path, module: Option<&Path>, port: u16, options: &[String]) ->
         .stdout(log.expect("a log"))
         .stderr(Stdio::null())
         .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", server_program().display()))
+        .unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
 
 /// A port of the loopback that nobody listens on at this moment.
