@@ -12,7 +12,7 @@ SERVERS_DIR ?= target/servers
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: build build-debug run top top-test test test-examples test-servers torture asan fuzz mutants bench bench-core lint lint-scripts fmt msrv deny \
-    package package-test grafana-test release-notes setup help clean
+    package package-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -88,6 +88,10 @@ lint-scripts: ## The shell scripts, by shellcheck
 deny: ## Licences, sources, versions and known holes of the libraries, by cargo-deny (built once: minutes)
 	@scripts/deny.sh
 
+arm64: build ## Build the module for arm64 in a Debian sid (root, 3 GB), and test it under qemu; `make package` then packs it too
+	@scripts/setup.sh arm64
+	SERVERS_DIR=$(SERVERS_DIR) scripts/arm64.sh
+
 package: build ## target/package: a .deb, its line tables, a tarball, release notes, sums
 	@scripts/setup.sh package
 	scripts/package.sh
@@ -113,5 +117,5 @@ clean: ## Remove what was built; ./data stays
 	cargo clean
 
 help: ## This list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | \
 	    awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'

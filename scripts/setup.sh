@@ -7,6 +7,7 @@
 #   scripts/setup.sh [extra...]
 #       c++           a C++ compiler, which the fuzzer needs
 #       asan          what builds a server, and valgrind
+#       arm64         what makes a Debian and runs programs of arm64, and their binutils
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       grafana       what reads the dashboard, for its test
 #       examples      Python's venv and Node, which the examples need
@@ -46,6 +47,11 @@ for extra in "$@"; do
         asan)
             command -v make >/dev/null || need make
             command -v valgrind >/dev/null || need valgrind
+            ;;
+        arm64)
+            command -v debootstrap >/dev/null || need debootstrap
+            command -v qemu-aarch64-static >/dev/null || need qemu-user-static
+            command -v aarch64-linux-gnu-strip >/dev/null || need binutils-aarch64-linux-gnu
             ;;
         package)
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
