@@ -11,9 +11,10 @@
 //!                                   timer ───────▶ blocked::serve, delivery, renamed, timer::set
 //! ```
 //!
-//! *Why at the end.* By then the server has read what has happened to connections: a client that has hung
-//! up is gone. If commands have held the loop up, it has not read that yet. Then blocked clients are not
-//! served before the loop has come round a few times, so that nothing is given to one that has gone.
+//! *Why at the end.* By then the server has read what has happened to connections; at the very end of the pass it
+//! frees those that have hung up, which is why [`blocked`] serves a key one pass after it is ready. If commands
+//! have held the loop up, the server has not read all of that yet. Then blocked clients are not served before
+//! the loop has come round a few times, so that nothing is given to one that has gone.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::c_void;
