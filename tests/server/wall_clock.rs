@@ -1,6 +1,6 @@
 //! A wall clock that somebody sets while clients sleep. The monotonic clock goes on.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use redis::{Connection, Value};
 
@@ -17,9 +17,15 @@ fn time(client: &mut Connection) -> i64 {
     time[0] * 1000 + time[1] / 1000
 }
 
-/// Sets the clock, and waits until the server has it.
+/// Sets the clock, and waits until the server has it: Valkey 9 asks for the time once in a millisecond.
 fn step(server: &Server, milliseconds: i64) {
     server.shift_clock(milliseconds);
+    let mut client = server.connect();
+    until("the server has the time", || {
+        let here = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        let ahead = time(&mut client) - here.as_millis() as i64;
+        ((ahead - milliseconds).abs() < 1000).then_some(())
+    });
 }
 
 #[test]
