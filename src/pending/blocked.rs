@@ -251,15 +251,18 @@ fn note_name(context: &Context, name: &Name, next: Option<u64>) {
 /// Unblocks all who wait for a key, at the end of this pass or the next one: Redis 7.0 forgets to reply to a
 /// client that CLIENT UNBLOCK meets when it is being unblocked.
 fn dismiss(context: &Context, name: &Name, reason: Error) {
-    WATCHES.with_borrow_mut(|watches| {
-        let Some((name, _)) = watches.by_name.get_key_value(name) else { return };
+    let is_watched = WATCHES.with_borrow_mut(|watches| {
+        let Some((name, _)) = watches.by_name.get_key_value(name) else { return false };
         let name = Rc::clone(name);
         watches.make_ready(&name);
         if let Some(watch) = watches.by_name.get_mut(&name) {
             watch.dismissed = Some(reason);
         }
+        true
     });
-    timer::soon(context);
+    if is_watched {
+        timer::soon(context);
+    }
 }
 
 /// Unblocks everybody: this server has become a replica.
