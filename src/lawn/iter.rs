@@ -8,16 +8,17 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, binary_heap, btree_map};
 use std::iter::Peekable;
 
+use super::Element;
+use super::full::Full;
 use super::heads::Heads;
 use super::overflow::Entry;
 use super::queues::Cursor;
 use super::slab::Handle;
 use super::turn::Turn;
-use super::{Element, Lawn};
 
-/// Elements in order of delivery. See [`Lawn::iter`].
+/// Elements in order of delivery. See [`Full::iter`].
 pub struct Iter<'a> {
-    lawn: &'a Lawn,
+    lawn: &'a Full,
     now: u64,
     fronts: BinaryHeap<Front>,
     overflow: Peekable<btree_map::Iter<'a, Turn, Entry>>,
@@ -34,7 +35,7 @@ struct Front {
 
 impl<'a> Iter<'a> {
     /// The elements whose deadline is at or before `now`.
-    pub(super) fn new(lawn: &'a Lawn, now: u64) -> Self {
+    pub(super) fn new(lawn: &'a Full, now: u64) -> Self {
         let overflow = lawn.overflow.iter().peekable();
         let mut iter = Self { lawn, now, fronts: BinaryHeap::new(), overflow };
         iter.look_at(0);

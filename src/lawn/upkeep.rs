@@ -1,6 +1,6 @@
 //! What keeps a lawn small and in order: giving memory back, moving allocations, measuring, checking.
 
-use super::Lawn;
+use super::full::Full;
 
 /// Moves allocations to where the allocator would rather have them.
 pub trait Mover {
@@ -13,8 +13,8 @@ pub(super) fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
     *items = mover.relocate(std::mem::take(items));
 }
 
-impl Lawn {
-    /// Whether [`Lawn::compact`] would find something to do. O(1).
+impl Full {
+    /// Whether [`Full::compact`] would find something to do. O(1).
     pub fn is_sparse(&self) -> bool {
         self.records.slab().is_sparse() || self.queues.is_sparse()
     }

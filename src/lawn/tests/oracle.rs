@@ -1,5 +1,6 @@
 //! The lawn beside an oracle.
 
+use ahash::RandomState;
 use proptest::prelude::*;
 
 use super::super::*;

@@ -1,0 +1,481 @@
+//! The form of a lawn of any size: an index of ids, records in pages, and a queue for each TTL.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use ahash::RandomState;
+
+use super::Element;
+use super::error::{StartError, UpdateError};
+use super::index::{IdHash, Index};
+use super::iter::Iter;
+use super::overflow::Overflow;
+use super::queues::{AHEAD, Queues};
+use super::records::{Record, Records, Spot};
+use super::slab::Handle;
+use super::turn::{DEADLINE_MAX, Turn};
+
+/// Bytes of an id that is hashed before its turn.
+const ID_AHEAD_MAX: usize = 256;
+
+impl<'a> From<Record<'a>> for Element<'a> {
+    fn from(record: Record<'a>) -> Self {
+        Self {
+            id: record.id(),
+            payload: record.payload(),
+            deadline: record.turn().deadline,
+            deliveries: record.deliveries(),
+        }
+    }
+}
+
+/// An element that has been taken out: nothing in the lawn points to it any more. Its bytes are read
+/// where they lie, and freed when this is dropped.
+pub struct Taken<'a> {
+    records: &'a mut Records,
+    handle: Handle,
+}
+
+impl Taken<'_> {
+    /// What was taken.
+    pub fn element(&self) -> Element<'_> {
+        self.records.get(self.handle).into()
+    }
+}
+
+impl fmt::Debug for Taken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Taken").field(&self.element()).finish()
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.records.remove(self.handle);
+    }
+}
+
+/// Puts a record into the order of deadlines. Returns where it stands, or `None` for the overflow.
+fn file(
+    queues: &mut Queues,
+    overflow: &mut Overflow,
+    records: &mut Records,
+    handle: Handle,
+    ttl: u64,
+    turn: Turn,
+) -> Option<Spot> {
+    let spot = queues.push(records, handle, ttl, turn, overflow.len());
+    if spot.is_none() {
+        overflow.insert(turn, ttl, handle);
+    }
+    spot
+}
+
+/// A store of elements that each come due once. See the [module](super).
+#[derive(Clone)]
+pub struct Full {
+    pub(super) records: Records,
+    pub(super) index: Index,
+    pub(super) queues: Queues,
+    pub(super) overflow: Overflow,
+    pushes: u64,
+    /// Elements that were given out under a lease and are still here.
+    pub(super) delivered: usize,
+}
+
+impl Full {
+    /// An empty lawn. `hasher` keys the table of ids: who knows it can choose ids that collide, so
+    /// draw it at random once a process, and keep it secret.
+    pub fn new(hasher: RandomState) -> Self {
+        Self {
+            records: Records::new(),
+            index: Index::new(hasher.clone()),
+            queues: Queues::new(hasher),
+            overflow: Overflow::default(),
+            pushes: 0,
+            delivered: 0,
+        }
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When `ttl` milliseconds after `now` is.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::TooLate`].
+    pub fn deadline(ttl: u64, now: u64) -> Result<u64, StartError> {
+        let deadline = now.checked_add(ttl).filter(|deadline| *deadline <= DEADLINE_MAX);
+        deadline.ok_or(StartError::TooLate)
+    }
+
+    /// Starts an element that comes due `ttl` milliseconds after `now`. Returns its deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing has changed.
+    #[allow(
+        dead_code,
+        reason = "the module states deadlines; tests, benches and the paper start timers"
+    )]
+    pub fn start(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<u64, StartError> {
+        let deadline = Self::deadline(ttl, now)?;
+        self.start_at(id, ttl, payload, deadline)?;
+        Ok(deadline)
+    }
+
+    /// Starts an element in the queue of `ttl` that comes due at `deadline`, whatever the two say of
+    /// each other: how replicas, dumps and imports bring elements in.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing has changed.
+    pub fn start_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<(), StartError> {
+        if deadline > DEADLINE_MAX {
+            return Err(StartError::TooLate);
+        }
+        let turn = self.next_turn(deadline);
+        let hash = self.index.hash(id);
+        let Self { index, records, queues, overflow, .. } = self;
+        let vacancy = index.vacancy(hash, |handle| records.id(handle) == id);
+        let vacancy = vacancy.ok_or(StartError::Exists)?;
+        let handle = records.reserve(id, payload).ok_or(StartError::Full)?;
+        let spot = file(queues, overflow, records, handle, ttl, turn);
+        records.write(handle, id, payload, turn, spot);
+        vacancy.fill(handle);
+        Ok(())
+    }
+
+    /// As [`Full::start_at`], in the place of an element with the same id, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
+    pub fn replace_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<(), StartError> {
+        let hash = self.index.hash(id);
+        let Some(old) = self.find_hashed(hash, id) else {
+            return self.start_at(id, ttl, payload, deadline);
+        };
+        let new = self.store(id, ttl, payload, deadline)?;
+        self.index.replace(hash, old, new);
+        let record = self.records.get(old);
+        let (spot, deliveries) = (record.spot(), record.deliveries());
+        drop(self.unfile(old, spot, deliveries));
+        Ok(())
+    }
+
+    /// Gives an element a new timer: it comes after all others of that deadline. Returns whether there
+    /// is such an element.
+    pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        let found = self.find_record(id).filter(|_| deadline <= DEADLINE_MAX);
+        let Some((handle, record)) = found else { return false };
+        let spot = record.spot();
+        self.restart(handle, spot, ttl, deadline);
+        true
+    }
+
+    /// Takes an element out, due or not.
+    pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
+        let hash = self.index.hash(id);
+        let mut found = None;
+        let handle = self.index.remove(hash, |handle| {
+            found = Some(self.records.get(handle)).filter(|record| record.id() == id);
+            found.is_some()
+        })?;
+        let (spot, deliveries) = found.map(|record| (record.spot(), record.deliveries()))?;
+        Some(self.unfile(handle, spot, deliveries))
+    }
+
+    /// The element of that id, due or not.
+    pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
+        self.find_record(id).map(|(_, record)| record.into())
+    }
+
+    /// Gives an element a new payload. It keeps its deadline and its place in the order. Returns what
+    /// it was before.
+    ///
+    /// # Errors
+    ///
+    /// [`UpdateError`]; then nothing has changed.
+    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
+        let hash = self.index.hash(id);
+        let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
+        let record = self.records.get(old);
+        let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
+        let new = self.records.reserve(id, payload).ok_or(UpdateError::Full)?;
+        self.records.write(new, id, payload, turn, spot);
+        self.records.set_deliveries(new, deliveries);
+        self.repoint(hash, old, new);
+        Ok(Taken { records: &mut self.records, handle: old })
+    }
+
+    /// Takes out the element whose turn is first, if it is due at `now`.
+    pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
+        let handle = self.first_due(now, Self::read_ahead_to_take)?;
+        let record = self.records.get(handle);
+        let (hash, spot, deliveries) =
+            (self.index.hash(record.id()), record.spot(), record.deliveries());
+        self.index.remove(hash, |it| it == handle).expect("a filed record is in the index");
+        Some(self.unfile(handle, spot, deliveries))
+    }
+
+    /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
+    /// after `ttl` milliseconds, and counts the delivery. A lease is a TTL: the element moves into that
+    /// queue. `ttl` must not be 0, or the element would be due again at once and never end.
+    pub fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
+        debug_assert_ne!(ttl, 0, "a lease of no time");
+        let handle = self.first_due(now, Self::read_ahead)?;
+        self.lease(handle, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
+        Some(self.records.get(handle).into())
+    }
+
+    /// Leases an element by its id, due or not, until `deadline`. Returns whether there is one.
+    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        let Some(handle) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else { return false };
+        self.lease(handle, ttl, deadline);
+        true
+    }
+
+    /// Says how often an element was given out, as dumps and the append-only file do. Returns whether
+    /// there is one.
+    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
+        let Some(handle) = self.find(id) else { return false };
+        self.count_deliveries(handle, deliveries);
+        true
+    }
+
+    /// How many elements were given out under a lease and not settled, whether it has run out or not.
+    pub fn delivered(&self) -> usize {
+        self.delivered
+    }
+
+    /// When the next element comes due, or did. Exact at all times.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.first().map(|(turn, _)| turn.deadline)
+    }
+
+    /// How many TTLs have a queue, and how many elements are in none.
+    #[cfg(test)]
+    pub(super) fn shape(&self) -> (usize, usize) {
+        (self.queues.len(), self.overflow.len())
+    }
+
+    /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 59, and at each
+    /// element in the overflow.
+    pub fn count_due(&self, now: u64) -> usize {
+        self.queues.count_due(&self.records, now) + self.overflow.count_due(now)
+    }
+
+    /// How many TTLs there are, those of elements in the overflow counted one by one.
+    pub fn ttls(&self) -> usize {
+        self.queues.len() + self.overflow.len()
+    }
+
+    /// How many elements there are of each TTL, by TTL. Costs O(TTLs), and O(1) for each element in
+    /// the overflow.
+    pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
+        let overflowing = self.overflow.iter().map(|(_, entry)| (entry.ttl, 1));
+        let mut counts = BTreeMap::new();
+        for (ttl, count) in self.queues.counts().chain(overflowing) {
+            *counts.entry(ttl).or_default() += count;
+        }
+        counts
+    }
+
+    /// Shows about `count` elements, from `cursor` on, and returns the cursor to carry on with; 0 is
+    /// both the beginning and the end. An element that is there from beginning to end is shown exactly
+    /// once, whatever comes and goes meanwhile; one that is not may be shown or not.
+    ///
+    /// Costs O(count), and the length of a table of the index, up to 3,584 entries, for each that shows nothing.
+    pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(Element<'a>)) -> u64 {
+        self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
+    }
+
+    /// All elements in order of delivery, each with the TTL it was started with.
+    pub fn iter(&self) -> Iter<'_> {
+        self.iter_until(DEADLINE_MAX)
+    }
+
+    /// As [`Full::iter`], of the elements that are due at `now`. Costs nothing for what is not.
+    pub fn iter_until(&self, now: u64) -> Iter<'_> {
+        Iter::new(self, now)
+    }
+
+    pub(super) fn find(&self, id: &[u8]) -> Option<Handle> {
+        self.find_hashed(self.index.hash(id), id)
+    }
+
+    fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
+        self.index.find(hash, |handle| self.records.id(handle) == id)
+    }
+
+    /// As [`Full::find`], with the record that was read to find it.
+    fn find_record(&self, id: &[u8]) -> Option<(Handle, Record<'_>)> {
+        let mut found = None;
+        let handle = self.index.find(self.index.hash(id), |handle| {
+            found = Some(self.records.get(handle)).filter(|record| record.id() == id);
+            found.is_some()
+        })?;
+        Some((handle, found?))
+    }
+
+    /// The record whose turn is first, if it is due at `now`. Each of those that follow it in its queue waits for
+    /// memory; before the first of a few is given out, `read` reads all of them, so that they wait together.
+    fn first_due(
+        &mut self,
+        now: u64,
+        read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
+    ) -> Option<Handle> {
+        // What is asked most often, at every look at the clock, touches neither block nor record.
+        if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
+            return None;
+        }
+        self.queues.settle(&self.records);
+        let (turn, handle) = self.first()?;
+        if turn.deadline > now {
+            return None;
+        }
+        if let Some(handles) = self.queues.unread() {
+            read(self, &handles);
+        }
+        Some(handle)
+    }
+
+    fn read_ahead(&self, handles: &[Option<Handle>; AHEAD]) {
+        let mut read = 0;
+        for handle in handles.iter().flatten() {
+            read ^= self.records.turn(*handle).deadline;
+        }
+        std::hint::black_box(read);
+    }
+
+    /// As [`Full::read_ahead`], of records that will be read to their ends and leave the index.
+    fn read_ahead_to_take(&self, handles: &[Option<Handle>; AHEAD]) {
+        let mut read = 0;
+        for handle in handles.iter().flatten() {
+            let record = self.records.get(*handle);
+            // To hash a long id takes longer than to wait for its bucket.
+            if record.id().len() <= ID_AHEAD_MAX {
+                read ^= self.index.touch(self.index.hash(record.id()));
+            }
+            read ^= record.payload().last().copied().map_or(0, u32::from);
+        }
+        std::hint::black_box(read);
+    }
+
+    fn first(&self) -> Option<(Turn, Handle)> {
+        match (self.queues.first(&self.records), self.overflow.first()) {
+            (Some(queued), Some(overflowing)) => {
+                Some(if overflowing.0 < queued.0 { overflowing } else { queued })
+            }
+            (queued, overflowing) => queued.or(overflowing),
+        }
+    }
+
+    /// Stores a record and files it. It is in the index only when the caller puts it there.
+    fn store(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<Handle, StartError> {
+        if deadline > DEADLINE_MAX {
+            return Err(StartError::TooLate);
+        }
+        let turn = self.next_turn(deadline);
+        let handle = self.records.reserve(id, payload).ok_or(StartError::Full)?;
+        let spot = self.file(handle, ttl, turn);
+        self.records.write(handle, id, payload, turn, spot);
+        Ok(handle)
+    }
+
+    /// Gives a record that stands there a new timer.
+    fn restart(&mut self, handle: Handle, spot: Option<Spot>, ttl: u64, deadline: u64) {
+        self.unlink(handle, spot);
+        let turn = self.next_turn(deadline);
+        let spot = self.file(handle, ttl, turn);
+        self.records.set_turn(handle, turn, spot);
+    }
+
+    fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64) {
+        let spot = self.records.spot(handle);
+        self.restart(handle, spot, ttl, deadline);
+        let deliveries = self.records.deliveries(handle);
+        self.count_deliveries(handle, deliveries.saturating_add(1));
+    }
+
+    fn count_deliveries(&mut self, handle: Handle, deliveries: u16) {
+        self.delivered -= usize::from(self.records.deliveries(handle) > 0);
+        self.delivered += usize::from(deliveries > 0);
+        self.records.set_deliveries(handle, deliveries);
+    }
+
+    /// The turn of an element that is pushed now.
+    fn next_turn(&mut self, deadline: u64) -> Turn {
+        let push = self.pushes % Turn::PUSHES;
+        self.pushes += 1;
+        Turn { deadline, push }
+    }
+
+    /// See [`file`](fn@file).
+    fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
+        file(&mut self.queues, &mut self.overflow, &mut self.records, handle, ttl, turn)
+    }
+
+    /// Takes a record out of the order of deadlines. It still says where it was.
+    fn unlink(&mut self, handle: Handle, spot: Option<Spot>) {
+        match spot {
+            Some(spot) => self.queues.remove(&mut self.records, spot),
+            None => self.overflow.remove(self.records.turn(handle)),
+        }
+    }
+
+    /// As [`Full::unlink`], of a record that is out of the index already.
+    fn unfile(&mut self, handle: Handle, spot: Option<Spot>, deliveries: u16) -> Taken<'_> {
+        self.unlink(handle, spot);
+        self.delivered -= usize::from(deliveries > 0);
+        Taken { records: &mut self.records, handle }
+    }
+
+    /// Index and order point to `new` instead of `old`; the two have the same id, turn and spot.
+    pub(super) fn repoint(&mut self, hash: IdHash, old: Handle, new: Handle) {
+        self.index.replace(hash, old, new);
+        match self.records.spot(new) {
+            Some(spot) => self.queues.replace(spot, new),
+            None => self.overflow.replace(self.records.turn(new), new),
+        }
+    }
+}
+
+impl fmt::Debug for Full {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Full").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
