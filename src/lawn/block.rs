@@ -1,46 +1,74 @@
-//! A piece of a queue: 59 places for handles, and a bit for each that says whether it is taken.
+//! A piece of a queue: 62 places for handles, and a bit for each that says whether it is taken.
 //!
 //! Linking the records themselves would cost a miss for each neighbour when one is stopped, and a
 //! miss for each step when a queue is walked. Here a record knows its place, so that stopping it clears
-//! a bit and touches one cache line, of which there is one for up to 59 elements: those of a million
-//! lie in the processor's caches. Where a bit is clear the handle says nothing. A walk reads the
-//! handles one after the other, far ahead if it likes.
+//! a bit. The bits of a block lie apart from its places, side by side with those of others: 16 bytes for up to 62
+//! elements, 260 kB for a million of them, which stay in the processor's caches. Where a bit is clear the handle says
+//! nothing. A walk reads the handles one after the other, far ahead if it likes.
+//!
+//! ```text
+//!   bits    [taken, queue, len, is head] [taken, …] …     one for each block of a page
+//!   blocks  [prev, next, handle × 62   ] [prev, …  ] …     256 bytes each
+//! ```
 
 use std::ops::Range;
 
-use super::TINY;
-use super::slab::Handle;
+use super::heads::QueueNumber;
+use super::processor::prefetch;
+use super::slab::{Handle, Slab, Unit};
+use super::{Mover, TINY, push_tight, relocate};
 
-/// As many as make a block of 256 bytes: four cache lines, the first of which has the bits.
-pub(super) const PLACES: usize = if TINY { 5 } else { 59 };
+/// As many as make a block of 256 bytes.
+pub(super) const PLACES: usize = if TINY { 5 } else { 62 };
 /// A block that comes down to this many handles is joined with a neighbour, if both together then fill no more
 /// than half a block: what was just joined does not fill up at the next insertion.
-const SPARSE: usize = PLACES / 7 + 1;
+const SPARSE: u8 = PLACES as u8 / 7 + 1;
 const JOINED_MAX: usize = PLACES / 2;
 
-/// One block of a queue. In this order, so that all that stopping needs is in the first cache line.
+/// What is known of a block without looking at its handles.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(super) struct Bits {
+    /// A bit for each place that is taken; those of higher places are later in the order.
+    taken: u64,
+    pub(super) queue: QueueNumber,
+    /// How many bits of `taken` are set, because not every processor can count them at once.
+    len: u8,
+    /// Whether no block of the queue is before this one.
+    pub(super) is_head: bool,
+}
+
+/// Neighbours and handles.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Block {
-    /// A bit for each place that is taken; those of higher places are later in the order.
-    taken: u64,
     pub(super) prev: Option<Handle>,
     pub(super) next: Option<Handle>,
-    pub(super) queue: u16,
-    /// How many bits of `taken` are set, because not every processor can count them at once.
-    len: u8,
     places: [Option<Handle>; PLACES],
 }
 
-// Queues are priced at 256 bytes for 59 elements.
+// Queues are priced at 256 bytes for 62 elements, and 16 that are wanted often.
 const _: () = assert!(TINY || size_of::<Block>() == 256);
-const _: () = assert!(PLACES < 64 && std::mem::offset_of!(Block, places) < 64);
+const _: () = assert!(size_of::<Bits>() == 16 && PLACES < 64);
 // What was joined is not sparse, or it would be joined at every removal.
-const _: () = assert!(TINY || 2 * SPARSE <= JOINED_MAX);
+const _: () = assert!(TINY || 2 * SPARSE as usize <= JOINED_MAX);
 
 impl Default for Block {
     fn default() -> Self {
-        Self { taken: 0, prev: None, next: None, queue: 0, len: 0, places: [None; PLACES] }
+        Self { prev: None, next: None, places: [None; PLACES] }
+    }
+}
+
+impl Unit for Block {
+    /// 1,024 blocks of a page.
+    const BITS: u32 = 10;
+
+    fn set_free(&mut self, next: u32) {
+        // No block has itself, or one that cannot be, before it.
+        (self.prev, self.next) = (Handle::from_bits(u32::MAX), Handle::from_bits(next));
+    }
+
+    fn free(&self) -> Option<u32> {
+        (Handle::to_bits(self.prev) == u32::MAX).then(|| Handle::to_bits(self.next))
     }
 }
 
@@ -59,10 +87,10 @@ fn highest(bits: u64) -> Option<usize> {
     (bits != 0).then(|| bits.ilog2() as usize)
 }
 
-impl Block {
-    /// An empty block of a queue, between these neighbours.
-    pub(super) fn new(queue: u16, prev: Option<Handle>, next: Option<Handle>) -> Self {
-        Self { prev, next, queue, ..Self::default() }
+impl Bits {
+    /// Of an empty block.
+    pub(super) fn new(queue: QueueNumber) -> Self {
+        Self { queue, ..Self::default() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -77,56 +105,30 @@ impl Block {
         self.taken == 0
     }
 
-    /// The handle at a place.
-    pub(super) fn at(&self, place: usize) -> Option<Handle> {
-        self.places[place].filter(|_| self.taken >> place & 1 == 1)
+    /// Whether this block is so empty that it should be joined with a neighbour.
+    pub(super) fn is_sparse(&self) -> bool {
+        self.len <= SPARSE
     }
 
-    pub(super) fn first(&self) -> Option<Handle> {
-        lowest(self.taken).and_then(|place| self.places[place])
-    }
-
-    pub(super) fn last(&self) -> Option<Handle> {
-        highest(self.taken).and_then(|place| self.places[place])
+    pub(super) fn can_join(&self, other: &Self) -> bool {
+        self.len() + other.len() <= JOINED_MAX
     }
 
     /// The first place that is taken.
+    #[inline(always)]
     pub(super) fn first_place(&self) -> Option<usize> {
         lowest(self.taken)
     }
 
     /// The first place that is taken, from `place` on.
+    #[inline(always)]
     pub(super) fn first_from(&self, place: usize) -> Option<usize> {
         lowest(self.taken & from(place))
     }
 
-    /// Places and handles, in order, from `place` on.
-    pub(super) fn handles_from(&self, place: usize) -> impl Iterator<Item = (usize, Handle)> + '_ {
-        let after = |place: &usize| self.first_from(place + 1);
-        let places = std::iter::successors(self.first_from(place), after);
-        places.filter_map(|place| Some((place, self.places[place]?)))
-    }
-
-    /// Places and handles, in order.
-    pub(super) fn handles(&self) -> impl Iterator<Item = (usize, Handle)> + '_ {
-        self.handles_from(0)
-    }
-
-    /// The last place whose handle `is_earlier`, if all of those come before all others.
-    pub(super) fn last_that(&self, mut is_earlier: impl FnMut(Handle) -> bool) -> Option<usize> {
-        let (mut low, mut high) = (0, PLACES);
-        loop {
-            let open = self.taken & from(low) & !from(high);
-            let middle = usize::midpoint(low, high);
-            let place = lowest(open & from(middle)).or_else(|| highest(open));
-            let Some(place) = place else { break };
-            if self.places[place].is_some_and(&mut is_earlier) {
-                low = place + 1;
-            } else {
-                high = place;
-            }
-        }
-        highest(self.taken & !from(low))
+    /// The last place that is taken.
+    fn last_place(&self) -> Option<usize> {
+        highest(self.taken)
     }
 
     /// How many places are taken, up to this one.
@@ -134,38 +136,218 @@ impl Block {
         (self.taken & !from(place + 1)).count_ones() as usize
     }
 
-    /// Adds a handle behind all others and returns its place, unless the last place is taken.
-    pub(super) fn append(&mut self, handle: Handle) -> Option<usize> {
-        let end = u64::BITS - self.taken.leading_zeros();
-        let place = end as usize;
-        *self.places.get_mut(place)? = Some(handle);
+    fn is_taken(&self, place: usize) -> bool {
+        self.taken >> place & 1 == 1
+    }
+
+    /// Whether no place before this one is taken.
+    pub(super) fn is_first(&self, place: usize) -> bool {
+        self.taken & !from(place) == 0
+    }
+
+    /// Takes the place behind all others, unless the last one is taken.
+    #[inline(always)]
+    fn append(&mut self) -> Option<usize> {
+        let place = u64::BITS - self.taken.leading_zeros();
+        if place as usize >= PLACES {
+            return None;
+        }
         self.taken |= 1 << place;
         self.len += 1;
+        Some(place as usize)
+    }
+
+    /// Blanks a place. Returns whether that calls for more: the queue has lost its head, or the block is sparse.
+    #[inline(always)]
+    pub(super) fn remove(&mut self, place: u8) -> bool {
+        let bit = 1_u64.wrapping_shl(place.into());
+        assert!(self.taken & bit != 0, "a place is blanked twice");
+        self.taken &= !bit;
+        self.len -= 1;
+        let is_first = self.taken & (bit - 1) == 0;
+        (is_first & self.is_head) | (self.len <= SPARSE)
+    }
+}
+
+/// A block to be looked at.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a> {
+    pub(super) bits: &'a Bits,
+    pub(super) block: &'a Block,
+}
+
+impl<'a> View<'a> {
+    /// The handle at a place.
+    pub(super) fn at(self, place: usize) -> Option<Handle> {
+        self.block.places[place].filter(|_| self.bits.is_taken(place))
+    }
+
+    pub(super) fn first(self) -> Option<Handle> {
+        self.bits.first_place().and_then(|place| self.block.places[place])
+    }
+
+    pub(super) fn last(self) -> Option<Handle> {
+        self.bits.last_place().and_then(|place| self.block.places[place])
+    }
+
+    /// Places and handles, in order, from `place` on.
+    pub(super) fn handles_from(self, place: usize) -> impl Iterator<Item = (usize, Handle)> + 'a {
+        let places = std::iter::successors(self.bits.first_from(place), move |place| {
+            self.bits.first_from(place + 1)
+        });
+        places.filter_map(move |place| Some((place, self.block.places[place]?)))
+    }
+
+    /// Places and handles, in order.
+    pub(super) fn handles(self) -> impl Iterator<Item = (usize, Handle)> + 'a {
+        self.handles_from(0)
+    }
+
+    /// The last place whose handle `is_earlier`, if all of those come before all others.
+    pub(super) fn last_that(self, mut is_earlier: impl FnMut(Handle) -> bool) -> Option<usize> {
+        let taken = self.bits.taken;
+        let (mut low, mut high) = (0, PLACES);
+        loop {
+            let open = taken & from(low) & !from(high);
+            let middle = usize::midpoint(low, high);
+            let place = lowest(open & from(middle)).or_else(|| highest(open));
+            let Some(place) = place else { break };
+            if self.block.places[place].is_some_and(&mut is_earlier) {
+                low = place + 1;
+            } else {
+                high = place;
+            }
+        }
+        highest(taken & !from(low))
+    }
+
+    /// The handles of two blocks, from the first place on, as if they were one block with the bits and the links of this one.
+    fn joined(self, earlier: Self, later: Self) -> (Bits, Block) {
+        let mut bits = Bits { taken: 0, len: 0, ..*self.bits };
+        let mut block = Block { places: [None; PLACES], ..*self.block };
+        for (_, handle) in earlier.handles().chain(later.handles()) {
+            let place = bits.append().expect("both fit into one");
+            block.places[place] = Some(handle);
+        }
+        (bits, block)
+    }
+}
+
+/// All blocks of a lawn.
+#[derive(Clone)]
+pub(super) struct Blocks {
+    slab: Slab<Block>,
+    /// For each page of blocks, the bits of each.
+    bits: Vec<Vec<Bits>>,
+}
+
+impl Blocks {
+    pub(super) fn new() -> Self {
+        Self { slab: Slab::new(), bits: Vec::new() }
+    }
+
+    /// A block, with the places that are taken in it. `None` if there is no room (see [`Slab::insert`]).
+    pub(super) fn insert(&mut self, bits: Bits, block: Block) -> Option<Handle> {
+        let handle = self.slab.insert(1)?;
+        *self.slab.unit_mut(handle) = block;
+        let (page, unit) = (handle.page::<Block>(), handle.unit::<Block>());
+        while self.bits.len() <= page {
+            push_tight(&mut self.bits, Vec::new());
+        }
+        let line = &mut self.bits[page];
+        while line.len() <= unit {
+            push_tight(line, Bits::default());
+        }
+        line[unit] = bits;
+        Some(handle)
+    }
+
+    /// An empty block of a queue, behind `prev`.
+    pub(super) fn insert_empty(
+        &mut self,
+        queue: QueueNumber,
+        prev: Option<Handle>,
+    ) -> Option<Handle> {
+        let bits = Bits { is_head: prev.is_none(), ..Bits::new(queue) };
+        self.insert(bits, Block { prev, ..Block::default() })
+    }
+
+    pub(super) fn remove(&mut self, handle: Handle) {
+        self.slab.remove(handle);
+        self.trim(handle.page::<Block>());
+    }
+
+    /// Gives back the bits of a page that has gone.
+    fn trim(&mut self, page: usize) {
+        if self.slab.pages() == 0 {
+            self.bits = Vec::new();
+        } else if self.slab.is_vacant(page) {
+            self.bits[page] = Vec::new();
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn bits(&self, handle: Handle) -> &Bits {
+        &self.bits[handle.page::<Block>()][handle.unit::<Block>()]
+    }
+
+    #[inline(always)]
+    pub(super) fn bits_mut(&mut self, handle: Handle) -> &mut Bits {
+        &mut self.bits[handle.page::<Block>()][handle.unit::<Block>()]
+    }
+
+    pub(super) fn block(&self, handle: Handle) -> &Block {
+        self.slab.unit(handle)
+    }
+
+    pub(super) fn block_mut(&mut self, handle: Handle) -> &mut Block {
+        self.slab.unit_mut(handle)
+    }
+
+    #[inline(always)]
+    pub(super) fn view(&self, handle: Handle) -> View<'_> {
+        View { bits: self.bits(handle), block: self.slab.unit(handle) }
+    }
+
+    /// The first handle of a block.
+    pub(super) fn first(&self, handle: Handle) -> Option<Handle> {
+        self.view(handle).first()
+    }
+
+    /// Asks for a block that will be read soon, from its first handle on.
+    pub(super) fn prefetch(&self, handle: Handle) {
+        let view = self.view(handle);
+        if let Some(first) = view.bits.first_place() {
+            prefetch(&view.block.places[first]);
+        }
+    }
+
+    /// Adds a handle behind all others and returns its place, unless the last place is taken.
+    #[inline(always)]
+    pub(super) fn append(&mut self, block: Handle, handle: Handle) -> Option<usize> {
+        let place = self.bits_mut(block).append()?;
+        self.slab.unit_mut(block).places[place] = Some(handle);
         Some(place)
     }
 
-    /// Blanks a place.
-    pub(super) fn remove(&mut self, place: usize) {
-        assert!(self.taken >> place & 1 == 1, "a place is blanked twice");
-        self.taken &= !(1 << place);
-        self.len -= 1;
-    }
-
     /// A record has moved, or was replaced.
-    pub(super) fn replace(&mut self, place: usize, new: Handle) {
-        self.places[place] = Some(new);
+    pub(super) fn replace(&mut self, block: Handle, place: u8, new: Handle) {
+        self.slab.unit_mut(block).places[usize::from(place)] = Some(new);
     }
 
     /// Puts a handle behind the one at `behind` (or before all, if that is `None`), moving those between
     /// there and the nearest blank. Returns its place, and the range of places that were written. `None` if there
     /// is no blank.
-    pub(super) fn insert(
+    pub(super) fn insert_behind(
         &mut self,
+        block: Handle,
         behind: Option<usize>,
         handle: Handle,
     ) -> Option<(usize, Range<usize>)> {
+        let taken = self.bits(block).taken;
+        let places = &mut self.slab.unit_mut(block).places;
         let place = behind.map_or(0, |behind| behind + 1);
-        let blanks = !self.taken & !from(PLACES);
+        let blanks = !taken & !from(PLACES);
         let above = lowest(blanks & from(place));
         let below = highest(blanks & !from(place));
         let is_below = match (below, above) {
@@ -174,45 +356,97 @@ impl Block {
         };
         let (place, written) = if is_below {
             let below = below?;
-            self.places.copy_within(below + 1..place, below);
+            places.copy_within(below + 1..place, below);
             (place - 1, below..place)
         } else {
             let above = above?;
-            self.places.copy_within(place..above, place + 1);
+            places.copy_within(place..above, place + 1);
             (place, place..above + 1)
         };
-        self.places[place] = Some(handle);
-        self.taken |= from(written.start) & !from(written.end);
-        self.len += 1;
+        places[place] = Some(handle);
+        let bits = self.bits_mut(block);
+        bits.taken |= from(written.start) & !from(written.end);
+        bits.len += 1;
         Some((place, written))
     }
 
-    /// The later half of this full block, which is called `own`, for the block `new` behind it.
-    pub(super) fn split_off(&mut self, own: Handle, new: Handle) -> Self {
-        let later = self.taken & from(PLACES / 2);
-        let len = later.count_ones() as u8;
-        let half = Self { taken: later, len, prev: Some(own), ..*self };
-        self.taken &= !later;
-        self.len -= len;
-        self.next = Some(new);
-        half
+    /// Puts the later half of a full block into a new one behind it, which is returned. `None` if none
+    /// could be had; then nothing has changed.
+    pub(super) fn split(&mut self, block: Handle) -> Option<Handle> {
+        let View { bits, block: old } = self.view(block);
+        let taken = bits.taken & from(PLACES / 2);
+        let later = Bits { taken, len: taken.count_ones() as u8, is_head: false, ..*bits };
+        let new = self.insert(later, Block { prev: Some(block), ..*old })?;
+        let earlier = self.bits_mut(block);
+        earlier.taken &= !later.taken;
+        earlier.len -= later.len;
+        self.block_mut(block).next = Some(new);
+        Some(new)
     }
 
-    /// Whether this block is so empty that it should be joined with a neighbour.
+    /// Puts the handles of both blocks into `target`, which is one of them, and returns what was in it. The other one stays
+    /// as it is.
+    pub(super) fn join(&mut self, target: Handle, earlier: Handle, later: Handle) -> (Bits, Block) {
+        let target_view = self.view(target);
+        let before = (*target_view.bits, *target_view.block);
+        let (bits, block) = target_view.joined(self.view(earlier), self.view(later));
+        *self.bits_mut(target) = bits;
+        *self.block_mut(target) = block;
+        before
+    }
+
+    /// Moves a block, if that helps to give memory back. Returns where it is now.
+    pub(super) fn compact(&mut self) -> Option<Handle> {
+        let old = self.slab.sparse_slot()?;
+        let View { bits, block } = self.view(old);
+        let (bits, block) = (*bits, *block);
+        let new = self.insert(bits, block)?;
+        self.remove(old);
+        Some(new)
+    }
+
+    /// Whether [`Blocks::compact`] would move a block.
     pub(super) fn is_sparse(&self) -> bool {
-        self.len() <= SPARSE
+        self.slab.is_sparse()
     }
 
-    pub(super) fn can_join(&self, other: &Self) -> bool {
-        self.len() + other.len() <= JOINED_MAX
+    /// Moves the tables of pages.
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        self.slab.defrag(mover);
+        relocate(&mut self.bits, mover);
     }
 
-    /// Both blocks' handles, from the first place on, with this one's links.
-    pub(super) fn joined(&self, earlier: &Self, later: &Self) -> Self {
-        let mut joined = Self::new(self.queue, self.prev, self.next);
-        for (_, handle) in earlier.handles().chain(later.handles()) {
-            joined.append(handle);
-        }
-        joined
+    /// How many page numbers there are.
+    pub(super) fn pages(&self) -> usize {
+        self.slab.pages()
     }
+
+    /// Moves a page.
+    pub(super) fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
+        self.slab.defrag_page(number, mover);
+        relocate(&mut self.bits[number], mover);
+    }
+
+    /// Bytes allocated, its own fields apart. O(pages).
+    pub(super) fn memory(&self) -> usize {
+        let bits = self.bits.iter().map(|line| line.capacity() * size_of::<Bits>());
+        self.slab.memory() + bits.sum::<usize>() + self.bits.capacity() * size_of::<Vec<Bits>>()
+    }
+
+    /// Allocations that freeing it takes, about. O(1).
+    pub(super) fn allocations(&self) -> usize {
+        2 * self.slab.allocations()
+    }
+
+    /// Panics unless pages are in order. Returns how many blocks there are.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check(&self) -> usize {
+        self.slab.check();
+        self.slab.len()
+    }
+}
+
+/// The handles of a block, and where they were before it was changed.
+pub(super) fn was_at(before: &(Bits, Block), place: usize) -> Option<Handle> {
+    View { bits: &before.0, block: &before.1 }.at(place)
 }

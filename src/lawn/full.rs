@@ -6,6 +6,7 @@ use std::fmt;
 use ahash::RandomState;
 
 use super::Element;
+use super::block::PLACES;
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::iter::Iter;
@@ -56,15 +57,16 @@ impl Drop for Taken<'_> {
 }
 
 /// Puts a record into the order of deadlines. Returns where it stands, or `None` for the overflow.
+#[inline(always)]
 fn file(
     queues: &mut Queues,
     overflow: &mut Overflow,
     records: &mut Records,
     handle: Handle,
-    ttl: u64,
-    turn: Turn,
+    (ttl, turn): (u64, Turn),
+    elements: usize,
 ) -> Option<Spot> {
-    let spot = queues.push(records, handle, ttl, turn, overflow.len());
+    let spot = queues.push(records, handle, ttl, turn, elements);
     if spot.is_none() {
         overflow.insert(turn, ttl, handle);
     }
@@ -155,12 +157,13 @@ impl Full {
             return Err(StartError::TooLate);
         }
         let turn = self.next_turn(deadline);
+        let elements = self.len();
         let hash = self.index.hash(id);
         let Self { index, records, queues, overflow, .. } = self;
         let vacancy = index.vacancy(hash, |handle| records.id(handle) == id);
         let vacancy = vacancy.ok_or(StartError::Exists)?;
         let handle = records.reserve(id, payload).ok_or(StartError::Full)?;
-        let spot = file(queues, overflow, records, handle, ttl, turn);
+        let spot = file(queues, overflow, records, handle, (ttl, turn), elements);
         records.write(handle, id, payload, turn, spot);
         vacancy.fill(handle);
         Ok(())
@@ -193,9 +196,14 @@ impl Full {
     /// Gives an element a new timer: it comes after all others of that deadline. Returns whether there
     /// is such an element.
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
-        let found = self.find_record(id).filter(|_| deadline <= DEADLINE_MAX);
-        let Some((handle, record)) = found else { return false };
-        let spot = record.spot();
+        if deadline > DEADLINE_MAX {
+            return false;
+        }
+        let found = self.index.find(self.index.hash(id), |handle| {
+            let record = self.records.get(handle);
+            (record.id() == id).then(|| record.spot())
+        });
+        let Some((handle, spot)) = found else { return false };
         self.restart(handle, spot, ttl, deadline);
         true
     }
@@ -203,18 +211,20 @@ impl Full {
     /// Takes an element out, due or not.
     pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
         let hash = self.index.hash(id);
-        let mut found = None;
-        let handle = self.index.remove(hash, |handle| {
-            found = Some(self.records.get(handle)).filter(|record| record.id() == id);
-            found.is_some()
+        let Self { index, records, .. } = self;
+        let (handle, (spot, deliveries)) = index.remove(hash, |handle| {
+            let record = records.get(handle);
+            (record.id() == id).then(|| (record.spot(), record.deliveries()))
         })?;
-        let (spot, deliveries) = found.map(|record| (record.spot(), record.deliveries()))?;
         Some(self.unfile(handle, spot, deliveries))
     }
 
     /// The element of that id, due or not.
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        self.find_record(id).map(|(_, record)| record.into())
+        let (_, record) = self.index.find(self.index.hash(id), |handle| {
+            Some(self.records.get(handle)).filter(|record| record.id() == id)
+        })?;
+        Some(record.into())
     }
 
     /// Gives an element a new payload. It keeps its deadline and its place in the order. Returns what
@@ -241,8 +251,105 @@ impl Full {
         let record = self.records.get(handle);
         let (hash, spot, deliveries) =
             (self.index.hash(record.id()), record.spot(), record.deliveries());
-        self.index.remove(hash, |it| it == handle).expect("a filed record is in the index");
+        self.index.remove_handle(hash, handle);
         Some(self.unfile(handle, spot, deliveries))
+    }
+
+    /// Takes out what is due at `now`, in order, `count` elements at the most. Gives each to `give` with the TTL that it was
+    /// started with, and returns how many there were.
+    ///
+    /// Costs less than as many calls of [`Full::pop_due`]: elements that follow each other in one queue are taken in a run,
+    /// which reads ahead and changes the heap once.
+    pub fn drain(
+        &mut self,
+        now: u64,
+        count: usize,
+        mut give: impl FnMut(u64, Element<'_>),
+    ) -> usize {
+        let mut done = 0;
+        while done < count {
+            if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
+                break;
+            }
+            self.queues.settle(&self.records);
+            let queued = self.queues.first(&self.records).map(|(turn, _)| turn);
+            let overflowing = self.overflow.first_entry();
+            if let Some((turn, entry)) = overflowing
+                && queued.is_none_or(|queued| turn < queued)
+            {
+                if turn.deadline > now {
+                    break;
+                }
+                let record = self.records.get(entry.handle);
+                let (hash, deliveries) = (self.index.hash(record.id()), record.deliveries());
+                self.index.remove_handle(hash, entry.handle);
+                let taken = self.unfile(entry.handle, None, deliveries);
+                give(entry.ttl, taken.element());
+                done += 1;
+                continue;
+            }
+            let rivals = [self.queues.rival(), overflowing.map(|(turn, _)| turn)];
+            let end = Turn::after(now);
+            let end = rivals.into_iter().flatten().fold(end, Turn::min);
+            let run = self.drain_run(end, count - done, &mut give);
+            if run == 0 {
+                break;
+            }
+            done += run;
+        }
+        done
+    }
+
+    /// Takes out of the queue with the earliest head what comes before `end`. Heads are settled.
+    fn drain_run(
+        &mut self,
+        end: Turn,
+        most: usize,
+        give: &mut impl FnMut(u64, Element<'_>),
+    ) -> usize {
+        let Some((number, ttl, _)) = self.queues.earliest() else { return 0 };
+        let mut done = 0;
+        // How many are read ahead: more and more, as what is read ahead may come too late for this run.
+        let mut ahead = 1;
+        let mut run = [(Handle::PLACEHOLDER, 0_u8); PLACES];
+        let mut hashes = [IdHash::default(); PLACES];
+        while let Some(block) = self.queues.first_block(number, ttl) {
+            let view = self.queues.blocks.view(block);
+            let mut length = 0;
+            for ((place, handle), slot) in view.handles().zip(&mut run) {
+                *slot = (handle, place as u8);
+                length += 1;
+            }
+            if let Some(next) = view.block.next {
+                self.queues.blocks.prefetch(next);
+            }
+            let run = &run[..length];
+            let (mut asked, mut hashed) = (0, 0);
+            for (at, (handle, place)) in run.iter().enumerate() {
+                while asked < length.min(at + 2 * ahead) {
+                    self.records.prefetch(run[asked].0);
+                    asked += 1;
+                }
+                while hashed < length.min(at + ahead) {
+                    hashes[hashed] = self.index.hash(self.records.id(run[hashed].0));
+                    self.index.prefetch(hashes[hashed]);
+                    hashed += 1;
+                }
+                let record = self.records.get(*handle);
+                if done == most || record.turn() >= end {
+                    return done;
+                }
+                let deliveries = record.deliveries();
+                self.index.remove_handle(hashes[at], *handle);
+                self.queues.take_head(Spot { block, place: *place });
+                self.delivered -= usize::from(deliveries > 0);
+                let taken = Taken { records: &mut self.records, handle: *handle };
+                give(ttl, taken.element());
+                done += 1;
+                ahead = (2 * ahead).min(AHEAD / 2);
+            }
+        }
+        done
     }
 
     /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
@@ -332,17 +439,8 @@ impl Full {
     }
 
     fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
-        self.index.find(hash, |handle| self.records.id(handle) == id)
-    }
-
-    /// As [`Full::find`], with the record that was read to find it.
-    fn find_record(&self, id: &[u8]) -> Option<(Handle, Record<'_>)> {
-        let mut found = None;
-        let handle = self.index.find(self.index.hash(id), |handle| {
-            found = Some(self.records.get(handle)).filter(|record| record.id() == id);
-            found.is_some()
-        })?;
-        Some((handle, found?))
+        let is_it = |handle| (self.records.id(handle) == id).then_some(());
+        self.index.find(hash, is_it).map(|(handle, ())| handle)
     }
 
     /// The record whose turn is first, if it is due at `now`. Each of those that follow it in its queue waits for
@@ -368,25 +466,19 @@ impl Full {
     }
 
     fn read_ahead(&self, handles: &[Option<Handle>; AHEAD]) {
-        let mut read = 0;
-        for handle in handles.iter().flatten() {
-            read ^= self.records.turn(*handle).deadline;
-        }
-        std::hint::black_box(read);
+        handles.iter().flatten().for_each(|handle| self.records.prefetch(*handle));
     }
 
-    /// As [`Full::read_ahead`], of records that will be read to their ends and leave the index.
+    /// As [`Full::read_ahead`], of records that will leave the index.
     fn read_ahead_to_take(&self, handles: &[Option<Handle>; AHEAD]) {
-        let mut read = 0;
+        self.read_ahead(handles);
         for handle in handles.iter().flatten() {
             let record = self.records.get(*handle);
             // To hash a long id takes longer than to wait for its bucket.
             if record.id().len() <= ID_AHEAD_MAX {
-                read ^= self.index.touch(self.index.hash(record.id()));
+                self.index.prefetch(self.index.hash(record.id()));
             }
-            read ^= record.payload().last().copied().map_or(0, u32::from);
         }
-        std::hint::black_box(read);
     }
 
     fn first(&self) -> Option<(Turn, Handle)> {
@@ -417,6 +509,7 @@ impl Full {
     }
 
     /// Gives a record that stands there a new timer.
+    #[inline(always)]
     fn restart(&mut self, handle: Handle, spot: Option<Spot>, ttl: u64, deadline: u64) {
         self.unlink(handle, spot);
         let turn = self.next_turn(deadline);
@@ -438,6 +531,7 @@ impl Full {
     }
 
     /// The turn of an element that is pushed now.
+    #[inline(always)]
     fn next_turn(&mut self, deadline: u64) -> Turn {
         let push = self.pushes % Turn::PUSHES;
         self.pushes += 1;
@@ -445,11 +539,15 @@ impl Full {
     }
 
     /// See [`file`](fn@file).
+    #[inline(always)]
     fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
-        file(&mut self.queues, &mut self.overflow, &mut self.records, handle, ttl, turn)
+        let elements = self.len();
+        let Self { queues, overflow, records, .. } = self;
+        file(queues, overflow, records, handle, (ttl, turn), elements)
     }
 
     /// Takes a record out of the order of deadlines. It still says where it was.
+    #[inline(always)]
     fn unlink(&mut self, handle: Handle, spot: Option<Spot>) {
         match spot {
             Some(spot) => self.queues.remove(&mut self.records, spot),
@@ -458,6 +556,7 @@ impl Full {
     }
 
     /// As [`Full::unlink`], of a record that is out of the index already.
+    #[inline(always)]
     fn unfile(&mut self, handle: Handle, spot: Option<Spot>, deliveries: u16) -> Taken<'_> {
         self.unlink(handle, spot);
         self.delivered -= usize::from(deliveries > 0);

@@ -36,6 +36,7 @@ use std::hash::{BuildHasher, Hasher};
 use ahash::RandomState;
 
 use super::lanes::{self, LANES, Lanes};
+use super::processor::prefetch;
 use super::slab::Handle;
 use super::{Mover, TINY, relocate};
 
@@ -56,9 +57,18 @@ const fn room(buckets: usize) -> usize {
     if buckets == 1 { SLOTS } else { buckets * (SLOTS - 1) }
 }
 
-/// The next larger number of buckets: four steps to a doubling, which are jemalloc's size classes.
-const fn larger(buckets: usize) -> usize {
-    if buckets < 4 { buckets + 1 } else { buckets + (1 << (buckets.ilog2() - 2)) }
+/// How many buckets tables have. They are size classes of jemalloc, of which one is left out: with all of them each entry would be
+/// moved seven times while an index grows, not five, for a tenth of a byte.
+const SIZES: [usize; 25] = [
+    1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384,
+    512,
+];
+
+/// The next larger number of buckets.
+fn larger(buckets: usize) -> usize {
+    let next = SIZES.iter().find(|size| **size > buckets);
+    // A table that cannot be split any more.
+    next.copied().unwrap_or(buckets + buckets / 4)
 }
 
 /// The fewest buckets that have room for so many entries, and an eighth more.
@@ -71,7 +81,7 @@ fn fitting(entries: usize) -> usize {
 }
 
 /// The part of an id's hash that the index uses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct IdHash(u32);
 
 #[derive(Clone, Copy)]
@@ -137,9 +147,8 @@ struct Table {
 }
 
 impl Table {
-    /// A table of those entries, for which so many buckets have room.
-    fn of(entries: impl Iterator<Item = Entry>, buckets: usize, depth: u32, prefix: u32) -> Self {
-        let mut table = Self {
+    fn new(buckets: usize, depth: u32, prefix: u32) -> Self {
+        Self {
             buckets: vec![Bucket::default(); buckets],
             passed: vec![0; buckets],
             len: 0,
@@ -147,18 +156,31 @@ impl Table {
             fewest: if buckets > 1 { room(buckets) / 2 } else { 0 },
             depth,
             prefix,
-        };
+        }
+    }
+
+    /// Adds the entries of other tables that are `wanted` to this one, which is empty and for which it has room.
+    fn fill(&mut self, others: &[&[Bucket]], wanted: impl Fn(u32) -> bool) {
         // Nothing is taken out meanwhile: no bucket need be searched for a blank.
-        let mut filled = vec![0; buckets];
-        entries.for_each(|entry| {
-            let mut at = table.home(entry.hash);
-            while filled[at] == SLOTS as u8 {
-                at = table.pass(at);
+        let mut filled = vec![0_u8; self.buckets.len()];
+        for bucket in others.iter().copied().flatten() {
+            for slot in 0..SLOTS {
+                let (hash, handle) = (bucket.hashes[slot], bucket.handles[slot]);
+                if handle == 0 || !wanted(hash) {
+                    continue;
+                }
+                let mut at = self.home(IdHash(hash));
+                while usize::from(filled[at]) == SLOTS {
+                    at = self.pass(at);
+                }
+                let slot = usize::from(filled[at]) % SLOTS;
+                filled[at] += 1;
+                let bucket = &mut self.buckets[at];
+                bucket.hashes[slot] = hash;
+                bucket.handles[slot] = handle;
+                self.len += 1;
             }
-            table.put(Place { bucket: at, slot: filled[at].into() }, entry);
-            filled[at] += 1;
-        });
-        table
+        }
     }
 
     /// The bucket where a hash belongs. Tables keep the order of hashes, so that making one anew walks
@@ -180,13 +202,21 @@ impl Table {
         self.buckets.iter().flat_map(Bucket::entries)
     }
 
-    fn find(&self, hash: IdHash, mut is_it: impl FnMut(Handle) -> bool) -> Option<(Place, Handle)> {
+    /// The entry under this hash that `read` makes something of, and what that is.
+    #[inline(always)]
+    fn find<R>(
+        &self,
+        hash: IdHash,
+        mut read: impl FnMut(Handle) -> Option<R>,
+    ) -> Option<(Place, Handle, R)> {
         let mut at = self.home(hash);
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
             for slot in bucket.matches(hash) {
-                if let Some(handle) = bucket.handle(slot).filter(|handle| is_it(*handle)) {
-                    return Some((Place { bucket: at, slot }, handle));
+                if let Some(handle) = bucket.handle(slot)
+                    && let Some(found) = read(handle)
+                {
+                    return Some((Place { bucket: at, slot }, handle, found));
                 }
             }
             if self.passed[at] == 0 {
@@ -222,6 +252,7 @@ impl Table {
         self.len += 1;
     }
 
+    #[inline(always)]
     fn remove(&mut self, hash: IdHash, place: Place) {
         self.buckets[place.bucket].handles[place.slot] = 0;
         self.len -= 1;
@@ -237,7 +268,9 @@ impl Table {
     /// Gives the table so many buckets.
     #[cold]
     fn resize(&mut self, buckets: usize) {
-        *self = Self::of(self.entries(), buckets, self.depth, self.prefix);
+        let mut new = Self::new(buckets, self.depth, self.prefix);
+        new.fill(&[&self.buckets], |_| true);
+        *self = new;
     }
 
     /// All entries, each with the bucket that it is in.
@@ -280,15 +313,10 @@ impl Index {
     /// An empty index. Who knows the hasher's keys can choose ids that collide: draw them at random
     /// and keep them secret.
     pub(super) fn new(hasher: RandomState) -> Self {
-        Self {
-            hasher,
-            directory: vec![0],
-            tables: vec![Table::of(std::iter::empty(), 1, 0, 0)],
-            depth: 0,
-            len: 0,
-        }
+        Self { hasher, directory: vec![0], tables: vec![Table::new(1, 0, 0)], depth: 0, len: 0 }
     }
 
+    #[inline(always)]
     pub(super) fn hash(&self, id: &[u8]) -> IdHash {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(id);
@@ -299,19 +327,27 @@ impl Index {
         self.len
     }
 
-    /// The handle under this hash whose record `is_it`.
-    pub(super) fn find(&self, hash: IdHash, is_it: impl FnMut(Handle) -> bool) -> Option<Handle> {
-        self.tables[self.table_of(hash)].find(hash, is_it).map(|(_, handle)| handle)
+    /// The handle under this hash whose record `read` makes something of, and what that is: a record is read once to see
+    /// whether it is the one, and for whatever else is wanted of it.
+    #[inline(always)]
+    pub(super) fn find<R>(
+        &self,
+        hash: IdHash,
+        read: impl FnMut(Handle) -> Option<R>,
+    ) -> Option<(Handle, R)> {
+        let found = self.tables[self.table_of(hash)].find(hash, read);
+        found.map(|(_, handle, found)| (handle, found))
     }
 
     /// The place for a new entry, or `None` if there is a handle under this hash whose record `is_it`.
+    #[inline(always)]
     pub(super) fn vacancy(
         &mut self,
         hash: IdHash,
-        is_it: impl FnMut(Handle) -> bool,
+        mut is_it: impl FnMut(Handle) -> bool,
     ) -> Option<Vacancy<'_>> {
         let mut number = self.table_of(hash);
-        if self.tables[number].find(hash, is_it).is_some() {
+        if self.tables[number].find(hash, |handle| is_it(handle).then_some(())).is_some() {
             return None;
         }
         if self.tables[number].is_full() {
@@ -320,35 +356,44 @@ impl Index {
         Some(Vacancy { table: &mut self.tables[number], hash, len: &mut self.len })
     }
 
-    /// Reads what a look-up of this hash will read first, and nothing that waits for it: so that it is near
-    /// when it is needed.
-    pub(super) fn touch(&self, hash: IdHash) -> u32 {
+    /// Asks for what a look-up of this hash will read first.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: IdHash) {
         let table = &self.tables[self.table_of(hash)];
-        table.buckets.get(table.home(hash)).map_or(0, |bucket| bucket.hashes[0])
+        prefetch(&table.buckets[table.home(hash)]);
     }
 
-    /// Takes out the entry under this hash whose record `is_it`.
-    pub(super) fn remove(
+    /// Takes out the entry under this hash whose record `read` makes something of.
+    #[inline(always)]
+    pub(super) fn remove<R>(
         &mut self,
         hash: IdHash,
-        is_it: impl FnMut(Handle) -> bool,
-    ) -> Option<Handle> {
+        read: impl FnMut(Handle) -> Option<R>,
+    ) -> Option<(Handle, R)> {
         let number = self.table_of(hash);
         let table = &mut self.tables[number];
-        let (place, handle) = table.find(hash, is_it)?;
+        let (place, handle, found) = table.find(hash, read)?;
         table.remove(hash, place);
         self.len -= 1;
         if table.len < table.fewest {
             self.cut(number);
         }
-        Some(handle)
+        Some((handle, found))
+    }
+
+    /// Takes out the entry of a record that is there.
+    #[inline(always)]
+    pub(super) fn remove_handle(&mut self, hash: IdHash, handle: Handle) {
+        let removed = self.remove(hash, |it| (it == handle).then_some(()));
+        removed.expect("a filed record is in the index");
     }
 
     /// The entry of a record that has moved, or was replaced, points to the new place.
     pub(super) fn replace(&mut self, hash: IdHash, old: Handle, new: Handle) {
         let number = self.table_of(hash);
         let table = &mut self.tables[number];
-        let (place, _) = table.find(hash, |it| it == old).expect("a stored record is in the index");
+        let found = table.find(hash, |it| (it == old).then_some(()));
+        let (place, ..) = found.expect("a stored record is in the index");
         table.buckets[place.bucket].handles[place.slot] = Handle::to_bits(Some(new));
     }
 
@@ -451,13 +496,12 @@ impl Index {
         }
         let depth = table.depth + 1;
         let bit = 1 << (32 - depth);
-        let is_high = |entry: &Entry| entry.hash.0 & bit != 0;
-        let highs = table.entries().filter(is_high).count();
-        let lows = table.len - highs;
-        let high = table.entries().filter(is_high);
-        let high = Table::of(high, fitting(highs), depth, table.prefix | bit);
-        let low = table.entries().filter(|entry| !is_high(entry));
-        let low = Table::of(low, fitting(lows), depth, table.prefix);
+        let is_high = |hash: u32| hash & bit != 0;
+        let highs = table.entries().filter(|entry| is_high(entry.hash.0)).count();
+        let mut high = Table::new(fitting(highs), depth, table.prefix | bit);
+        high.fill(&[&table.buckets], is_high);
+        let mut low = Table::new(fitting(table.len - highs), depth, table.prefix);
+        low.fill(&[&table.buckets], |hash| !is_high(hash));
         *table = low;
         let other = self.tables.len();
         self.tables.push(high);
@@ -487,9 +531,10 @@ impl Index {
             for place in self.places(buddy) {
                 self.directory[place] = number as u32;
             }
-            let halves = [number, buddy].map(|half| self.tables[half].entries());
-            let merged = halves.into_iter().flatten();
-            self.tables[number] = Table::of(merged, fitting(together), depth - 1, prefix & !bit);
+            let mut merged = Table::new(fitting(together), depth - 1, prefix & !bit);
+            let halves = [number, buddy].map(|half| &self.tables[half].buckets[..]);
+            merged.fill(&halves, |_| true);
+            self.tables[number] = merged;
             number = self.forget(buddy, number);
             self.halve_directory();
         }
@@ -565,6 +610,14 @@ mod tests {
         index.vacancy(hash, |it| it == handle).expect("it is not there yet").fill(handle);
     }
 
+    fn find(index: &Index, hash: IdHash, handle: Handle) -> Option<Handle> {
+        index.find(hash, |it| (it == handle).then_some(())).map(|found| found.0)
+    }
+
+    fn remove(index: &mut Index, hash: IdHash, handle: Handle) -> Option<Handle> {
+        index.remove(hash, |it| (it == handle).then_some(())).map(|found| found.0)
+    }
+
     fn handle(number: u32) -> Handle {
         Handle::from_bits(number + 1).expect("not zero")
     }
@@ -593,12 +646,12 @@ mod tests {
         let full = index.memory();
         for number in 0..ids {
             let hash = index.hash(&number.to_le_bytes());
-            assert_eq!(index.find(hash, |it| it == handle(number)), Some(handle(number)));
+            assert_eq!(find(&index, hash, handle(number)), Some(handle(number)));
         }
         for number in 0..ids - 1 {
             let hash = index.hash(&number.to_le_bytes());
-            assert_eq!(index.remove(hash, |it| it == handle(number)), Some(handle(number)));
-            assert_eq!(index.remove(hash, |it| it == handle(number)), None);
+            assert_eq!(remove(&mut index, hash, handle(number)), Some(handle(number)));
+            assert_eq!(remove(&mut index, hash, handle(number)), None);
             if number % 10_007 == 0 {
                 index.check(|_, _| true);
             }
@@ -618,8 +671,8 @@ mod tests {
         }
         index.check(|_, _| true);
         for number in 0..30_000 {
-            assert_eq!(index.find(IdHash(number), |it| it == handle(number)), Some(handle(number)));
-            assert!(index.remove(IdHash(number), |it| it == handle(number)).is_some());
+            assert_eq!(find(&index, IdHash(number), handle(number)), Some(handle(number)));
+            assert!(remove(&mut index, IdHash(number), handle(number)).is_some());
         }
         index.check(|_, _| true);
     }
@@ -633,7 +686,7 @@ mod tests {
         (0..6000).for_each(|number| insert(&mut index, hash(number), handle(number)));
         assert_eq!(index.tables.len(), 2);
         for number in (0..6000).filter(|number| hash(*number).0 >> 31 == 0) {
-            index.remove(hash(number), |it| it == handle(number)).expect("it was added");
+            remove(&mut index, hash(number), handle(number)).expect("it was added");
         }
         assert_eq!(index.tables.len(), 2, "thousands of entries were moved for one");
         index.check(|_, _| true);
@@ -670,7 +723,7 @@ mod tests {
                     } else {
                         let gone = other - MORE;
                         let hash = index.hash(&gone.to_le_bytes());
-                        index.remove(hash, |it| it == handle(gone)).expect("it was added");
+                        remove(&mut index, hash, handle(gone)).expect("it was added");
                     }
                     other += 1;
                 }
@@ -686,8 +739,8 @@ mod tests {
             insert(&mut index, IdHash(7), handle(number));
         }
         index.check(|_, _| true);
-        assert_eq!(index.find(IdHash(7), |it| it == handle(9_999)), Some(handle(9_999)));
-        assert_eq!(index.remove(IdHash(7), |it| it == handle(5_000)), Some(handle(5_000)));
-        assert_eq!(index.find(IdHash(7), |it| it == handle(5_000)), None);
+        assert_eq!(find(&index, IdHash(7), handle(9_999)), Some(handle(9_999)));
+        assert_eq!(remove(&mut index, IdHash(7), handle(5_000)), Some(handle(5_000)));
+        assert_eq!(find(&index, IdHash(7), handle(5_000)), None);
     }
 }

@@ -65,9 +65,10 @@
 //! If no element is ever stopped by id, a heap or a wheel is smaller. If each element has a TTL of its
 //! own, this is a B-tree and an index of ids: no worse than a sorted set, but no better.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod block;
+mod boxes;
 mod error;
 mod full;
 mod heads;
@@ -75,8 +76,11 @@ mod index;
 mod iter;
 mod lanes;
 mod overflow;
+#[allow(unsafe_code)]
+mod processor;
 mod queues;
 mod records;
+mod shelves;
 mod slab;
 mod turn;
 mod upkeep;

@@ -37,6 +37,11 @@ impl Overflow {
         self.entries.first_key_value().map(|(turn, entry)| (*turn, entry.handle))
     }
 
+    /// The first entry.
+    pub(super) fn first_entry(&self) -> Option<(Turn, Entry)> {
+        self.entries.first_key_value().map(|(turn, entry)| (*turn, *entry))
+    }
+
     /// Whether anything is due at `now`.
     pub(super) fn is_due(&self, now: u64) -> bool {
         self.entries.first_key_value().is_some_and(|(turn, _)| turn.deadline <= now)

@@ -2,7 +2,7 @@
 //!
 //! Elements pushed with one TTL come due in the order of pushing, so appending keeps a queue sorted
 //! by turn. What breaks that rule (a clock that stepped back, a deadline given from outside) is
-//! inserted by walking back from the tail, a block of 59 at a time, [`WALK_MAX`] blocks at the
+//! inserted by walking back from the tail, a block of 62 at a time, [`WALK_MAX`] blocks at the
 //! most. What is out of order by more than that, and a TTL for which there is no queue left, is
 //! refused here and goes to the [overflow](super::overflow), which is sorted whatever comes.
 //!
@@ -19,10 +19,10 @@ use std::collections::BTreeSet;
 use ahash::RandomState;
 use hashbrown::HashTable;
 
-use super::block::Block;
+use super::block::{Blocks, View, was_at};
 use super::heads::{Heads, QueueNumber};
 use super::records::{Records, Spot};
-use super::slab::{Handle, Slab};
+use super::slab::Handle;
 use super::turn::Turn;
 use super::{Mover, TINY, push_tight, relocate, shrink};
 
@@ -39,6 +39,15 @@ const WALK_MAX: usize = if TINY { 2 } else { 4 };
 /// Records that are read ahead: enough that they wait for memory together, few enough that they are
 /// still in the nearest cache when their turn comes.
 pub(super) const AHEAD: usize = 16;
+/// TTLs whose queues are remembered, as a power of two: sixteen of a few dozen would meet too often.
+const RECENT_BITS: u32 = 6;
+
+/// Where the queue of a TTL is remembered.
+#[inline(always)]
+fn recent_place(ttl: u64) -> usize {
+    // Fibonacci hashing: TTLs are round numbers, which differ in their middle bits.
+    (ttl.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT_BITS)) as usize
+}
 
 #[derive(Clone)]
 struct Queue {
@@ -58,7 +67,7 @@ struct Queue {
 pub(super) struct Queues {
     /// TTLs are chosen by users, who must not be able to choose colliding ones.
     hasher: RandomState,
-    blocks: Slab<Block>,
+    pub(super) blocks: Blocks,
     queues: Vec<Queue>,
     /// Numbers without a queue, all below the last one with a queue.
     free: BTreeSet<QueueNumber>,
@@ -66,48 +75,71 @@ pub(super) struct Queues {
     heads: Heads,
     /// The queue that lost its head last, if `heads` still has the turn of that: too early a turn.
     unsettled: Option<QueueNumber>,
-    /// The queue that a record was put into or taken out of last: often it is wanted again.
-    recent: QueueNumber,
-    /// Elements in all queues.
-    queued: usize,
+    /// For some TTLs that an element was started with lately, the number that the queue had then.
+    recent: [QueueNumber; 1 << RECENT_BITS],
 }
 
 impl Queues {
     pub(super) fn new(hasher: RandomState) -> Self {
         Self {
             hasher,
-            blocks: Slab::new(),
+            blocks: Blocks::new(),
             queues: Vec::new(),
             free: BTreeSet::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
             unsettled: None,
-            recent: 0,
-            queued: 0,
+            recent: [0; 1 << RECENT_BITS],
         }
     }
 
     /// Files a record in the queue of `ttl`, and returns where it stands now; to write that down is the
     /// caller's. `None` if it does not belong into a queue, or no block could be had; then nothing has
-    /// changed. So many `others` are in no queue.
+    /// changed. There are so many `elements` in the lawn.
+    #[inline(always)]
     pub(super) fn push(
         &mut self,
         records: &mut Records,
         handle: Handle,
         ttl: u64,
         turn: Turn,
-        others: usize,
+        elements: usize,
+    ) -> Option<Spot> {
+        // What nearly all elements need: a queue that was wanted lately, and a place at its end.
+        let number = self.recent[recent_place(ttl)];
+        if let Some(queue) = self.queues.get_mut(usize::from(number))
+            && queue.ttl == ttl
+            && turn.deadline >= queue.latest
+            && let Some((_, tail)) = queue.ends
+            && let Some(place) = self.blocks.append(tail, handle)
+        {
+            queue.latest = turn.deadline;
+            queue.len += 1;
+            return Some(Spot::new(tail, place));
+        }
+        self.push_anywhere(records, handle, ttl, turn, elements)
+    }
+
+    /// As [`Queues::push`].
+    #[inline(never)]
+    fn push_anywhere(
+        &mut self,
+        records: &mut Records,
+        handle: Handle,
+        ttl: u64,
+        turn: Turn,
+        elements: usize,
     ) -> Option<Spot> {
         let Some(number) = self.find(ttl) else {
-            let enough = QUEUES_FREE + (self.queued + others) / ELEMENTS_A_QUEUE;
+            let enough = QUEUES_FREE + elements / ELEMENTS_A_QUEUE;
             let may_start = self.len() < enough.min(QUEUES_MAX);
             return if may_start { self.start_queue(handle, ttl, turn) } else { None };
         };
-        self.recent = number;
+        self.recent[recent_place(ttl)] = number;
         let queue = &self.queues[usize::from(number)];
         if turn.deadline < queue.latest {
             let (_, tail) = queue.ends.expect("a queue in the table is not empty");
-            let last = self.block(tail).last().expect("a block is not empty");
+            let last = self.blocks.view(tail).last().expect("a block is not empty");
             let latest = records.turn(last).deadline;
             self.queues[usize::from(number)].latest = latest;
             if turn.deadline < latest {
@@ -118,25 +150,66 @@ impl Queues {
     }
 
     /// Takes a record out of its place.
+    #[inline(always)]
     pub(super) fn remove(&mut self, records: &mut Records, spot: Spot) {
-        let line = self.blocks.unit_mut(spot.block);
-        let place = usize::from(spot.place);
-        let has_head = line.prev.is_none();
-        let is_head = has_head && line.first_place() == Some(place);
-        line.remove(place);
-        let (number, is_empty, is_sparse) = (line.queue, line.is_empty(), line.is_sparse());
-        self.recent = number;
+        let bits = self.blocks.bits_mut(spot.block);
+        let calls_for_more = bits.remove(spot.place);
+        let number = bits.queue;
         self.queues[usize::from(number)].len -= 1;
-        self.queued -= 1;
-        if is_empty {
+        if calls_for_more {
+            self.removed(records, spot);
+        }
+    }
+
+    /// A record was taken out which was the head of its queue, or is one of the last in its block.
+    #[inline(never)]
+    fn removed(&mut self, records: &mut Records, spot: Spot) {
+        let bits = *self.blocks.bits(spot.block);
+        if bits.is_empty() {
             self.drop_block(spot.block);
-        } else if is_sparse && !has_head {
+        } else if bits.is_sparse() && !bits.is_head {
             // The first block will be empty soon, and is at most one to a queue.
             self.join(records, spot.block);
         }
-        if is_head {
-            self.new_head(records, number);
+        if bits.is_head && bits.is_first(spot.place.into()) {
+            self.new_head(records, bits.queue);
         }
+    }
+
+    /// Takes the head of a queue out, which is at `spot`. The heap is told of the next head when it is asked: a run of
+    /// heads costs one change of it.
+    #[inline(always)]
+    pub(super) fn take_head(&mut self, spot: Spot) {
+        let bits = self.blocks.bits_mut(spot.block);
+        bits.remove(spot.place);
+        let (number, is_empty) = (bits.queue, bits.is_empty());
+        self.queues[usize::from(number)].len -= 1;
+        debug_assert!(self.unsettled.is_none_or(|other| other == number));
+        self.unsettled = Some(number);
+        if is_empty {
+            self.drop_block(spot.block);
+            if self.queues.get(usize::from(number)).is_none_or(|queue| queue.ends.is_none()) {
+                self.queue_ended(number);
+            }
+        }
+    }
+
+    /// The queue with the earliest head: its number, its TTL and its first block. Heads must be settled.
+    pub(super) fn earliest(&self) -> Option<(QueueNumber, u64, Handle)> {
+        let (_, number) = self.heads.first()?;
+        let queue = &self.queues[usize::from(number)];
+        Some((number, queue.ttl, queue.ends?.0))
+    }
+
+    /// The first block of a queue that may have ended, if it is still the one of this TTL.
+    pub(super) fn first_block(&self, number: QueueNumber, ttl: u64) -> Option<Handle> {
+        let queue = self.queues.get(usize::from(number)).filter(|queue| queue.ttl == ttl)?;
+        queue.ends.map(|ends| ends.0)
+    }
+
+    /// The turn of the earliest head of any other queue. Heads must be settled.
+    pub(super) fn rival(&self) -> Option<Turn> {
+        self.heads.second().map(|(turn, _)| turn)
     }
 
     /// The earliest turn in any queue, with the record whose it is.
@@ -149,7 +222,7 @@ impl Queues {
             }
         }
         let (head, _) = self.queues[usize::from(number)].ends?;
-        Some((turn, self.block(head).first()?))
+        Some((turn, self.blocks.first(head)?))
     }
 
     /// Whether anything can be due at `now`: a look at the heads, of which one may say too early a turn.
@@ -162,8 +235,8 @@ impl Queues {
         let (_, number) = self.heads.first()?;
         let queue = &mut self.queues[usize::from(number)];
         let (head, _) = queue.ends?;
-        let block = self.blocks.unit(head);
-        let first = block.first_place()?;
+        let block = self.blocks.view(head);
+        let first = block.bits.first_place()?;
         if queue.unread.is_some_and(|it| it.block == head && first < it.place.into()) {
             return None;
         }
@@ -191,19 +264,18 @@ impl Queues {
     pub(super) fn count_due(&self, records: &Records, now: u64) -> usize {
         let is_due = |handle: Handle| records.turn(handle).deadline <= now;
         let in_queue = |cursor: Cursor| {
-            let blocks = std::iter::successors(Some(self.block(cursor.block)), |block| {
-                block
-                    .next
-                    .map(|next| self.block(next))
-                    .filter(|next| next.first().is_some_and(is_due))
+            let blocks = std::iter::successors(Some(self.blocks.view(cursor.block)), |view| {
+                let next = view.block.next.map(|next| self.blocks.view(next));
+                next.filter(|next| next.first().is_some_and(is_due))
             });
             // All of a block are due if the first of the next one is.
             let mut count = 0;
             let mut last = None;
-            for block in blocks {
-                count += last.replace(block).map_or(0, Block::len);
+            for view in blocks {
+                count += last.replace(view).map_or(0, |before: View<'_>| before.bits.len());
             }
-            let in_last = |last: &Block| last.last_that(is_due).map_or(0, |it| last.count_to(it));
+            let in_last =
+                |last: View<'_>| last.last_that(is_due).map_or(0, |it| last.bits.count_to(it));
             count + last.map_or(0, in_last)
         };
         self.due(records, now).map(|(_, cursor)| in_queue(cursor)).sum()
@@ -221,7 +293,7 @@ impl Queues {
             }
             let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
             let (head, _) = ends?;
-            let place = self.block(head).first_place()?;
+            let place = self.blocks.bits(head).first_place()?;
             Some((turn, Cursor { ttl, block: head, place }))
         })
     }
@@ -231,17 +303,17 @@ impl Queues {
         let (turn, number) = self.heads.at(place)?;
         let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
         let (head, _) = ends?;
-        Some((turn, Cursor { ttl, block: head, place: self.block(head).first_place()? }))
+        Some((turn, Cursor { ttl, block: head, place: self.blocks.bits(head).first_place()? }))
     }
 
     /// The record at a cursor, and the cursor behind it.
     pub(super) fn at(&self, cursor: Cursor) -> Option<(Handle, Option<Cursor>)> {
-        let block = self.block(cursor.block);
-        let handle = block.at(cursor.place)?;
-        let next = match block.first_from(cursor.place + 1) {
+        let view = self.blocks.view(cursor.block);
+        let handle = view.at(cursor.place)?;
+        let next = match view.bits.first_from(cursor.place + 1) {
             Some(place) => Some(Cursor { place, ..cursor }),
-            None => block.next.and_then(|block| {
-                let place = self.block(block).first_place()?;
+            None => view.block.next.and_then(|block| {
+                let place = self.blocks.bits(block).first_place()?;
                 Some(Cursor { block, place, ..cursor })
             }),
         };
@@ -250,7 +322,7 @@ impl Queues {
 
     /// A record has moved, or was replaced by one with the same turn.
     pub(super) fn replace(&mut self, spot: Spot, new: Handle) {
-        self.block_mut(spot.block).replace(spot.place.into(), new);
+        self.blocks.replace(spot.block, spot.place, new);
     }
 
     /// Whether [`Queues::compact`] would move a block.
@@ -260,23 +332,23 @@ impl Queues {
 
     /// Moves one block, if that helps to give memory back. Returns how many records were told of it.
     pub(super) fn compact(&mut self, records: &mut Records) -> Option<usize> {
-        let old = self.blocks.sparse_slot()?;
-        let new = self.blocks.relocate(old)?;
-        let Block { prev, next, queue, .. } = *self.block(new);
-        let ends = self.queues[usize::from(queue)].ends.as_mut().expect("a queue with a block");
+        let new = self.blocks.compact()?;
+        let View { bits, block } = self.blocks.view(new);
+        let (bits, prev, next) = (*bits, block.prev, block.next);
+        let ends = self.queues[usize::from(bits.queue)].ends.as_mut();
+        let ends = ends.expect("a queue with a block");
         match prev {
             None => ends.0 = new,
-            Some(prev) => self.blocks.unit_mut(prev).next = Some(new),
+            Some(prev) => self.blocks.block_mut(prev).next = Some(new),
         }
         match next {
             None => ends.1 = new,
-            Some(next) => self.blocks.unit_mut(next).prev = Some(new),
+            Some(next) => self.blocks.block_mut(next).prev = Some(new),
         }
-        let block = self.blocks.unit(new);
-        for (place, handle) in block.handles() {
+        for (place, handle) in self.blocks.view(new).handles() {
             records.set_spot(handle, Some(Spot::new(new, place)));
         }
-        Some(block.len())
+        Some(bits.len())
     }
 
     /// Moves the queues, and the tables of pages.
@@ -284,10 +356,6 @@ impl Queues {
         relocate(&mut self.queues, mover);
         self.heads.defrag(mover);
         self.blocks.defrag(mover);
-    }
-
-    pub(super) fn blocks_mut(&mut self) -> &mut Slab<Block> {
-        &mut self.blocks
     }
 
     /// Bytes allocated. O(pages of blocks).
@@ -304,25 +372,14 @@ impl Queues {
         self.blocks.allocations() + 5
     }
 
-    fn block(&self, handle: Handle) -> &Block {
-        self.blocks.unit(handle)
-    }
-
-    fn block_mut(&mut self, handle: Handle) -> &mut Block {
-        self.blocks.unit_mut(handle)
-    }
-
     fn find(&self, ttl: u64) -> Option<QueueNumber> {
-        let recent = self.queues.get(usize::from(self.recent));
-        if recent.is_some_and(|queue| queue.ttl == ttl && queue.ends.is_some()) {
-            return Some(self.recent);
-        }
         let is_it = |number: &QueueNumber| self.queues[usize::from(*number)].ttl == ttl;
         self.by_ttl.find(self.hasher.hash_one(ttl), is_it).copied()
     }
 
     fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
-        let block = self.blocks.insert(1)?;
+        // The number is known when there is room.
+        let block = self.blocks.insert_empty(0, None)?;
         let queue =
             Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1, unread: None };
         // The lowest first, so that the list of queues can become short again.
@@ -337,9 +394,9 @@ impl Queues {
         let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
         self.by_ttl.insert_unique(hasher.hash_one(ttl), number, rehash);
         self.heads.set(number, turn);
-        self.queued += 1;
-        *self.block_mut(block) = Block::new(number, None, None);
-        let place = self.block_mut(block).append(handle)?;
+        self.recent[recent_place(ttl)] = number;
+        self.blocks.bits_mut(block).queue = number;
+        let place = self.blocks.append(block, handle)?;
         Some(Spot::new(block, place))
     }
 
@@ -347,21 +404,18 @@ impl Queues {
     fn append(&mut self, number: QueueNumber, handle: Handle, turn: Turn) -> Option<Spot> {
         let queue = &mut self.queues[usize::from(number)];
         let (head, tail) = queue.ends.expect("a queue with a block");
-        let (block, place) = match self.blocks.unit_mut(tail).append(handle) {
+        let (block, place) = match self.blocks.append(tail, handle) {
             Some(place) => (tail, place),
             None => {
-                let new = self.blocks.insert(1)?;
-                let line = self.blocks.unit_mut(new);
-                *line = Block::new(number, Some(tail), None);
-                let place = line.append(handle)?;
-                self.blocks.unit_mut(tail).next = Some(new);
+                let new = self.blocks.insert_empty(number, Some(tail))?;
+                let place = self.blocks.append(new, handle)?;
+                self.blocks.block_mut(tail).next = Some(new);
                 queue.ends = Some((head, new));
                 (new, place)
             }
         };
         queue.latest = turn.deadline;
         queue.len += 1;
-        self.queued += 1;
         Some(Spot::new(block, place))
     }
 
@@ -376,11 +430,12 @@ impl Queues {
         let (head, tail) = self.queues[usize::from(number)].ends.expect("a queue with a block");
         let mut block = tail;
         for _ in 0..WALK_MAX {
-            let first = self.block(block).first().expect("a block is not empty");
+            let first = self.blocks.first(block).expect("a block is not empty");
             if block == head || records.turn(first) < turn {
                 return self.insert_into(records, block, handle, turn);
             }
-            block = self.block(block).prev.expect("only the head has no block before it");
+            let prev = self.blocks.block(block).prev;
+            block = prev.expect("only the head has no block before it");
         }
         None
     }
@@ -392,44 +447,44 @@ impl Queues {
         handle: Handle,
         turn: Turn,
     ) -> Option<Spot> {
-        let line = self.block(block);
-        let (queue, is_full) = (line.queue, line.is_full());
-        let behind = line.last_that(|other| records.turn(other) < turn);
-        let is_first = behind.is_none() && line.prev.is_none();
+        let view = self.blocks.view(block);
+        let (queue, is_full) = (view.bits.queue, view.bits.is_full());
+        let behind = view.last_that(|other| records.turn(other) < turn);
+        let is_first = behind.is_none() && view.bits.is_head;
         if is_full {
             let later = self.split(records, block)?;
-            if behind.is_some_and(|behind| self.block(later).at(behind).is_some()) {
+            if behind.is_some_and(|behind| self.blocks.view(later).at(behind).is_some()) {
                 block = later;
             }
         }
-        let line = self.blocks.unit_mut(block);
-        let (place, moved) = line.insert(behind, handle).expect("there is a blank");
-        for (place, handle) in line.handles_from(moved.start).take_while(|it| it.0 < moved.end) {
+        let (place, moved) =
+            self.blocks.insert_behind(block, behind, handle).expect("there is a blank");
+        let view = self.blocks.view(block);
+        for (place, handle) in view.handles_from(moved.start).take_while(|it| it.0 < moved.end) {
             records.set_spot(handle, Some(Spot::new(block, place)));
         }
         if is_first {
             self.heads.set(queue, turn);
         }
         self.queues[usize::from(queue)].len += 1;
-        self.queued += 1;
         Some(Spot::new(block, place))
     }
 
     /// Puts the later half of a full block into a new one behind it, which is returned. `None` if none
     /// could be had; then nothing has changed.
     fn split(&mut self, records: &mut Records, block: Handle) -> Option<Handle> {
-        let new = self.blocks.insert(1)?;
-        let later = self.block_mut(block).split_off(block, new);
-        *self.block_mut(new) = later;
-        match later.next {
-            Some(next) => self.block_mut(next).prev = Some(new),
-            None => {
-                let ends = self.queues[usize::from(later.queue)].ends.as_mut();
-                ends.expect("a queue with a block").1 = new;
-            }
-        }
+        let new = self.blocks.split(block)?;
+        let later = self.blocks.view(new);
+        let (queue, next) = (later.bits.queue, later.block.next);
         for (place, handle) in later.handles() {
             records.set_spot(handle, Some(Spot::new(new, place)));
+        }
+        match next {
+            Some(next) => self.blocks.block_mut(next).prev = Some(new),
+            None => {
+                let ends = self.queues[usize::from(queue)].ends.as_mut();
+                ends.expect("a queue with a block").1 = new;
+            }
         }
         Some(new)
     }
@@ -437,13 +492,15 @@ impl Queues {
     /// Unlinks an empty block and frees it, and its queue with the last one.
     #[inline(never)]
     fn drop_block(&mut self, handle: Handle) {
-        let Block { prev, next, queue, .. } = *self.block(handle);
+        let View { bits, block } = self.blocks.view(handle);
+        let (queue, prev, next) = (bits.queue, block.prev, block.next);
         self.blocks.remove(handle);
         if let Some(prev) = prev {
-            self.block_mut(prev).next = next;
+            self.blocks.block_mut(prev).next = next;
         }
         if let Some(next) = next {
-            self.block_mut(next).prev = prev;
+            self.blocks.block_mut(next).prev = prev;
+            self.blocks.bits_mut(next).is_head = prev.is_none();
         }
         let entry = &mut self.queues[usize::from(queue)];
         let (head, tail) = entry.ends.expect("a queue with a block");
@@ -482,19 +539,18 @@ impl Queues {
     /// records are told of their new place, a small part of those that were stopped to make it sparse.
     #[inline(never)]
     fn join(&mut self, records: &mut Records, handle: Handle) {
-        let block = *self.block(handle);
-        let fits = |other: &Handle| self.block(*other).can_join(&block);
-        let (target, joined) = if let Some(next) = block.next.filter(fits) {
-            let later = self.block(next);
-            (next, later.joined(&block, later))
+        let View { bits, block } = self.blocks.view(handle);
+        let fits = |other: &Handle| self.blocks.bits(*other).can_join(bits);
+        let (target, earlier, later) = if let Some(next) = block.next.filter(fits) {
+            (next, handle, next)
         } else if let Some(prev) = block.prev.filter(fits) {
-            let earlier = self.block(prev);
-            (prev, earlier.joined(earlier, &block))
+            (prev, prev, handle)
         } else {
             return;
         };
-        let before = std::mem::replace(self.block_mut(target), joined);
-        for (place, handle) in joined.handles().filter(|(at, it)| before.at(*at) != Some(*it)) {
+        let before = self.blocks.join(target, earlier, later);
+        let joined = self.blocks.view(target).handles();
+        for (place, handle) in joined.filter(|(at, it)| was_at(&before, *at) != Some(*it)) {
             records.set_spot(handle, Some(Spot::new(target, place)));
         }
         self.drop_block(handle);
@@ -509,16 +565,21 @@ impl Queues {
             self.settle(records);
         }
         let queue = &self.queues[usize::from(number)];
-        let Some((head, _)) = queue.ends else {
-            self.unsettled = None;
-            self.heads.remove(number);
-            self.shorten();
-            return;
-        };
+        let Some((head, _)) = queue.ends else { return self.queue_ended(number) };
         self.unsettled = Some(number);
-        if queue.unread.is_none_or(|unread| unread.block != head) {
-            std::hint::black_box(self.head_turn(records, number).map(|turn| turn.deadline));
+        if queue.unread.is_none_or(|unread| unread.block != head)
+            && let Some(first) = self.blocks.first(head)
+        {
+            records.prefetch(first);
         }
+    }
+
+    /// A queue has lost its last element.
+    #[cold]
+    fn queue_ended(&mut self, number: QueueNumber) {
+        self.unsettled = None;
+        self.heads.remove(number);
+        self.shorten();
     }
 
     /// Gives the queue that lost its head last its place in the heap.
@@ -532,14 +593,13 @@ impl Queues {
 
     fn head_turn(&self, records: &Records, number: QueueNumber) -> Option<Turn> {
         let (head, _) = self.queues[usize::from(number)].ends?;
-        self.block(head).first().map(|first| records.turn(first))
+        self.blocks.first(head).map(|first| records.turn(first))
     }
 
     /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
     /// Returns how many records there are.
     #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self, records: &Records) -> usize {
-        self.blocks.check();
         let mut count = 0;
         let mut blocks = 0;
         for (number, queue) in self.queues.iter().enumerate() {
@@ -551,11 +611,16 @@ impl Queues {
             let before = count;
             let (mut at, mut prev, mut last) = (Some(head), None, None);
             while let Some(handle) = at {
-                let block = self.block(handle);
-                assert_eq!((block.prev, usize::from(block.queue)), (prev, number), "links");
-                assert_eq!(block.handles().count(), block.len(), "a place without a handle");
-                assert!(!block.is_empty(), "an empty block is linked");
-                for (place, handle_in) in block.handles() {
+                let view = self.blocks.view(handle);
+                assert_eq!(
+                    (view.block.prev, usize::from(view.bits.queue)),
+                    (prev, number),
+                    "links"
+                );
+                assert_eq!(view.bits.is_head, prev.is_none(), "which block is the first");
+                assert_eq!(view.handles().count(), view.bits.len(), "a place without a handle");
+                assert!(!view.bits.is_empty(), "an empty block is linked");
+                for (place, handle_in) in view.handles() {
                     let spot = Some(Spot::new(handle, place));
                     assert_eq!(records.spot(handle_in), spot, "where a record stands");
                     let turn = records.turn(handle_in);
@@ -564,14 +629,13 @@ impl Queues {
                     count += 1;
                 }
                 blocks += 1;
-                (prev, at) = (Some(handle), block.next);
+                (prev, at) = (Some(handle), view.block.next);
             }
             assert_eq!(prev, Some(tail), "the last block is not the tail");
             assert_eq!(count - before, queue.len, "the length of a queue");
             assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
         }
-        assert_eq!(blocks, self.blocks.len(), "blocks outside of queues");
-        assert_eq!(count, self.queued, "elements in all queues");
+        assert_eq!(blocks, self.blocks.check(), "blocks outside of queues");
         assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
         let mut heads = self.heads.clone();
         if let Some(number) = self.unsettled {

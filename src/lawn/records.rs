@@ -6,25 +6,52 @@
 //!   │deadline│ push no. │ block │ place │ deliveries │ id len │ payload len │ id │ payload │ padding │
 //!   └────────┴──────────┴───────┴───────┴────────────┴────────┴─────────────┴────┴─────────┴─────────┘
 //!    u64      u48        u32     u8      u16          varint   varint                       to 8 bytes
+//!
+//!   of more than 8 KiB:                             │ 80 00 │ box │ ─▶ │ id len │ payload len │ id │ payload │
+//!                                                             u32
 //! ```
 //!
 //! Lengths are LEB128: one byte up to 127. An id of 16 bytes and a payload of 64 make 103 bytes, in a
 //! slot of 104. Nothing points at a record but the index, by its id, and one place in the order of
 //! deadlines: a [`Spot`] in a queue, or the overflow if it has none.
+//!
+//! A deadline has 63 bits. The 64th marks a slot that is free.
 
-use super::slab::{Handle, Slab};
+use super::Mover;
+use super::boxes::Boxes;
+use super::processor::prefetch;
+use super::slab::{Handle, Slab, Unit, WIDEST};
 use super::turn::Turn;
 
 /// What a slot is measured in. Eight bytes keep the classes few and the headers aligned.
 type Granule = [u8; 8];
+
+impl Unit for Granule {
+    /// 256 KiB of a page, 2^17 pages: 32 GiB.
+    const BITS: u32 = 15;
+
+    fn set_free(&mut self, next: u32) {
+        *self = (1 << 63 | u64::from(next)).to_le_bytes();
+    }
+
+    fn free(&self) -> Option<u32> {
+        let bits = u64::from_le_bytes(*self);
+        (bits >> 63 == 1).then_some(bits as u32)
+    }
+}
 
 const PUSH: usize = 8;
 const BLOCK: usize = 14;
 const PLACE: usize = 18;
 const DELIVERIES: usize = 19;
 const LENGTHS: usize = 21;
-/// Where the id begins if both lengths have a byte.
-const SHORT: usize = LENGTHS + 2;
+/// Where the id begins behind the lengths if both have a byte.
+const SHORT: usize = 2;
+/// Instead of lengths: what follows is the number of a box. As a length it would be a longer way to write 0, which is never
+/// written.
+const BOXED: [u8; 2] = [0x80, 0];
+/// Bytes of a record whose lengths, id and payload are in a box.
+const OF_BOXED: usize = LENGTHS + BOXED.len() + size_of::<u32>();
 
 /// Where a record stands in its queue: a block, and a place in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,35 +70,57 @@ impl Spot {
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a> {
     header: &'a [u8; LENGTHS],
-    /// The record from its header on, and whatever follows it.
+    /// Lengths, id and payload, and whatever follows them; or the number of a box.
     bytes: &'a [u8],
+    boxes: &'a Boxes,
 }
 
 impl<'a> Record<'a> {
+    #[inline(always)]
     pub(super) fn turn(&self) -> Turn {
         turn_of(self.header)
     }
 
     /// Where it stands, or `None` for the overflow.
+    #[inline(always)]
     pub(super) fn spot(&self) -> Option<Spot> {
         spot_of(self.header)
     }
 
     /// How often it was given out under a lease.
+    #[inline(always)]
     pub(super) fn deliveries(&self) -> u16 {
         deliveries_of(self.header)
     }
 
     #[inline(always)]
     pub(super) fn id(&self) -> &'a [u8] {
-        let (at, length, _) = parts(self.bytes);
-        &self.bytes[at..at + length]
+        match short(self.bytes) {
+            Some((id, _)) => &self.bytes[SHORT..SHORT + id],
+            None => self.parts().0,
+        }
     }
 
     #[inline(always)]
     pub(super) fn payload(&self) -> &'a [u8] {
-        let (at, id, length) = parts(self.bytes);
-        &self.bytes[at + id..at + id + length]
+        match short(self.bytes) {
+            Some((id, length)) => &self.bytes[SHORT + id..SHORT + id + length],
+            None => self.parts().1,
+        }
+    }
+
+    /// Id and payload of a record in which not both are short.
+    #[inline(never)]
+    fn parts(&self) -> (&'a [u8], &'a [u8]) {
+        let bytes = match boxed(self.bytes) {
+            Some(number) => self.boxes.get(number),
+            None => self.bytes,
+        };
+        let mut at = 0;
+        let id = get_length(bytes, &mut at);
+        let payload = get_length(bytes, &mut at);
+        let (id, rest) = bytes[at..].split_at(id);
+        (id, &rest[..payload])
     }
 }
 
@@ -106,17 +155,18 @@ fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
     u16::from_le_bytes([header[DELIVERIES], header[DELIVERIES + 1]])
 }
 
-/// Where id and payload lie in a record: where the id begins, and both lengths.
+/// Both lengths, if each has a byte, as most have.
 #[inline(always)]
-fn parts(bytes: &[u8]) -> (usize, usize, usize) {
-    // As most are: a byte for each length.
-    if let Some([.., id @ 0..0x80, payload @ 0..0x80]) = bytes.first_chunk::<SHORT>() {
-        return (SHORT, (*id).into(), (*payload).into());
-    }
-    let mut at = LENGTHS;
-    let id = get_length(bytes, &mut at);
-    let payload = get_length(bytes, &mut at);
-    (at, id, payload)
+fn short(bytes: &[u8]) -> Option<(usize, usize)> {
+    let lengths = *bytes.first_chunk::<SHORT>()?;
+    let [id, payload] = lengths.map(usize::from);
+    (u16::from_le_bytes(lengths) & 0x8080 == 0).then_some((id, payload))
+}
+
+/// The number of the box that a record's bytes are in, if they are not here.
+fn boxed(bytes: &[u8]) -> Option<u32> {
+    let number = bytes.strip_prefix(&BOXED)?.first_chunk()?;
+    Some(u32::from_le_bytes(*number))
 }
 
 /// The bytes that a length takes.
@@ -148,23 +198,36 @@ fn get_length(bytes: &[u8], at: &mut usize) -> usize {
     }
 }
 
+fn put_parts(bytes: &mut [u8], id: &[u8], payload: &[u8]) {
+    let mut at = 0;
+    put_length(bytes, &mut at, id.len());
+    put_length(bytes, &mut at, payload.len());
+    let (id_at, rest) = bytes[at..].split_at_mut(id.len());
+    id_at.copy_from_slice(id);
+    rest[..payload.len()].copy_from_slice(payload);
+}
+
 /// The store of records.
 #[derive(Clone)]
 pub(super) struct Records {
     slab: Slab<Granule>,
+    boxes: Boxes,
 }
 
 impl Records {
     pub(super) fn new() -> Self {
-        Self { slab: Slab::new() }
+        Self { slab: Slab::new(), boxes: Boxes::new() }
     }
 
-    /// Room for an element, whose content is whatever was there before. `None` if there is no room (see
-    /// [`Slab::insert`]).
+    /// Room for an element, which must be written next. `None` if there is none (see [`Slab::insert`]).
     pub(super) fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Handle> {
-        let lengths = length_bytes(id.len()) + length_bytes(payload.len());
-        let size = LENGTHS + lengths + id.len() + payload.len();
-        self.slab.insert(size.div_ceil(size_of::<Granule>()))
+        let size = LENGTHS + size_of_parts(id, payload);
+        let units = size.div_ceil(size_of::<Granule>());
+        self.slab.insert(if units <= WIDEST {
+            units
+        } else {
+            OF_BOXED.div_ceil(size_of::<Granule>())
+        })
     }
 
     /// Writes an element, not delivered yet, into the room that was reserved for it.
@@ -176,23 +239,41 @@ impl Records {
         turn: Turn,
         spot: Option<Spot>,
     ) {
+        let size = size_of_parts(id, payload);
+        let is_boxed = (LENGTHS + size).div_ceil(size_of::<Granule>()) > WIDEST;
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
-        let header = bytes.first_chunk_mut().expect("a slot holds a header");
+        let (header, bytes) = bytes.split_first_chunk_mut().expect("a slot holds a header");
         put_turn(header, turn);
         put_spot(header, spot);
         header[DELIVERIES..].fill(0);
-        let mut at = LENGTHS;
-        put_length(bytes, &mut at, id.len());
-        put_length(bytes, &mut at, payload.len());
-        let (id_at, rest) = bytes[at..].split_at_mut(id.len());
-        id_at.copy_from_slice(id);
-        rest[..payload.len()].copy_from_slice(payload);
+        if is_boxed {
+            let mut apart = vec![0; size];
+            put_parts(&mut apart, id, payload);
+            // A handle names fewer slots than there are numbers.
+            let number = self.boxes.insert(apart).expect("fewer boxes than records");
+            bytes[..BOXED.len()].copy_from_slice(&BOXED);
+            bytes[BOXED.len()..][..size_of::<u32>()].copy_from_slice(&number.to_le_bytes());
+        } else {
+            put_parts(bytes, id, payload);
+        }
     }
 
     #[inline(always)]
     pub(super) fn get(&self, handle: Handle) -> Record<'_> {
         let bytes = self.slab.get(handle).as_flattened();
-        Record { header: bytes.first_chunk().expect("a slot holds a header"), bytes }
+        let (header, bytes) = bytes.split_first_chunk().expect("a slot holds a header");
+        Record { header, bytes, boxes: &self.boxes }
+    }
+
+    /// Asks for a record that will be read soon.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, handle: Handle) {
+        let units = self.slab.get(handle);
+        prefetch(&units[0]);
+        // Most records begin in one line and end in the next.
+        if let Some(unit) = units.get(64 / size_of::<Granule>()) {
+            prefetch(unit);
+        }
     }
 
     /// The id alone.
@@ -206,6 +287,7 @@ impl Records {
     }
 
     /// The turn alone, without reading the lengths.
+    #[inline(always)]
     pub(super) fn turn(&self, handle: Handle) -> Turn {
         self.get(handle).turn()
     }
@@ -226,6 +308,7 @@ impl Records {
     }
 
     /// Gives a record another turn, and says where it stands with it.
+    #[inline(always)]
     pub(super) fn set_turn(&mut self, handle: Handle, turn: Turn, spot: Option<Spot>) {
         let header = self.header_mut(handle);
         put_turn(header, turn);
@@ -233,15 +316,13 @@ impl Records {
     }
 
     pub(super) fn remove(&mut self, handle: Handle) {
+        let bytes = &self.slab.get(handle).as_flattened()[LENGTHS..];
+        if bytes.starts_with(&BOXED)
+            && let Some(number) = boxed(bytes)
+        {
+            self.boxes.remove(number);
+        }
         self.slab.remove(handle);
-    }
-
-    pub(super) fn slab(&self) -> &Slab<Granule> {
-        &self.slab
-    }
-
-    pub(super) fn slab_mut(&mut self) -> &mut Slab<Granule> {
-        &mut self.slab
     }
 
     pub(super) fn sparse_slot(&mut self) -> Option<Handle> {
@@ -252,11 +333,59 @@ impl Records {
         self.slab.relocate(handle)
     }
 
+    /// See [`Slab::is_sparse`].
+    pub(super) fn is_sparse(&self) -> bool {
+        self.slab.is_sparse()
+    }
+
+    /// Moves the tables of pages and boxes.
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        self.slab.defrag(mover);
+        self.boxes.defrag(mover);
+    }
+
+    /// How many steps [`Records::defrag_step`] takes.
+    pub(super) fn steps(&self) -> usize {
+        self.slab.pages() + self.boxes.len()
+    }
+
+    /// Moves a page, or a box.
+    pub(super) fn defrag_step(&mut self, step: usize, mover: &mut impl Mover) {
+        match step.checked_sub(self.slab.pages()) {
+            None => self.slab.defrag_page(step, mover),
+            Some(number) => self.boxes.defrag_box(number, mover),
+        }
+    }
+
+    /// Bytes allocated, its own fields apart. O(pages).
+    pub(super) fn memory(&self) -> usize {
+        self.slab.memory() + self.boxes.memory()
+    }
+
+    /// Allocations that freeing it takes, about. O(1).
+    pub(super) fn allocations(&self) -> usize {
+        self.slab.allocations() + self.boxes.allocations()
+    }
+
+    /// Panics unless pages and boxes are in order. Returns how many records there are.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check(&self, live: impl Iterator<Item = Handle>) -> usize {
+        self.slab.check();
+        let is_boxed = |handle: &Handle| boxed(self.get(*handle).bytes).is_some();
+        assert_eq!(live.filter(is_boxed).count(), self.boxes.check(), "boxes without a record");
+        self.slab.len()
+    }
+
     #[inline(always)]
     fn header_mut(&mut self, handle: Handle) -> &mut [u8; LENGTHS] {
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
         bytes.first_chunk_mut().expect("a slot holds a header")
     }
+}
+
+/// Bytes of lengths, id and payload.
+fn size_of_parts(id: &[u8], payload: &[u8]) -> usize {
+    length_bytes(id.len()) + length_bytes(payload.len()) + id.len() + payload.len()
 }
 
 #[cfg(test)]
@@ -284,7 +413,7 @@ mod tests {
                 records.remove(handle);
             }
         }
-        records.slab().check();
+        assert_eq!(records.check(std::iter::empty()), 0);
     }
 
     #[test]

@@ -17,4 +17,9 @@ pub(super) struct Turn {
 impl Turn {
     /// A lawn's counter of pushes wraps here.
     pub(super) const PUSHES: u64 = 1 << 48;
+
+    /// The first turn after all whose deadline is `now` or before.
+    pub(super) fn after(now: u64) -> Self {
+        Self { deadline: now.saturating_add(1), push: 0 }
+    }
 }

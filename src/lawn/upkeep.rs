@@ -16,7 +16,7 @@ pub(super) fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
 impl Full {
     /// Whether [`Full::compact`] would find something to do. O(1).
     pub fn is_sparse(&self) -> bool {
-        self.records.slab().is_sparse() || self.queues.is_sparse()
+        self.records.is_sparse() || self.queues.is_sparse()
     }
 
     /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
@@ -49,16 +49,16 @@ impl Full {
         if from == 0 {
             self.index.defrag(mover);
             self.queues.defrag(mover);
-            self.records.slab_mut().defrag(mover);
+            self.records.defrag(mover);
         }
-        let records = self.records.slab().pages();
-        let filed = records + self.queues.blocks_mut().pages();
+        let records = self.records.steps();
+        let filed = records + self.queues.blocks.pages();
         let last = filed + self.index.tables();
         for step in from..last {
             if step < records {
-                self.records.slab_mut().defrag_page(step, mover);
+                self.records.defrag_step(step, mover);
             } else if step < filed {
-                self.queues.blocks_mut().defrag_page(step - records, mover);
+                self.queues.blocks.defrag_page(step - records, mover);
             } else {
                 self.index.defrag_table(step - filed, mover);
             }
@@ -73,7 +73,7 @@ impl Full {
     /// elements.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
-            + self.records.slab().memory()
+            + self.records.memory()
             + self.index.memory()
             + self.queues.memory()
             + self.overflow.memory()
@@ -81,7 +81,7 @@ impl Full {
 
     /// About how many allocations dropping it will free. O(1).
     pub fn allocations(&self) -> usize {
-        self.records.slab().allocations()
+        self.records.allocations()
             + self.index.allocations()
             + self.queues.allocations()
             + self.overflow.allocations()
@@ -99,7 +99,6 @@ impl Full {
     /// id, and in one queue or the overflow, in order. For tests.
     #[cfg(any(test, fuzzing))]
     pub fn check(&self) {
-        self.records.slab().check();
         self.index.check(|hash, handle| {
             let record = self.records.get(handle);
             hash == self.index.hash(record.id()) && self.find(record.id()) == Some(handle)
@@ -110,7 +109,10 @@ impl Full {
             assert_eq!(self.records.spot(entry.handle), None);
         }
         assert_eq!(queued + self.overflow.len(), self.len(), "index and order disagree");
-        assert_eq!(self.records.slab().len(), self.len(), "records and index disagree");
+        let mut handles = Vec::new();
+        self.index.scan(0, usize::MAX, |handle| handles.push(handle));
+        let records = self.records.check(handles.into_iter());
+        assert_eq!(records, self.len(), "records and index disagree");
         let delivered = self.iter().filter(|(_, element)| element.deliveries > 0).count();
         assert_eq!(self.delivered, delivered, "elements under a lease");
     }

@@ -108,6 +108,9 @@ pub(super) enum Op {
     PopDue {
         most: usize,
     },
+    Drain {
+        most: usize,
+    },
     Clock {
         by: i64,
     },
@@ -175,6 +178,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(first, step, count)| Op::StopMany { first, step, count }),
         2 => (id(), length()).prop_map(|(id, length)| Op::Update { id, length }),
         3 => prop_oneof![Just(1_usize), 0_usize..20, Just(usize::MAX)].prop_map(|most| Op::PopDue { most }),
+        3 => prop_oneof![Just(1_usize), 0_usize..200, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
         3 => prop_oneof![8 => -3_i64..4, 1 => -200_i64..200, 1 => any::<i64>()].prop_map(|by| Op::Clock { by }),
         1 => (1_usize..40).prop_map(|moves| Op::Compact { moves }),
         1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
@@ -245,6 +249,20 @@ pub(super) fn run(ops: &[Op]) {
                     if found.is_none() {
                         break;
                     }
+                }
+            }
+            Op::Drain { most } => {
+                let mut found = Vec::new();
+                let count = lawn.drain(now, most, |ttl, element| {
+                    found.push((ttl, element.id.to_vec(), element.payload.to_vec()));
+                });
+                assert_eq!(count, found.len());
+                let due = oracle.elements.iter().filter(|element| element.3 <= now).count();
+                assert_eq!(count, due.min(most));
+                for (ttl, id, payload) in found {
+                    let at = oracle.find(&id).expect("it was there");
+                    assert_eq!(oracle.elements[at].1, ttl);
+                    assert_eq!(Some((id, payload)), oracle.pop_due(now));
                 }
             }
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),

@@ -1,0 +1,108 @@
+//! What is too long for a page: byte strings with an allocation each, by number.
+
+use super::shelves::Shelves;
+use super::{Mover, relocate};
+
+#[derive(Clone)]
+enum Place {
+    Taken(Vec<u8>),
+    /// The number of the place that is vacant after this one.
+    Vacant(Option<u32>),
+}
+
+/// Byte strings by number.
+#[derive(Clone)]
+pub(super) struct Boxes {
+    places: Shelves<Place>,
+    vacant: Option<u32>,
+    taken: usize,
+    /// Bytes allocated for what is in the places.
+    bytes: usize,
+}
+
+impl Boxes {
+    pub(super) fn new() -> Self {
+        Self { places: Shelves::new(), vacant: None, taken: 0, bytes: 0 }
+    }
+
+    /// Puts bytes away under a number. `None` when there are 2^32.
+    pub(super) fn insert(&mut self, bytes: Vec<u8>) -> Option<u32> {
+        let number = match self.vacant {
+            Some(number) => number,
+            None => u32::try_from(self.places.len()).ok()?,
+        };
+        self.taken += 1;
+        self.bytes += bytes.capacity();
+        if self.vacant.is_some() {
+            let place = self.places.get_mut(number as usize);
+            let Place::Vacant(next) = std::mem::replace(place, Place::Taken(bytes)) else {
+                unreachable!("a vacant place is taken");
+            };
+            self.vacant = next;
+        } else {
+            self.places.push(Place::Taken(bytes));
+        }
+        Some(number)
+    }
+
+    pub(super) fn get(&self, number: u32) -> &[u8] {
+        match self.places.get(number as usize) {
+            Place::Taken(bytes) => bytes,
+            Place::Vacant(_) => panic!("box {number} is vacant"),
+        }
+    }
+
+    pub(super) fn remove(&mut self, number: u32) {
+        let place = self.places.get_mut(number as usize);
+        let Place::Taken(bytes) = std::mem::replace(place, Place::Vacant(self.vacant)) else {
+            panic!("box {number} is freed twice");
+        };
+        self.vacant = Some(number);
+        self.taken -= 1;
+        self.bytes -= bytes.capacity();
+        if self.taken == 0 {
+            *self = Self::new();
+        }
+    }
+
+    /// How many numbers there are.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Moves the list of places.
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        self.places.defrag(mover);
+    }
+
+    /// Moves what is in a place.
+    pub(super) fn defrag_box(&mut self, number: usize, mover: &mut impl Mover) {
+        if let Place::Taken(bytes) = self.places.get_mut(number) {
+            relocate(bytes, mover);
+        }
+    }
+
+    /// Bytes allocated, its own fields apart. O(shelves).
+    pub(super) fn memory(&self) -> usize {
+        self.bytes + self.places.memory()
+    }
+
+    /// Allocations that freeing it takes, about. O(1).
+    pub(super) fn allocations(&self) -> usize {
+        self.taken
+    }
+
+    /// Panics unless counts and the chain of vacant places agree. Returns how many boxes there are.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check(&self) -> usize {
+        let taken = |place: &&Place| matches!(place, Place::Taken(_));
+        assert_eq!(self.places.iter().filter(taken).count(), self.taken);
+        let next = |number: &u32| match self.places.get(*number as usize) {
+            Place::Vacant(next) => *next,
+            Place::Taken(_) => panic!("box {number} is taken and vacant"),
+        };
+        let vacant = std::iter::successors(self.vacant, next).take(self.places.len() + 1).count();
+        assert_eq!(self.taken + vacant, self.places.len());
+        self.taken
+    }
+}

@@ -1,0 +1,60 @@
+//! A list that grows a shelf at a time: nothing is moved but the list of shelves.
+
+use super::{Mover, TINY, push_tight, relocate};
+
+/// Items on a shelf.
+const SHELF: usize = if TINY { 4 } else { 256 };
+
+/// Items by number.
+#[derive(Clone)]
+pub(super) struct Shelves<T> {
+    shelves: Vec<Vec<T>>,
+    len: usize,
+}
+
+impl<T> Shelves<T> {
+    pub(super) fn new() -> Self {
+        Self { shelves: Vec::new(), len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, number: usize) -> &T {
+        &self.shelves[number / SHELF][number % SHELF]
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self, number: usize) -> &mut T {
+        &mut self.shelves[number / SHELF][number % SHELF]
+    }
+
+    /// Adds an item behind the others.
+    pub(super) fn push(&mut self, item: T) {
+        if self.len.is_multiple_of(SHELF) {
+            // The first shelf grows as a vector does, from one place on: most lawns are small.
+            let places = if self.len == 0 { 1 } else { SHELF };
+            push_tight(&mut self.shelves, Vec::with_capacity(places));
+        }
+        let last = self.shelves.last_mut().expect("there is a shelf with room");
+        last.push(item);
+        self.len += 1;
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.shelves.iter().flatten()
+    }
+
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.shelves, mover);
+        self.shelves.iter_mut().for_each(|shelf| relocate(shelf, mover));
+    }
+
+    /// Bytes allocated, its own fields apart. O(shelves).
+    pub(super) fn memory(&self) -> usize {
+        let items = self.shelves.iter().map(|shelf| shelf.capacity() * size_of::<T>());
+        items.sum::<usize>() + self.shelves.capacity() * size_of::<Vec<T>>()
+    }
+}
