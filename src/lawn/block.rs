@@ -21,8 +21,9 @@ use super::{Mover, TINY, push_tight, relocate};
 /// As many as make a block of 256 bytes.
 pub(super) const PLACES: usize = if TINY { 5 } else { 62 };
 /// A block that comes down to this many handles is joined with a neighbour, if both together then fill no more
-/// than half a block: what was just joined does not fill up at the next insertion.
-const SPARSE: u8 = PLACES as u8 / 7 + 1;
+/// than half a block: what was just joined does not fill up at the next insertion. Few, because each is told of its new place,
+/// which is a miss; with one more the places of an element cost no more than 55 bytes.
+const SPARSE: u8 = PLACES as u8 / 16 + 1;
 const JOINED_MAX: usize = PLACES / 2;
 
 /// What is known of a block without looking at its handles.
@@ -221,10 +222,25 @@ impl<'a> View<'a> {
         highest(taken & !from(low))
     }
 
-    /// The handles of two blocks, from the first place on, as if they were one block with the bits and the links of this one.
-    fn joined(self, earlier: Self, later: Self) -> (Bits, Block) {
-        let mut bits = Bits { taken: 0, len: 0, ..*self.bits };
-        let mut block = Block { places: [None; PLACES], ..*self.block };
+    /// The handles of two blocks as if they were one with the bits and the links of this one, which is the earlier or the later of them.
+    /// The handles of this one stay where they are, if the others fit before or behind them.
+    fn joined(self, other: Self, is_earlier: bool) -> (Bits, Block) {
+        let (first, last) = (self.bits.first_place(), self.bits.last_place());
+        let room = match is_earlier {
+            true => last.map(|last| last + 1..PLACES),
+            false => first.map(|first| first.saturating_sub(other.bits.len())..first),
+        };
+        let (mut bits, mut block) = (*self.bits, *self.block);
+        if let Some(room) = room.filter(|room| room.len() >= other.bits.len()) {
+            for (place, (_, handle)) in room.zip(other.handles()) {
+                block.places[place] = Some(handle);
+                bits.taken |= 1 << place;
+                bits.len += 1;
+            }
+            return (bits, block);
+        }
+        (bits.taken, bits.len, block.places) = (0, 0, [None; PLACES]);
+        let (earlier, later) = if is_earlier { (self, other) } else { (other, self) };
         for (_, handle) in earlier.handles().chain(later.handles()) {
             let place = bits.append().expect("both fit into one");
             block.places[place] = Some(handle);
@@ -384,12 +400,12 @@ impl Blocks {
         Some(new)
     }
 
-    /// Puts the handles of both blocks into `target`, which is one of them, and returns what was in it. The other one stays
-    /// as it is.
-    pub(super) fn join(&mut self, target: Handle, earlier: Handle, later: Handle) -> (Bits, Block) {
-        let target_view = self.view(target);
-        let before = (*target_view.bits, *target_view.block);
-        let (bits, block) = target_view.joined(self.view(earlier), self.view(later));
+    /// Puts the handles of `other`, a neighbour, into `target`, and returns what was in that. The other one stays as it is.
+    pub(super) fn join(&mut self, target: Handle, other: Handle) -> (Bits, Block) {
+        let view = self.view(target);
+        let is_earlier = view.block.next == Some(other);
+        let before = (*view.bits, *view.block);
+        let (bits, block) = view.joined(self.view(other), is_earlier);
         *self.bits_mut(target) = bits;
         *self.block_mut(target) = block;
         before

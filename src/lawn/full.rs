@@ -20,6 +20,7 @@ use super::turn::{DEADLINE_MAX, Turn};
 const ID_AHEAD_MAX: usize = 256;
 
 impl<'a> From<Record<'a>> for Element<'a> {
+    #[inline(always)]
     fn from(record: Record<'a>) -> Self {
         Self {
             id: record.id(),
@@ -39,6 +40,7 @@ pub struct Taken<'a> {
 
 impl Taken<'_> {
     /// What was taken.
+    #[inline]
     pub fn element(&self) -> Element<'_> {
         self.records.get(self.handle).into()
     }
@@ -51,6 +53,7 @@ impl fmt::Debug for Taken<'_> {
 }
 
 impl Drop for Taken<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.records.remove(self.handle);
     }

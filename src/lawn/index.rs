@@ -152,8 +152,9 @@ impl Table {
             buckets: vec![Bucket::default(); buckets],
             passed: vec![0; buckets],
             len: 0,
-            // It was more than two thirds full when it grew: what hovers about one size is not cut.
-            fewest: if buckets > 1 { room(buckets) / 2 } else { 0 },
+            // Far below what it held when it grew: what hovers about one size is not cut, and each entry is moved once in two
+            // removals while an index empties.
+            fewest: if buckets > 1 { room(buckets) / 3 } else { 0 },
             depth,
             prefix,
         }
@@ -209,18 +210,45 @@ impl Table {
         hash: IdHash,
         mut read: impl FnMut(Handle) -> Option<R>,
     ) -> Option<(Place, Handle, R)> {
-        let mut at = self.home(hash);
-        for _ in 0..self.buckets.len() {
-            let bucket = &self.buckets[at];
-            for slot in bucket.matches(hash) {
-                if let Some(handle) = bucket.handle(slot)
-                    && let Some(found) = read(handle)
-                {
-                    return Some((Place { bucket: at, slot }, handle, found));
-                }
+        let at = self.home(hash);
+        let found = self.find_in(at, hash, &mut read);
+        if found.is_some() || self.passed[at] == 0 {
+            return found;
+        }
+        self.find_behind(at, hash, &mut read)
+    }
+
+    #[inline(always)]
+    fn find_in<R>(
+        &self,
+        at: usize,
+        hash: IdHash,
+        read: &mut impl FnMut(Handle) -> Option<R>,
+    ) -> Option<(Place, Handle, R)> {
+        let bucket = &self.buckets[at];
+        for slot in bucket.matches(hash) {
+            if let Some(handle) = bucket.handle(slot)
+                && let Some(found) = read(handle)
+            {
+                return Some((Place { bucket: at, slot }, handle, found));
             }
-            if self.passed[at] == 0 {
-                break;
+        }
+        None
+    }
+
+    /// As [`Table::find`], of an entry that is not in its own bucket.
+    #[inline(never)]
+    fn find_behind<R>(
+        &self,
+        home: usize,
+        hash: IdHash,
+        read: &mut impl FnMut(Handle) -> Option<R>,
+    ) -> Option<(Place, Handle, R)> {
+        let mut at = self.next(home);
+        while at != home {
+            let found = self.find_in(at, hash, read);
+            if found.is_some() || self.passed[at] == 0 {
+                return found;
             }
             at = self.next(at);
         }

@@ -39,6 +39,9 @@ const WALK_MAX: usize = if TINY { 2 } else { 4 };
 /// Records that are read ahead: enough that they wait for memory together, few enough that they are
 /// still in the nearest cache when their turn comes.
 pub(super) const AHEAD: usize = 16;
+/// Queues whose heads may be looked at later. Who wants to know which is first looks at all of them: some microseconds at the
+/// most.
+const UNSETTLED_MAX: usize = if TINY { 2 } else { 16 };
 /// TTLs whose queues are remembered, as a power of two: sixteen of a few dozen would meet too often.
 const RECENT_BITS: u32 = 6;
 
@@ -62,6 +65,55 @@ struct Queue {
     unread: Option<Spot>,
 }
 
+/// A few queues, in the order in which they came.
+#[derive(Clone, Default)]
+struct Unsettled {
+    numbers: [QueueNumber; UNSETTLED_MAX],
+    len: u8,
+}
+
+impl Unsettled {
+    fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn iter(&self) -> impl Iterator<Item = QueueNumber> + '_ {
+        self.numbers[..self.len()].iter().copied()
+    }
+
+    fn has(&self, number: QueueNumber) -> bool {
+        self.iter().any(|it| it == number)
+    }
+
+    fn oldest(&self) -> Option<QueueNumber> {
+        self.iter().next()
+    }
+
+    /// Adds a queue that is not here yet. If there is no room, the oldest one goes and is returned.
+    fn add(&mut self, number: QueueNumber) -> Option<QueueNumber> {
+        let oldest = (self.len() == UNSETTLED_MAX).then_some(self.numbers[0]);
+        if oldest.is_some() {
+            self.numbers.copy_within(1.., 0);
+            self.len -= 1;
+        }
+        self.numbers[self.len()] = number;
+        self.len += 1;
+        oldest
+    }
+
+    fn remove(&mut self, number: QueueNumber) {
+        let at = self.iter().position(|it| it == number);
+        if let Some(at) = at {
+            self.numbers.copy_within(at + 1.., at);
+            self.len -= 1;
+        }
+    }
+}
+
 /// All queues of a lawn.
 #[derive(Clone)]
 pub(super) struct Queues {
@@ -73,8 +125,8 @@ pub(super) struct Queues {
     free: BTreeSet<QueueNumber>,
     by_ttl: HashTable<QueueNumber>,
     heads: Heads,
-    /// The queue that lost its head last, if `heads` still has the turn of that: too early a turn.
-    unsettled: Option<QueueNumber>,
+    /// The queues that lost their heads last: `heads` still has the turns of those, which are too early.
+    unsettled: Unsettled,
     /// For some TTLs that an element was started with lately, the number that the queue had then.
     recent: [QueueNumber; 1 << RECENT_BITS],
 }
@@ -88,7 +140,7 @@ impl Queues {
             free: BTreeSet::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
-            unsettled: None,
+            unsettled: Unsettled::default(),
             recent: [0; 1 << RECENT_BITS],
         }
     }
@@ -184,8 +236,10 @@ impl Queues {
         bits.remove(spot.place);
         let (number, is_empty) = (bits.queue, bits.is_empty());
         self.queues[usize::from(number)].len -= 1;
-        debug_assert!(self.unsettled.is_none_or(|other| other == number));
-        self.unsettled = Some(number);
+        if !self.unsettled.has(number) {
+            // Heads were settled before the run, and no other queue has lost one.
+            self.unsettled.add(number);
+        }
         if is_empty {
             self.drop_block(spot.block);
             if self.queues.get(usize::from(number)).is_none_or(|queue| queue.ends.is_none()) {
@@ -215,14 +269,32 @@ impl Queues {
     /// The earliest turn in any queue, with the record whose it is.
     pub(super) fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
         let (mut turn, mut number) = self.heads.first()?;
-        if self.unsettled == Some(number) {
-            turn = self.head_turn(records, number)?;
-            if let Some(second) = self.heads.second().filter(|second| second.0 < turn) {
-                (turn, number) = second;
-            }
+        if !self.unsettled.is_empty() {
+            (turn, number) = self.first_of_unsettled(records)?;
         }
         let (head, _) = self.queues[usize::from(number)].ends?;
         Some((turn, self.blocks.first(head)?))
+    }
+
+    /// The earliest head while some turns in the heap are too early: what is below those may come first.
+    fn first_of_unsettled(&self, records: &Records) -> Option<(Turn, QueueNumber)> {
+        let mut first: Option<(Turn, QueueNumber)> = None;
+        // The places below one that is unsettled, of which there are few.
+        let mut open = vec![0];
+        while let Some(place) = open.pop() {
+            let Some((mut turn, number)) = self.heads.at(place) else { continue };
+            if first.is_some_and(|first| first.0 <= turn) {
+                continue;
+            }
+            if self.unsettled.has(number) {
+                open.extend(Heads::below(place));
+                turn = self.head_turn(records, number)?;
+            }
+            if first.is_none_or(|first| turn < first.0) {
+                first = Some((turn, number));
+            }
+        }
+        first
     }
 
     /// Whether anything can be due at `now`: a look at the heads, of which one may say too early a turn.
@@ -288,7 +360,7 @@ impl Queues {
         deadline: u64,
     ) -> impl Iterator<Item = (Turn, Cursor)> + 'a {
         self.heads.due(deadline).into_iter().filter_map(move |(mut turn, number)| {
-            if self.unsettled == Some(number) {
+            if self.unsettled.has(number) {
                 turn = self.head_turn(records, number).filter(|turn| turn.deadline <= deadline)?;
             }
             let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
@@ -539,16 +611,13 @@ impl Queues {
     /// records are told of their new place, a small part of those that were stopped to make it sparse.
     #[inline(never)]
     fn join(&mut self, records: &mut Records, handle: Handle) {
-        let View { bits, block } = self.blocks.view(handle);
+        let view = self.blocks.view(handle);
+        let View { bits, block } = view;
         let fits = |other: &Handle| self.blocks.bits(*other).can_join(bits);
-        let (target, earlier, later) = if let Some(next) = block.next.filter(fits) {
-            (next, handle, next)
-        } else if let Some(prev) = block.prev.filter(fits) {
-            (prev, prev, handle)
-        } else {
-            return;
-        };
-        let before = self.blocks.join(target, earlier, later);
+        let Some(target) = block.next.filter(fits).or(block.prev.filter(fits)) else { return };
+        // Their records will be told, and nobody has looked at them lately.
+        view.handles().for_each(|(_, handle)| records.prefetch(handle));
+        let before = self.blocks.join(target, handle);
         let joined = self.blocks.view(target).handles();
         for (place, handle) in joined.filter(|(at, it)| was_at(&before, *at) != Some(*it)) {
             records.set_spot(handle, Some(Spot::new(target, place)));
@@ -558,42 +627,61 @@ impl Queues {
 
     /// A queue has lost its head. What the next one's turn is says a record that nobody has read
     /// lately; to wait for it here, and then to decide where it belongs in the heap, is what timers that are
-    /// restarted in turn would spend most of their time on. So it is asked for now and looked at when
-    /// the next queue loses its head, or when somebody wants to know which is first.
+    /// restarted in turn would spend most of their time on. So it is looked at when somebody wants to know which is first,
+    /// or when many other queues have lost theirs.
     fn new_head(&mut self, records: &Records, number: QueueNumber) {
-        if self.unsettled != Some(number) {
-            self.settle(records);
+        if self.queues[usize::from(number)].ends.is_none() {
+            return self.queue_ended(number);
         }
-        let queue = &self.queues[usize::from(number)];
-        let Some((head, _)) = queue.ends else { return self.queue_ended(number) };
-        self.unsettled = Some(number);
-        if queue.unread.is_none_or(|unread| unread.block != head)
-            && let Some(first) = self.blocks.first(head)
+        // Timers that are restarted or stopped in turn need its record next, and whoever settles it does.
+        if let Some(head) = self.head(number) {
+            records.prefetch(head);
+        }
+        if !self.unsettled.has(number)
+            && let Some(oldest) = self.unsettled.add(number)
         {
-            records.prefetch(first);
+            self.settle_one(records, oldest);
         }
     }
 
     /// A queue has lost its last element.
     #[cold]
     fn queue_ended(&mut self, number: QueueNumber) {
-        self.unsettled = None;
+        self.unsettled.remove(number);
         self.heads.remove(number);
         self.shorten();
     }
 
-    /// Gives the queue that lost its head last its place in the heap.
+    /// Gives the queues that lost their heads their places in the heap.
+    #[inline(always)]
     pub(super) fn settle(&mut self, records: &Records) {
-        if let Some(number) = self.unsettled.take()
-            && let Some(turn) = self.head_turn(records, number)
-        {
+        if !self.unsettled.is_empty() {
+            self.settle_all(records);
+        }
+    }
+
+    #[inline(never)]
+    fn settle_all(&mut self, records: &Records) {
+        let numbers = std::mem::take(&mut self.unsettled);
+        if numbers.len() > 1 {
+            numbers.iter().filter_map(|it| self.head(it)).for_each(|it| records.prefetch(it));
+        }
+        numbers.iter().for_each(|number| self.settle_one(records, number));
+    }
+
+    fn settle_one(&mut self, records: &Records, number: QueueNumber) {
+        if let Some(turn) = self.head_turn(records, number) {
             self.heads.set(number, turn);
         }
     }
 
-    fn head_turn(&self, records: &Records, number: QueueNumber) -> Option<Turn> {
+    fn head(&self, number: QueueNumber) -> Option<Handle> {
         let (head, _) = self.queues[usize::from(number)].ends?;
-        self.blocks.first(head).map(|first| records.turn(first))
+        self.blocks.first(head)
+    }
+
+    fn head_turn(&self, records: &Records, number: QueueNumber) -> Option<Turn> {
+        self.head(number).map(|first| records.turn(first))
     }
 
     /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
@@ -638,7 +726,7 @@ impl Queues {
         assert_eq!(blocks, self.blocks.check(), "blocks outside of queues");
         assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
         let mut heads = self.heads.clone();
-        if let Some(number) = self.unsettled {
+        for number in self.unsettled.iter() {
             let turn = self.head_turn(records, number).expect("an unsettled queue has a head");
             heads.set(number, turn);
         }

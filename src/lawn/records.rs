@@ -315,10 +315,10 @@ impl Records {
         put_spot(header, spot);
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, handle: Handle) {
-        let bytes = &self.slab.get(handle).as_flattened()[LENGTHS..];
-        if bytes.starts_with(&BOXED)
-            && let Some(number) = boxed(bytes)
+        if self.boxes.allocations() > 0
+            && let Some(number) = boxed(self.get(handle).bytes)
         {
             self.boxes.remove(number);
         }

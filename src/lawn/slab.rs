@@ -244,6 +244,7 @@ impl<T: Unit> Slab<T> {
 
     /// Frees a slot, and its page with the last one. One empty page of a class is kept while no
     /// other has room, so that a load which hovers at the edge does not allocate at every step.
+    #[inline]
     pub(super) fn remove(&mut self, handle: Handle) {
         let number = handle.page::<T>();
         let unit = &mut self.pages[number][handle.unit::<T>()];
