@@ -11,6 +11,7 @@ use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::iter::Iter;
 use super::overflow::Overflow;
+use super::processor::prefetch;
 use super::queues::{AHEAD, Queues};
 use super::records::{Record, Records, Spot};
 use super::slab::Handle;
@@ -334,8 +335,11 @@ impl Full {
                     asked += 1;
                 }
                 while hashed < length.min(at + ahead) {
-                    hashes[hashed] = self.index.hash(self.records.id(run[hashed].0));
+                    let record = self.records.get(run[hashed].0);
+                    hashes[hashed] = self.index.hash(record.id());
                     self.index.prefetch(hashes[hashed]);
+                    // It begins near the id. Where it ends was not known before.
+                    record.payload().last().into_iter().for_each(prefetch);
                     hashed += 1;
                 }
                 let record = self.records.get(*handle);
