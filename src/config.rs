@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw::{self, RedisModuleString};
 
+use crate::lawn::SmallMax;
 use crate::server::guard::guard;
 use crate::server::string::Args;
 use crate::server::{Context, api};
@@ -56,9 +57,21 @@ static DEFAULT_SLACK: Setting = Setting::new(c"default-slack", 0, 0, i64::MAX);
 static MAX_TTL: Setting = Setting::new(c"max-ttl", 0, 0, i64::MAX);
 static MAX_ELEMENTS: Setting = Setting::new(c"max-elements", 0, 0, i64::MAX);
 static REPLY_MAX: Setting = Setting::new(c"reply-max", 0, 0, i64::MAX);
+/// A walk over as many as there may be takes a microsecond or two.
+static SMALL_MAX_ELEMENTS: Setting =
+    Setting::new(c"small-max-elements", SmallMax::USUAL.elements as i64, 0, 512);
+static SMALL_MAX_BYTES: Setting =
+    Setting::new(c"small-max-bytes", SmallMax::USUAL.bytes as i64, 0, 65_536);
 
-static SETTINGS: [&Setting; 5] =
-    [&TICK_BUDGET_US, &DEFAULT_SLACK, &MAX_TTL, &MAX_ELEMENTS, &REPLY_MAX];
+static SETTINGS: [&Setting; 7] = [
+    &TICK_BUDGET_US,
+    &DEFAULT_SLACK,
+    &MAX_TTL,
+    &MAX_ELEMENTS,
+    &REPLY_MAX,
+    &SMALL_MAX_ELEMENTS,
+    &SMALL_MAX_BYTES,
+];
 
 /// Yes or no, and at load only: a command cannot be taken back.
 const REDE_COMMANDS: &CStr = c"rede-commands";
@@ -87,6 +100,11 @@ pub fn max_elements() -> Option<u64> {
 /// The most elements, or ids, in one reply.
 pub fn reply_max() -> usize {
     REPLY_MAX.limit().and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
+}
+
+/// How much may be in a dehydrator that is kept in one allocation.
+pub fn small_max() -> SmallMax {
+    SmallMax { elements: SMALL_MAX_ELEMENTS.get() as usize, bytes: SMALL_MAX_BYTES.get() as usize }
 }
 
 /// Whether to answer to ReDe's names too.

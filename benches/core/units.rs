@@ -17,10 +17,12 @@
 //! Ratas's timers are objects that the program holds, not names. So the wheel is measured as it is
 //! meant to be used, by handle, and once more behind a table of ids, which is what the Lawn is.
 
+use std::sync::Arc;
+
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use crate::lawn::Lawn;
+use crate::lawn::{Ground, Lawn, SmallMax};
 use crate::lists::Lists;
 use crate::load::mix;
 use crate::named::Scheme;
@@ -144,7 +146,7 @@ struct InLawn(Lawn);
 
 impl Timers for InLawn {
     fn new(_timers: u32) -> Self {
-        Self(Lawn::new(RandomState::new()))
+        Self(Lawn::new(Arc::new(Ground::new(RandomState::new(), || SmallMax::USUAL))))
     }
 
     fn start(&mut self, timer: u32, ticks: u64, now: u64) {

@@ -16,10 +16,12 @@ mod lawn;
 #[path = "../../src/policy.rs"]
 mod policy;
 
+use std::sync::Arc;
+
 use ahash::RandomState;
 use encoding::{Corrupt, Source};
 use fields::Fields;
-use lawn::Lawn;
+use lawn::{Ground, Lawn, SmallMax};
 use libfuzzer_sys::fuzz_target;
 
 /// Fields cut from the fuzzer's bytes: each a number, or a string with its length before it.
@@ -50,14 +52,18 @@ impl<'a> Source for Cut<'a> {
     }
 }
 
-fn empty() -> Lawn {
-    Lawn::new(RandomState::with_seeds(1, 2, 3, 4))
+/// A lawn that is small up to so many elements.
+fn empty(elements: u8) -> Lawn {
+    let small_max = move || SmallMax { elements: elements.into(), ..SmallMax::USUAL };
+    Lawn::new(Arc::new(Ground::new(RandomState::with_seeds(1, 2, 3, 4), small_max)))
 }
 
 fuzz_target!(|data: &[u8]| {
     let Some((version, rest)) = data.split_first() else { return };
+    // Of either form, and often of one that changes.
+    let small = version >> 1 & 7;
     let Ok((mut lawn, policy)) =
-        encoding::load(empty(), &mut Cut(rest), i32::from(version % 2))
+        encoding::load(empty(small), &mut Cut(rest), i32::from(version % 2))
     else {
         return;
     };
@@ -65,7 +71,7 @@ fuzz_target!(|data: &[u8]| {
     let mut saved = Fields::default();
     encoding::save(&lawn, &policy, &mut saved);
     let (again, same) =
-        encoding::load(empty(), &mut saved, encoding::VERSION).expect("our own words");
+        encoding::load(empty(7 - small), &mut saved, encoding::VERSION).expect("our own words");
     assert!(lawn.iter().eq(again.iter()) && policy == same);
 
     // Taken one by one it gives out what it listed.

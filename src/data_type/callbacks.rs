@@ -265,6 +265,18 @@ impl Mover for Defrag {
             Vec::from_raw_parts(moved, length, capacity)
         }
     }
+
+    fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
+        if size_of::<T>() == 0 {
+            return item;
+        }
+        let start = Box::into_raw(item);
+        // SAFETY: as in `relocate`.
+        unsafe {
+            let moved = self.alloc(start.cast()).map_or(start, |moved| moved.as_ptr().cast());
+            Box::from_raw(moved)
+        }
+    }
 }
 
 // A value is freed on a background thread, so it may refer to nothing that belongs to another.

@@ -268,14 +268,17 @@ fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], Corrupt>
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
     use super::super::fields::{Field, Fields};
     use super::*;
-    use crate::lawn::Element;
+    use crate::lawn::{Element, Ground, SmallMax};
 
     fn empty() -> Lawn {
-        Lawn::new(ahash::RandomState::with_seeds(1, 2, 3, 4))
+        let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
+        Lawn::new(Arc::new(Ground::new(hasher, || SmallMax::USUAL)))
     }
 
     fn saved(lawn: &Lawn) -> Fields {

@@ -20,13 +20,14 @@ mod fields;
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
-use crate::lawn::Lawn;
+use crate::config;
+use crate::lawn::{Ground, Lawn};
 use crate::pending::{blocked, compaction, schedule};
 use crate::policy::Policy;
 use crate::replicate;
@@ -40,16 +41,17 @@ pub use dehydrator::{Census, Dehydrator, moved, track_all};
 /// The type, once it is registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
 
-/// Keys the tables of ids: drawn at random once a process, so that nobody can choose ids that
-/// collide.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+/// What all lawns share. The key of the tables of ids is drawn at random once a process, so that nobody can choose ids
+/// that collide.
+static GROUND: LazyLock<Arc<Ground>> =
+    LazyLock::new(|| Arc::new(Ground::new(RandomState::new(), config::small_max)));
 
 fn kind() -> *mut RedisModuleType {
     TYPE.load(Ordering::Relaxed)
 }
 
 fn new_lawn() -> Lawn {
-    Lawn::new(HASHER.clone())
+    Lawn::new(Arc::clone(&GROUND))
 }
 
 /// The dehydrator in a key. `None` if there is no key.
@@ -164,7 +166,7 @@ impl<'a> Writing<'a> {
     pub fn set_policy(&mut self, policy: Policy) -> bool {
         match self.existing() {
             Some(dehydrator) if dehydrator.policy == policy => return false,
-            Some(dehydrator) => dehydrator.policy = policy,
+            Some(dehydrator) => dehydrator.policy = policy.into(),
             None if policy == Policy::Hold => return false,
             None => self.new = Some(Dehydrator::new(new_lawn(), policy)),
         }

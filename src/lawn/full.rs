@@ -108,11 +108,6 @@ impl Full {
         self.index.len()
     }
 
-    /// Whether there is no element.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// When `ttl` milliseconds after `now` is.
     ///
     /// # Errors
@@ -431,12 +426,8 @@ impl Full {
         self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
 
-    /// All elements in order of delivery, each with the TTL it was started with.
-    pub fn iter(&self) -> Iter<'_> {
-        self.iter_until(DEADLINE_MAX)
-    }
-
-    /// As [`Full::iter`], of the elements that are due at `now`. Costs nothing for what is not.
+    /// The elements that are due at `now` in order of delivery, each with the TTL it was started with. Costs nothing for
+    /// what is not.
     pub fn iter_until(&self, now: u64) -> Iter<'_> {
         Iter::new(self, now)
     }

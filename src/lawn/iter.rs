@@ -16,7 +16,7 @@ use super::queues::Cursor;
 use super::slab::Handle;
 use super::turn::Turn;
 
-/// Elements in order of delivery. See [`Full::iter`].
+/// Elements in order of delivery. See [`Full::iter_until`].
 pub struct Iter<'a> {
     lawn: &'a Full,
     now: u64,

@@ -14,6 +14,8 @@
 //!
 //! # The parts
 //!
+//! A small lawn is a list in one allocation: see `small`. A larger one has parts:
+//!
 //! ```text
 //!                 Index: id ─▶ handle      (extendible hashing, ten bytes an entry)
 //!                   │
@@ -27,7 +29,9 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `full` | a lawn of any size: what the other parts make together |
+//! | `form` | the lawn itself: small at first, then full |
+//! | `small` | a lawn of a few elements, in one allocation |
+//! | `full` | a lawn of any size: what the parts below make together |
 //! | `turn` | when an element's turn comes: deadline, then order of pushing |
 //! | `slab` | fixed-width slots in pages; grows without copying, gives memory back |
 //! | `records` | the bytes of an element |
@@ -70,6 +74,7 @@
 mod block;
 mod boxes;
 mod error;
+mod form;
 mod full;
 mod heads;
 mod index;
@@ -82,6 +87,7 @@ mod queues;
 mod records;
 mod shelves;
 mod slab;
+mod small;
 mod turn;
 mod upkeep;
 
@@ -91,9 +97,10 @@ mod tests;
 use upkeep::relocate;
 
 pub use error::{StartError, UpdateError};
-pub use full::Full as Lawn;
 #[cfg(test)]
-pub use full::Taken;
+pub use form::Taken;
+pub use form::{Ground, Lawn};
+pub use small::{SmallMax, rounded};
 pub use turn::DEADLINE_MAX;
 pub use upkeep::Mover;
 

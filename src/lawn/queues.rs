@@ -89,10 +89,6 @@ impl Unsettled {
         self.iter().any(|it| it == number)
     }
 
-    fn oldest(&self) -> Option<QueueNumber> {
-        self.iter().next()
-    }
-
     /// Adds a queue that is not here yet. If there is no room, the oldest one goes and is returned.
     fn add(&mut self, number: QueueNumber) -> Option<QueueNumber> {
         let oldest = (self.len() == UNSETTLED_MAX).then_some(self.numbers[0]);

@@ -5,8 +5,16 @@ mod oracle;
 use super::*;
 use oracle::*;
 
+/// A lawn that is not small, whatever is in it: what follows is of its parts, where nothing else is said.
 fn lawn() -> Lawn {
-    Lawn::new(hasher())
+    on_ground(|| SmallMax { elements: 0, bytes: 0 })
+}
+
+/// Does something to a lawn of each form, and to one that changes on the way.
+fn in_either_form(test: impl Fn(Lawn)) {
+    test(lawn());
+    test(on_ground(|| SmallMax { elements: 1, ..SmallMax::USUAL }));
+    test(on_ground(|| SmallMax { elements: 1000, bytes: 1 << 16 }));
 }
 
 fn start_numbered(lawn: &mut Lawn, ids: std::ops::Range<u64>, ttl: u64, now: u64) {
@@ -25,69 +33,73 @@ fn pop_all(lawn: &mut Lawn, now: u64) -> Vec<u64> {
 
 #[test]
 fn due_means_at_or_before_now() {
-    let mut lawn = lawn();
-    lawn.start(b"a", 50, b"", 1000).expect("room");
-    assert!(lawn.pop_due(1049).is_none());
-    assert_eq!(lawn.next_deadline(), Some(1050));
-    assert_eq!(lawn.pop_due(1050).map(|taken| taken.element().deadline), Some(1050));
-    assert_eq!(lawn.next_deadline(), None);
+    in_either_form(|mut lawn| {
+        lawn.start(b"a", 50, b"", 1000).expect("room");
+        assert!(lawn.pop_due(1049).is_none());
+        assert_eq!(lawn.next_deadline(), Some(1050));
+        assert_eq!(lawn.pop_due(1050).map(|taken| taken.element().deadline), Some(1050));
+        assert_eq!(lawn.next_deadline(), None);
+    });
 }
 
 #[test]
 fn a_ttl_of_zero_is_due_at_once_and_taking_it_ends() {
-    let mut lawn = lawn();
-    start_numbered(&mut lawn, 0..3, 0, 7);
-    assert_eq!(pop_all(&mut lawn, 7), [0, 1, 2]);
+    in_either_form(|mut lawn| {
+        start_numbered(&mut lawn, 0..3, 0, 7);
+        assert_eq!(pop_all(&mut lawn, 7), [0, 1, 2]);
+    });
 }
 
 #[test]
 fn equal_deadlines_come_in_the_order_of_pushing_over_all_ttls() {
-    let mut lawn = lawn();
-    // Each pushed a millisecond later with a TTL a millisecond shorter, then the other way round.
-    for id in 0..50 {
-        start_numbered(&mut lawn, id..id + 1, 100 - id, 1000 + id);
-    }
-    for id in 50..100_u64 {
-        lawn.start_at(&id.to_be_bytes(), id, b"", 1100).expect("room");
-    }
-    lawn.check();
-    assert_eq!(pop_all(&mut lawn, 1100), (0..100).collect::<Vec<_>>());
+    in_either_form(|mut lawn| {
+        // Each pushed a millisecond later with a TTL a millisecond shorter, then the other way round.
+        for id in 0..50 {
+            start_numbered(&mut lawn, id..id + 1, 100 - id, 1000 + id);
+        }
+        for id in 50..100_u64 {
+            lawn.start_at(&id.to_be_bytes(), id, b"", 1100).expect("room");
+        }
+        lawn.check();
+        assert_eq!(pop_all(&mut lawn, 1100), (0..100).collect::<Vec<_>>());
+    });
 }
 
 #[test]
 fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
-    let mut lawn = lawn();
-    start_numbered(&mut lawn, 0..2, 10, 0);
-    let (first, second) = (0_u64.to_be_bytes(), 1_u64.to_be_bytes());
-    assert_eq!((lawn.len(), lawn.is_empty(), lawn.delivered()), (2, false, 0));
-    assert!(lawn.lease_due(9, 5).is_none(), "nothing is due");
-    assert_eq!(lawn.delivered(), 0);
-    let leased = lawn.lease_due(10, 5).expect("it is due");
-    assert_eq!((leased.id, leased.deadline, leased.deliveries), (&first[..], 15, 1));
-    assert!(lawn.lease_at(&second, 7, 100));
-    assert!(lawn.lease_at(&second, 7, 17));
-    let looked = lawn.look(&second).expect("it is there");
-    assert_eq!((looked.deadline, looked.deliveries, lawn.delivered()), (17, 2, 2));
-    // What cannot be, changes nothing.
-    assert!(!lawn.lease_at(b"none", 7, 17));
-    assert!(!lawn.lease_at(&second, 7, DEADLINE_MAX + 1));
-    assert!(!lawn.restart_at(&second, 7, DEADLINE_MAX + 1));
-    assert!(!lawn.set_deliveries(b"none", 7));
-    assert_eq!(lawn.look(&second).map(|it| (it.deadline, it.deliveries)), Some((17, 2)));
+    in_either_form(|mut lawn| {
+        start_numbered(&mut lawn, 0..2, 10, 0);
+        let (first, second) = (0_u64.to_be_bytes(), 1_u64.to_be_bytes());
+        assert_eq!((lawn.len(), lawn.is_empty(), lawn.delivered()), (2, false, 0));
+        assert!(lawn.lease_due(9, 5).is_none(), "nothing is due");
+        assert_eq!(lawn.delivered(), 0);
+        let leased = lawn.lease_due(10, 5).expect("it is due");
+        assert_eq!((leased.id, leased.deadline, leased.deliveries), (&first[..], 15, 1));
+        assert!(lawn.lease_at(&second, 7, 100));
+        assert!(lawn.lease_at(&second, 7, 17));
+        let looked = lawn.look(&second).expect("it is there");
+        assert_eq!((looked.deadline, looked.deliveries, lawn.delivered()), (17, 2, 2));
+        // What cannot be, changes nothing.
+        assert!(!lawn.lease_at(b"none", 7, 17));
+        assert!(!lawn.lease_at(&second, 7, DEADLINE_MAX + 1));
+        assert!(!lawn.restart_at(&second, 7, DEADLINE_MAX + 1));
+        assert!(!lawn.set_deliveries(b"none", 7));
+        assert_eq!(lawn.look(&second).map(|it| (it.deadline, it.deliveries)), Some((17, 2)));
 
-    assert!(lawn.set_deliveries(&first, u16::MAX));
-    assert!(lawn.set_deliveries(&second, 0));
-    assert_eq!(lawn.delivered(), 1);
-    let leased = lawn.lease_due(15, DEADLINE_MAX).expect("it is due");
-    assert_eq!((leased.deadline, leased.deliveries), (DEADLINE_MAX, u16::MAX));
-    // A new timer leaves the count as it is, a new element begins it anew.
-    assert!(lawn.restart_at(&first, 0, 16));
-    assert_eq!(lawn.look(&first).map(|it| (it.deadline, it.deliveries)), Some((16, u16::MAX)));
-    assert_eq!(lawn.replace_at(&first, 0, b"new", 16), Ok(()));
-    assert_eq!((lawn.look(&first).map(|it| it.deliveries), lawn.delivered()), (Some(0), 0));
-    lawn.check();
-    assert_eq!(pop_all(&mut lawn, 17), [0, 1]);
-    assert!(lawn.is_empty());
+        assert!(lawn.set_deliveries(&first, u16::MAX));
+        assert!(lawn.set_deliveries(&second, 0));
+        assert_eq!(lawn.delivered(), 1);
+        let leased = lawn.lease_due(15, DEADLINE_MAX).expect("it is due");
+        assert_eq!((leased.deadline, leased.deliveries), (DEADLINE_MAX, u16::MAX));
+        // A new timer leaves the count as it is, a new element begins it anew.
+        assert!(lawn.restart_at(&first, 0, 16));
+        assert_eq!(lawn.look(&first).map(|it| (it.deadline, it.deliveries)), Some((16, u16::MAX)));
+        assert_eq!(lawn.replace_at(&first, 0, b"new", 16), Ok(()));
+        assert_eq!((lawn.look(&first).map(|it| it.deliveries), lawn.delivered()), (Some(0), 0));
+        lawn.check();
+        assert_eq!(pop_all(&mut lawn, 17), [0, 1]);
+        assert!(lawn.is_empty());
+    });
 }
 
 #[test]
@@ -96,12 +108,13 @@ fn the_longest_ttl_ends_where_deadlines_do() {
     assert_eq!(Lawn::deadline(DEADLINE_MAX - 7, 7), Ok(DEADLINE_MAX));
     assert_eq!(Lawn::deadline(DEADLINE_MAX - 7, 8), Err(StartError::TooLate));
     assert_eq!(Lawn::deadline(u64::MAX, u64::MAX), Err(StartError::TooLate));
-    let mut lawn = lawn();
-    lawn.start_at(b"last", 0, b"", DEADLINE_MAX).expect("room");
-    assert_eq!(lawn.replace_at(b"last", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
-    assert!(lawn.restart_at(b"last", 1, DEADLINE_MAX));
-    assert!(lawn.pop_due(DEADLINE_MAX - 1).is_none());
-    assert!(lawn.pop_due(DEADLINE_MAX).is_some());
+    in_either_form(|mut lawn| {
+        lawn.start_at(b"last", 0, b"", DEADLINE_MAX).expect("room");
+        assert_eq!(lawn.replace_at(b"last", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
+        assert!(lawn.restart_at(b"last", 1, DEADLINE_MAX));
+        assert!(lawn.pop_due(DEADLINE_MAX - 1).is_none());
+        assert!(lawn.pop_due(DEADLINE_MAX).is_some());
+    });
 }
 
 #[test]
@@ -127,7 +140,7 @@ fn ttls_are_counted_whether_they_have_a_queue_or_not() {
     // One queue more, and what is too far out of order for its own: each for itself.
     start_numbered(&mut lawn, 20..2000, 10, 10_000);
     start_numbered(&mut lawn, 2000..3000, 10, 1000);
-    let (queues, overflowing) = lawn.shape();
+    let (queues, overflowing) = lawn.parts().shape();
     assert!(queues == 3 && overflowing > 700, "{queues} queues, {overflowing} in none");
     assert_eq!(lawn.ttls(), queues + overflowing);
     assert_eq!(
@@ -166,6 +179,11 @@ fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() 
             self.0 += items.capacity() * size_of::<T>();
             items
         }
+
+        fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
+            self.0 += size_of::<T>();
+            item
+        }
     }
     let mut lawn = lawn();
     for ttl in 0..3 {
@@ -187,32 +205,34 @@ fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() 
 
 #[test]
 fn an_updated_element_keeps_its_deadline_and_its_place() {
-    let mut lawn = lawn();
-    start_numbered(&mut lawn, 0..30, 10, 0);
-    for id in [29_u64, 3, 14] {
-        let old = lawn.update(&id.to_be_bytes(), &[b'x'; 500]).expect("it is there");
-        assert_eq!(old.element().payload, b"payload");
-    }
-    lawn.check();
-    assert_eq!(lawn.look(&3_u64.to_be_bytes()).expect("it is there").payload, [b'x'; 500]);
-    assert_eq!(lawn.update(b"none", b"").err(), Some(UpdateError::Missing));
-    assert_eq!(pop_all(&mut lawn, 10), (0..30).collect::<Vec<_>>());
+    in_either_form(|mut lawn| {
+        start_numbered(&mut lawn, 0..30, 10, 0);
+        for id in [29_u64, 3, 14] {
+            let old = lawn.update(&id.to_be_bytes(), &[b'x'; 500]).expect("it is there");
+            assert_eq!(old.element().payload, b"payload");
+        }
+        lawn.check();
+        assert_eq!(lawn.look(&3_u64.to_be_bytes()).expect("it is there").payload, [b'x'; 500]);
+        assert_eq!(lawn.update(b"none", b"").err(), Some(UpdateError::Missing));
+        assert_eq!(pop_all(&mut lawn, 10), (0..30).collect::<Vec<_>>());
+    });
 }
 
 #[test]
 fn a_refused_start_changes_nothing() {
-    let mut lawn = lawn();
-    lawn.start(b"a", 5, b"first", 0).expect("room");
-    assert_eq!(lawn.start(b"a", 9, b"second", 0), Err(StartError::Exists));
-    assert_eq!(lawn.start(b"b", DEADLINE_MAX, b"", 1), Err(StartError::TooLate));
-    assert_eq!(lawn.start(b"b", u64::MAX, b"", u64::MAX), Err(StartError::TooLate));
-    assert_eq!(lawn.start_at(b"b", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
-    assert_eq!(lawn.start_at(b"c", u64::MAX, b"", DEADLINE_MAX), Ok(()));
-    lawn.check();
-    assert_eq!(
-        content(&lawn),
-        [(5, &b"a"[..], &b"first"[..], 5), (u64::MAX, b"c", b"", DEADLINE_MAX)]
-    );
+    in_either_form(|mut lawn| {
+        lawn.start(b"a", 5, b"first", 0).expect("room");
+        assert_eq!(lawn.start(b"a", 9, b"second", 0), Err(StartError::Exists));
+        assert_eq!(lawn.start(b"b", DEADLINE_MAX, b"", 1), Err(StartError::TooLate));
+        assert_eq!(lawn.start(b"b", u64::MAX, b"", u64::MAX), Err(StartError::TooLate));
+        assert_eq!(lawn.start_at(b"b", 0, b"", DEADLINE_MAX + 1), Err(StartError::TooLate));
+        assert_eq!(lawn.start_at(b"c", u64::MAX, b"", DEADLINE_MAX), Ok(()));
+        lawn.check();
+        assert_eq!(
+            content(&lawn),
+            [(5, &b"a"[..], &b"first"[..], 5), (u64::MAX, b"c", b"", DEADLINE_MAX)]
+        );
+    });
 }
 
 #[test]
@@ -223,7 +243,7 @@ fn a_clock_that_steps_back_a_little_costs_a_short_walk() {
     start_numbered(&mut lawn, 60..90, 10, 995);
     start_numbered(&mut lawn, 90..120, 10, 1001);
     lawn.check();
-    assert_eq!(lawn.shape(), (1, 0), "all of it is in the queue");
+    assert_eq!(lawn.parts().shape(), (1, 0), "all of it is in the queue");
     assert_eq!(lawn.next_deadline(), Some(1005));
     let order: Vec<_> = (60..90).chain(0..60).chain(90..120).collect();
     assert_eq!(pop_all(&mut lawn, 2000), order);
@@ -236,7 +256,7 @@ fn a_clock_that_steps_back_far_keeps_the_order_without_a_long_walk() {
     start_numbered(&mut lawn, 0..5000, 10, 10_000);
     start_numbered(&mut lawn, 5000..10_000, 10, 1000);
     lawn.check();
-    let (queues, overflowing) = lawn.shape();
+    let (queues, overflowing) = lawn.parts().shape();
     assert_eq!(queues, 1);
     assert!(overflowing > 4800, "{overflowing} elements are in the overflow");
     let order: Vec<_> = (5000..10_000).chain(0..5000).collect();
@@ -253,7 +273,7 @@ fn one_ttl_for_each_element_is_a_sorted_set() {
         start_numbered(&mut lawn, id..id + 1, id * 7919 % count, 0);
     }
     lawn.check();
-    let (queues, overflowing) = lawn.shape();
+    let (queues, overflowing) = lawn.parts().shape();
     assert_eq!(queues + overflowing, count as usize);
     // As many as there may be in any case, and one for sixteen elements.
     assert!((2000..=1024 + 20_000 / 16).contains(&queues), "{queues} queues");
@@ -270,7 +290,7 @@ fn many_ttls_have_a_queue_each_if_there_are_many_elements_of_each() {
         start_numbered(&mut lawn, id..id + 1, 1000 + id % 5000, 0);
     }
     lawn.check();
-    let (queues, overflowing) = lawn.shape();
+    let (queues, overflowing) = lawn.parts().shape();
     assert_eq!(queues, 5000);
     assert!(overflowing < 80_000, "{overflowing} of them came before there were enough");
 }
@@ -283,10 +303,10 @@ fn emptied_queues_make_room_for_other_ttls() {
         for ttl in 0..1024 {
             lawn.start(&u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
         }
-        assert_eq!(lawn.shape(), (1024, 0));
+        assert_eq!(lawn.parts().shape(), (1024, 0));
         assert_eq!(pop_all(&mut lawn, u64::MAX).len(), 1024);
         lawn.check();
-        assert_eq!(lawn.shape(), (0, 0));
+        assert_eq!(lawn.parts().shape(), (0, 0));
     }
 }
 
@@ -297,7 +317,7 @@ fn memory_comes_back_after_a_burst_of_ttls() {
     for id in 0..100_000 {
         start_numbered(&mut lawn, id..id + 1, 1000 + id % 5000, 0);
     }
-    assert!(lawn.shape().0 > 3000, "{:?}", lawn.shape());
+    assert!(lawn.parts().shape().0 > 3000, "{:?}", lawn.parts().shape());
     let full = lawn.memory();
     for id in 1..100_000_u64 {
         lawn.stop(&id.to_be_bytes()).expect("it is there");
@@ -316,7 +336,7 @@ fn queues_of_which_little_is_left_are_joined_to_fuller_blocks() {
         lawn.stop(&id.to_be_bytes()).expect("it is there");
     }
     while lawn.compact(16) {}
-    let each = lawn.queues.memory() / lawn.len();
+    let each = lawn.parts().queues.memory() / lawn.len();
     assert!(each < 60, "{each} bytes for each of {} elements", lawn.len());
 }
 
@@ -327,8 +347,9 @@ fn records_are_read_ahead_a_few_at_a_time_and_once() {
     start_numbered(&mut lawn, 0..40, 10, 0);
     let mut reads = Vec::new();
     for taken in 0..40 {
-        lawn.queues.settle(&lawn.records);
-        if let Some(handles) = lawn.queues.unread() {
+        let parts = lawn.parts_mut();
+        parts.queues.settle(&parts.records);
+        if let Some(handles) = parts.queues.unread() {
             reads.push((taken, handles.iter().flatten().count()));
         }
         lawn.pop_due(10).expect("it is due");

@@ -1,8 +1,10 @@
 //! The Lawn of this project, through the functions that the module calls.
 
+use std::sync::Arc;
+
 use ahash::RandomState;
 
-use crate::lawn::Lawn;
+use crate::lawn::{Ground, Lawn, SmallMax};
 use crate::store::{Id, Payload, Store};
 
 pub struct Ours(Lawn);
@@ -10,7 +12,7 @@ pub struct Ours(Lawn);
 impl Ours {
     /// A lawn whose hash of ids has these keys, as an attacker would know them.
     pub fn with_hasher(hasher: RandomState) -> Self {
-        Self(Lawn::new(hasher))
+        Self(Lawn::new(Arc::new(Ground::new(hasher, || SmallMax::USUAL))))
     }
 }
 
@@ -19,7 +21,7 @@ impl Store for Ours {
     const LABEL: &'static str = "**our Lawn**";
 
     fn new(_now: u64) -> Self {
-        Self(Lawn::new(RandomState::new()))
+        Self::with_hasher(RandomState::new())
     }
 
     fn start(&mut self, id: &Id, payload: &Payload, ttl: u64, now: u64) {

@@ -1,5 +1,8 @@
 //! The lawn beside an oracle.
 
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+
 use ahash::RandomState;
 use proptest::prelude::*;
 
@@ -108,9 +111,6 @@ pub(super) enum Op {
     PopDue {
         most: usize,
     },
-    Drain {
-        most: usize,
-    },
     Clock {
         by: i64,
     },
@@ -137,6 +137,24 @@ pub(super) enum Op {
         id: u16,
         ttl: u64,
     },
+    Drain {
+        most: usize,
+    },
+    /// How far the small form goes is set anew.
+    SmallMax {
+        max: SmallMax,
+    },
+    /// One call of a scan, which begins anew when it is at its end.
+    Scan {
+        count: usize,
+    },
+}
+
+/// Often so little that a few operations change the form, often so much that it stays small.
+pub(super) fn small_max() -> impl Strategy<Value = SmallMax> {
+    let elements = prop_oneof![2 => 0_usize..5, 2 => Just(32_usize), 1 => Just(1000_usize)];
+    let bytes = prop_oneof![1 => 0_usize..300, 2 => Just(4096_usize), 1 => Just(1_usize << 20)];
+    (elements, bytes).prop_map(|(elements, bytes)| SmallMax { elements, bytes })
 }
 
 /// Few ids, so that they meet again.
@@ -178,7 +196,6 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
             .prop_map(|(first, step, count)| Op::StopMany { first, step, count }),
         2 => (id(), length()).prop_map(|(id, length)| Op::Update { id, length }),
         3 => prop_oneof![Just(1_usize), 0_usize..20, Just(usize::MAX)].prop_map(|most| Op::PopDue { most }),
-        3 => prop_oneof![Just(1_usize), 0_usize..200, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
         3 => prop_oneof![8 => -3_i64..4, 1 => -200_i64..200, 1 => any::<i64>()].prop_map(|by| Op::Clock { by }),
         1 => (1_usize..40).prop_map(|moves| Op::Compact { moves }),
         1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
@@ -186,6 +203,9 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         3 => (id(), ttl()).prop_map(|(id, ttl)| Op::Restart { id, ttl }),
         3 => (0_usize..20, 1_u64..50).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),
         1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
+        2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
+        1 => small_max().prop_map(|max| Op::SmallMax { max }),
+        3 => (1_usize..20).prop_map(|count| Op::Scan { count }),
     ]
 }
 
@@ -205,10 +225,47 @@ pub(super) fn hasher() -> RandomState {
     RandomState::with_seeds(1, 2, 3, 4)
 }
 
+/// An empty lawn that is small as far as `small_max` says.
+pub(super) fn on_ground(small_max: impl Fn() -> SmallMax + Send + Sync + 'static) -> Lawn {
+    Lawn::new(Arc::new(Ground::new(hasher(), small_max)))
+}
+
+/// A scan that goes on while other things happen.
+#[derive(Default)]
+struct Walk {
+    cursor: u64,
+    shown: Vec<Vec<u8>>,
+    /// What has been there since it began.
+    stayed: BTreeSet<Vec<u8>>,
+}
+
+impl Walk {
+    fn step(&mut self, lawn: &Lawn, oracle: &Oracle, count: usize) {
+        if self.cursor == 0 {
+            let stayed = sorted_ids(oracle).into_iter().collect();
+            *self = Self { stayed, ..Self::default() };
+        }
+        self.cursor = lawn.scan(self.cursor, count, |element| self.shown.push(element.id.to_vec()));
+        if self.cursor == 0 {
+            self.shown.retain(|id| self.stayed.contains(id));
+            self.shown.sort();
+            assert!(self.shown.iter().eq(&self.stayed), "{:?}, not {:?}", self.shown, self.stayed);
+        }
+    }
+
+    fn forget_who_left(&mut self, oracle: &Oracle) {
+        self.stayed.retain(|id| oracle.find(id).is_some());
+    }
+}
+
 /// Runs operations on both, comparing every reply, the next deadline, and now and then all content.
-pub(super) fn run(ops: &[Op]) {
-    let mut lawn = Lawn::new(hasher());
+pub(super) fn run(ops: &[Op], small_max: SmallMax) {
+    let small_max = Arc::new(Mutex::new(small_max));
+    let asked = Arc::clone(&small_max);
+    let mut lawn = on_ground(move || *asked.lock().expect("nobody panics with it"));
     let mut oracle = Oracle::default();
+    let mut walk = Walk::default();
+    let mut was_small = true;
     let mut now = 1000_u64;
     for (step, op) in ops.iter().enumerate() {
         let seed = step as u64;
@@ -253,18 +310,18 @@ pub(super) fn run(ops: &[Op]) {
             }
             Op::Drain { most } => {
                 let mut found = Vec::new();
-                let count = lawn.drain(now, most, |ttl, element| {
-                    found.push((ttl, element.id.to_vec(), element.payload.to_vec()));
+                let count = lawn.drain(now, most, |ttl, it| {
+                    found.push((ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline));
                 });
-                assert_eq!(count, found.len());
-                let due = oracle.elements.iter().filter(|element| element.3 <= now).count();
-                assert_eq!(count, due.min(most));
-                for (ttl, id, payload) in found {
-                    let at = oracle.find(&id).expect("it was there");
-                    assert_eq!(oracle.elements[at].1, ttl);
-                    assert_eq!(Some((id, payload)), oracle.pop_due(now));
-                }
+                let due = oracle.ordered().into_iter().take_while(|it| it.3 <= now).take(most);
+                let due: Vec<_> = due
+                    .map(|(ttl, id, payload, at)| (ttl, id.to_vec(), payload.to_vec(), at))
+                    .collect();
+                assert_eq!((found, count), (due.clone(), due.len()));
+                due.iter().for_each(|it| drop(oracle.stop(&it.1)));
             }
+            Op::SmallMax { max } => *small_max.lock().expect("nobody panics with it") = max,
+            Op::Scan { count } => walk.step(&lawn, &oracle, count),
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
             Op::Compact { moves } => {
                 // Asking first whether there is something to do saves the call, and nothing else.
@@ -310,6 +367,9 @@ pub(super) fn run(ops: &[Op]) {
             }
         }
         lawn.check();
+        walk.forget_who_left(&oracle);
+        assert!(was_small || !lawn.is_small(), "it has become small again");
+        was_small = lawn.is_small();
         assert_eq!(lawn.len(), oracle.elements.len());
         let first = oracle.first().map(|at| oracle.elements[at].3);
         assert_eq!(lawn.next_deadline(), first, "next deadline after {op:?}");
@@ -362,6 +422,10 @@ pub(super) fn defrag(lawn: &mut Lawn, steps: usize) {
             moved.extend(items);
             moved
         }
+
+        fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
+            Box::new(*item)
+        }
     }
     let mut next = Some(0);
     while let Some(from) = next {
@@ -400,7 +464,10 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_operations_do_what_the_oracle_does(ops in prop::collection::vec(op(), 1..150)) {
-        run(&ops);
+    fn any_operations_do_what_the_oracle_does(
+        ops in prop::collection::vec(op(), 1..150),
+        max in small_max(),
+    ) {
+        run(&ops, max);
     }
 }

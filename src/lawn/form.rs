@@ -1,0 +1,437 @@
+//! A lawn in the form that suits its size: [`Small`] at first, [`Full`] when there is more in it than the small form is
+//! good for.
+//!
+//! The form is a matter of memory and time alone; nothing that can be asked of a lawn tells it. It changes once, in one
+//! step that is bounded by what the small form may hold, and does not come back: a lawn that has been large is likely to
+//! be so again, and one at the border would be built anew again and again. An empty lawn of nobody's interest is
+//! thrown away by its owner, and the next one begins small.
+//!
+//! Small to full keeps a scan's promise, because a small lawn shows all it has in one call, at any cursor.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use ahash::RandomState;
+
+use super::error::{StartError, UpdateError};
+use super::full::{self, Full};
+use super::small::{self, Small, SmallMax, rounded};
+use super::turn::DEADLINE_MAX;
+use super::{Element, Mover, iter};
+
+/// What lawns share: the key of the hash, and how far the small form goes.
+pub struct Ground {
+    hasher: RandomState,
+    small_max: Box<dyn Fn() -> SmallMax + Send + Sync>,
+}
+
+impl Ground {
+    /// `hasher` keys the tables of ids: who knows it can choose ids that collide, so draw it at random once a process,
+    /// and keep it secret. `small_max` is asked whenever something is put into a small lawn.
+    pub fn new(
+        hasher: RandomState,
+        small_max: impl Fn() -> SmallMax + Send + Sync + 'static,
+    ) -> Self {
+        Self { hasher, small_max: Box::new(small_max) }
+    }
+}
+
+#[derive(Clone)]
+enum Form {
+    Small(Small),
+    Full(Box<Full>),
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self::Small(Small::default())
+    }
+}
+
+/// Does the same with either form.
+macro_rules! either {
+    ($form:expr, $it:ident => $value:expr) => {
+        match $form {
+            Form::Small($it) => $value,
+            Form::Full($it) => $value,
+        }
+    };
+}
+
+/// A store of elements that each come due once. See the [module](super).
+#[derive(Clone)]
+pub struct Lawn {
+    form: Form,
+    ground: Arc<Ground>,
+}
+
+/// An element that has been taken out. Its bytes are read where they lie, and freed when this is dropped.
+#[derive(Debug)]
+pub enum Taken<'a> {
+    /// Of a small lawn.
+    Small(small::Taken<'a>),
+    /// Of any other.
+    Full(full::Taken<'a>),
+}
+
+impl Taken<'_> {
+    /// What was taken.
+    pub fn element(&self) -> Element<'_> {
+        match self {
+            Self::Small(taken) => taken.element(),
+            Self::Full(taken) => taken.element(),
+        }
+    }
+}
+
+impl Lawn {
+    /// An empty lawn, which takes no memory but its own.
+    pub fn new(ground: Arc<Ground>) -> Self {
+        Self { form: Form::default(), ground }
+    }
+
+    /// Whether all of it lies in one allocation.
+    pub fn is_small(&self) -> bool {
+        matches!(self.form, Form::Small(_))
+    }
+
+    /// How many elements there are.
+    pub fn len(&self) -> usize {
+        either!(&self.form, it => it.len())
+    }
+
+    /// Whether there is no element.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When `ttl` milliseconds after `now` is.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::TooLate`].
+    pub fn deadline(ttl: u64, now: u64) -> Result<u64, StartError> {
+        Full::deadline(ttl, now)
+    }
+
+    /// Starts an element that comes due `ttl` milliseconds after `now`. Returns its deadline.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing has changed.
+    #[allow(
+        dead_code,
+        reason = "the module states deadlines; tests, benches and the paper start timers"
+    )]
+    pub fn start(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        now: u64,
+    ) -> Result<u64, StartError> {
+        let deadline = Self::deadline(ttl, now)?;
+        self.start_at(id, ttl, payload, deadline)?;
+        Ok(deadline)
+    }
+
+    /// Starts an element in the queue of `ttl` that comes due at `deadline`, whatever the two say of
+    /// each other: how replicas, dumps and imports bring elements in.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; then nothing has changed.
+    pub fn start_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<(), StartError> {
+        if let Form::Small(small) = &mut self.form {
+            let max = (self.ground.small_max)();
+            if let Some(done) = small.start_at(id, ttl, payload, deadline, max) {
+                return done;
+            }
+        }
+        self.full().start_at(id, ttl, payload, deadline)
+    }
+
+    /// As [`Lawn::start_at`], in the place of an element with the same id, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`], but not [`StartError::Exists`]; then nothing has changed.
+    pub fn replace_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<(), StartError> {
+        if let Form::Small(small) = &mut self.form {
+            let max = (self.ground.small_max)();
+            if let Some(done) = small.replace_at(id, ttl, payload, deadline, max) {
+                return done;
+            }
+        }
+        self.full().replace_at(id, ttl, payload, deadline)
+    }
+
+    /// Gives an element a new timer: it comes after all others of that deadline. Returns whether there
+    /// is such an element.
+    pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        either!(&mut self.form, it => it.restart_at(id, ttl, deadline))
+    }
+
+    /// Takes an element out, due or not.
+    pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
+        match &mut self.form {
+            Form::Small(small) => small.stop(id).map(Taken::Small),
+            Form::Full(full) => full.stop(id).map(Taken::Full),
+        }
+    }
+
+    /// The element of that id, due or not.
+    pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
+        either!(&self.form, it => it.look(id))
+    }
+
+    /// Gives an element a new payload. It keeps its deadline and its place in the order. Returns what
+    /// it was before.
+    ///
+    /// # Errors
+    ///
+    /// [`UpdateError`]; then nothing has changed.
+    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
+        if let Form::Small(small) = &self.form
+            && !small.may_update(id, payload, (self.ground.small_max)())
+        {
+            self.full();
+        }
+        match &mut self.form {
+            Form::Small(small) => small.update(id, payload).map(Taken::Small),
+            Form::Full(full) => full.update(id, payload).map(Taken::Full),
+        }
+    }
+
+    /// Takes out the element whose turn is first, if it is due at `now`.
+    pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
+        match &mut self.form {
+            Form::Small(small) => small.pop_due(now).map(Taken::Small),
+            Form::Full(full) => full.pop_due(now).map(Taken::Full),
+        }
+    }
+
+    /// Takes out up to `count` elements that are due at `now`, in order, and gives each away with its TTL. Returns how
+    /// many those were.
+    #[allow(dead_code, reason = "the commands take one at a time so far")]
+    pub fn drain(&mut self, now: u64, count: usize, give: impl FnMut(u64, Element<'_>)) -> usize {
+        either!(&mut self.form, it => it.drain(now, count, give))
+    }
+
+    /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
+    /// after `ttl` milliseconds, and counts the delivery. A lease is a TTL: the element moves into that
+    /// queue. `ttl` must not be 0, or the element would be due again at once and never end.
+    pub fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
+        either!(&mut self.form, it => it.lease_due(now, ttl))
+    }
+
+    /// Leases an element by its id, due or not, until `deadline`. Returns whether there is one.
+    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        either!(&mut self.form, it => it.lease_at(id, ttl, deadline))
+    }
+
+    /// Says how often an element was given out, as dumps and the append-only file do. Returns whether
+    /// there is one.
+    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
+        either!(&mut self.form, it => it.set_deliveries(id, deliveries))
+    }
+
+    /// How many elements were given out under a lease and not settled, whether it has run out or not.
+    pub fn delivered(&self) -> usize {
+        either!(&self.form, it => it.delivered())
+    }
+
+    /// When the next element comes due, or did. Exact at all times.
+    pub fn next_deadline(&self) -> Option<u64> {
+        either!(&self.form, it => it.next_deadline())
+    }
+
+    /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 59, and at each
+    /// element in the overflow.
+    pub fn count_due(&self, now: u64) -> usize {
+        either!(&self.form, it => it.count_due(now))
+    }
+
+    /// How many TTLs there are, those of elements in the overflow counted one by one.
+    pub fn ttls(&self) -> usize {
+        either!(&self.form, it => it.ttls())
+    }
+
+    /// How many elements there are of each TTL, by TTL. Costs O(TTLs), and O(1) for each element in
+    /// the overflow.
+    pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
+        either!(&self.form, it => it.counts_by_ttl())
+    }
+
+    /// Shows about `count` elements, from `cursor` on, and returns the cursor to carry on with; 0 is
+    /// both the beginning and the end. An element that is there from beginning to end is shown exactly
+    /// once, whatever comes and goes meanwhile; one that is not may be shown or not.
+    ///
+    /// A small lawn shows all it has. Otherwise it costs O(count), and the length of a table of the index, up to 3,584
+    /// entries, for each that shows nothing.
+    pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(Element<'a>)) -> u64 {
+        match &self.form {
+            Form::Small(small) => {
+                small.iter_until(DEADLINE_MAX).for_each(|(_, element)| show(element));
+                0
+            }
+            Form::Full(full) => full.scan(cursor, count, show),
+        }
+    }
+
+    /// All elements in order of delivery, each with the TTL it was started with.
+    pub fn iter(&self) -> Iter<'_> {
+        self.iter_until(DEADLINE_MAX)
+    }
+
+    /// As [`Lawn::iter`], of the elements that are due at `now`. Costs nothing for what is not.
+    pub fn iter_until(&self, now: u64) -> Iter<'_> {
+        Iter(match &self.form {
+            Form::Small(small) => InForm::Small(small.iter_until(now)),
+            Form::Full(full) => InForm::Full(full.iter_until(now)),
+        })
+    }
+
+    /// Whether [`Lawn::compact`] would find something to do. O(1).
+    pub fn is_sparse(&self) -> bool {
+        match &self.form {
+            Form::Small(_) => false,
+            Form::Full(full) => full.is_sparse(),
+        }
+    }
+
+    /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
+    /// back. Returns whether there may be more to do. The content does not change.
+    pub fn compact(&mut self, moves: usize) -> bool {
+        match &mut self.form {
+            Form::Small(_) => false,
+            Form::Full(full) => full.compact(moves),
+        }
+    }
+
+    /// Lets `mover` move the lawn's allocations, beginning with step `from`, while `go_on` says so. Returns the step to
+    /// carry on with, or `None` at the end. See [`Full::defrag`].
+    pub fn defrag(
+        &mut self,
+        from: usize,
+        mover: &mut impl Mover,
+        go_on: impl FnMut() -> bool,
+    ) -> Option<usize> {
+        if let Form::Small(small) = &mut self.form {
+            small.defrag(mover);
+            return None;
+        }
+        if from == 0
+            && let Form::Full(full) = std::mem::take(&mut self.form)
+        {
+            self.form = Form::Full(mover.relocate_box(full));
+        }
+        self.full().defrag(from, mover, go_on)
+    }
+
+    /// Bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
+    /// elements.
+    pub fn memory(&self) -> usize {
+        size_of::<Self>()
+            + match &self.form {
+                Form::Small(small) => small.memory(),
+                Form::Full(full) => full.memory() - size_of::<Full>() + rounded(size_of::<Full>()),
+            }
+    }
+
+    /// About how many allocations dropping it will free. O(1).
+    pub fn allocations(&self) -> usize {
+        match &self.form {
+            Form::Small(_) => 1,
+            Form::Full(full) => 1 + full.allocations(),
+        }
+    }
+
+    /// The full form, which it has from here on.
+    fn full(&mut self) -> &mut Full {
+        if let Form::Small(small) = &self.form {
+            let full = grown(small, self.ground.hasher.clone());
+            self.form = Form::Full(full);
+        }
+        match &mut self.form {
+            Form::Full(full) => full,
+            Form::Small(_) => unreachable!("it was small until now"),
+        }
+    }
+
+    /// The parts of a lawn that is not small.
+    #[cfg(test)]
+    pub(super) fn parts(&self) -> &Full {
+        match &self.form {
+            Form::Full(full) => full,
+            Form::Small(_) => panic!("a small lawn has no parts"),
+        }
+    }
+
+    /// As [`Lawn::parts`].
+    #[cfg(test)]
+    pub(super) fn parts_mut(&mut self) -> &mut Full {
+        match &mut self.form {
+            Form::Full(full) => full,
+            Form::Small(_) => panic!("a small lawn has no parts"),
+        }
+    }
+
+    /// Panics unless all parts agree with each other. For tests.
+    #[cfg(any(test, fuzzing))]
+    pub fn check(&self) {
+        either!(&self.form, it => it.check());
+    }
+}
+
+impl fmt::Debug for Lawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lawn").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// What is in a small lawn in the other form, in the same order.
+#[cold]
+fn grown(small: &Small, hasher: RandomState) -> Box<Full> {
+    let mut full = Box::new(Full::new(hasher));
+    for (ttl, element) in small.iter_until(DEADLINE_MAX) {
+        let Element { id, payload, deadline, deliveries } = element;
+        full.start_at(id, ttl, payload, deadline).expect("there is room for the first few");
+        if deliveries > 0 {
+            full.set_deliveries(id, deliveries);
+        }
+    }
+    full
+}
+
+/// Elements in order of delivery. See [`Lawn::iter`].
+pub struct Iter<'a>(InForm<'a>);
+
+enum InForm<'a> {
+    Small(small::Iter<'a>),
+    Full(iter::Iter<'a>),
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (u64, Element<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match &mut self.0 {
+            InForm::Small(iter) => iter.next(),
+            InForm::Full(iter) => iter.next(),
+        }
+    }
+}

@@ -1,0 +1,718 @@
+//! The form of a small lawn: all its elements in one allocation, in the order of their turns.
+//!
+//! A user who gives each session, basket or device a dehydrator of its own has a million lawns of a few elements each.
+//! An index, pages and queues would cost each of them more than a kilobyte; here one element costs eleven bytes more
+//! than its id and its payload. Everything is found by walking: that is as quick as a look-up as long as there are a few
+//! dozen, and no hash is needed.
+//!
+//! ```text
+//!   flags   1          bits 0 to 3: which of the parts with a `?` are there; bits 4 to 7: bytes of the TTL
+//!   length of the id, length of the payload, deadline                           1 + 1 + 6, the low bytes of each
+//!   more of the length of the id ?, of the payload's ?, of the deadline ?       1, 1, 2
+//!   how often it was given out ?                                                2
+//!   TTL     0 to 8
+//!   id, payload
+//! ```
+//!
+//! The order of the elements is that of their turns: an element that is pushed goes behind all whose deadline is not
+//! later. So no number of the push is kept.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::error::{StartError, UpdateError};
+use super::turn::DEADLINE_MAX;
+use super::{Element, Mover, relocate};
+
+/// How far the small form goes. What would be more is put into the full form, for good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SmallMax {
+    /// With 0 there is no small form.
+    pub elements: usize,
+    /// With their ids, and some dozen bytes for each.
+    pub bytes: usize,
+}
+
+impl SmallMax {
+    /// What is well spent: beyond, walks take longer than look-ups, and the full form costs little more.
+    pub const USUAL: Self = Self { elements: 32, bytes: 4096 };
+}
+
+const ID_LONG: u8 = 1;
+const PAYLOAD_LONG: u8 = 2;
+const DEADLINE_LONG: u8 = 4;
+const DELIVERED: u8 = 8;
+/// The flags that say of a part that it is there.
+const PARTS: u8 = 0b1111;
+const TTL_SHIFT: u32 = 4;
+
+/// Bytes of flags, and of what every element has.
+const HEAD_MIN: usize = 9;
+const HEAD_MAX: usize = HEAD_MIN + 1 + 1 + 2 + 2 + 8;
+const DEADLINE_BITS: u32 = 48;
+
+/// When an element comes due, and what else changes with that.
+#[derive(Clone, Copy)]
+struct Timer {
+    deadline: u64,
+    ttl: u64,
+    deliveries: u16,
+}
+
+/// What is before the id.
+struct Head {
+    bytes: [u8; HEAD_MAX],
+    len: usize,
+}
+
+impl Head {
+    fn new(id: usize, payload: usize, timer: Timer) -> Self {
+        let Timer { deadline, ttl, deliveries } = timer;
+        let ttl_bytes = 8 - ttl.leading_zeros() / 8;
+        let mut head = Self { bytes: [0; HEAD_MAX], len: HEAD_MIN };
+        let word = id as u64 & 0xff | (payload as u64 & 0xff) << 8 | deadline << 16;
+        head.bytes[1..HEAD_MIN].copy_from_slice(&word.to_le_bytes());
+        head.bytes[0] = (ttl_bytes as u8) << TTL_SHIFT;
+        head.put_if(id > 0xff, ID_LONG, [(id >> 8) as u8]);
+        head.put_if(payload > 0xff, PAYLOAD_LONG, [(payload >> 8) as u8]);
+        let later = (deadline >> DEADLINE_BITS) as u16;
+        head.put_if(later > 0, DEADLINE_LONG, later.to_le_bytes());
+        head.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
+        head.bytes[head.len..][..8].copy_from_slice(&ttl.to_le_bytes());
+        head.len += ttl_bytes as usize;
+        head
+    }
+
+    fn put_if<const N: usize>(&mut self, condition: bool, flag: u8, part: [u8; N]) {
+        if condition {
+            self.bytes[0] |= flag;
+            self.bytes[self.len..][..N].copy_from_slice(&part);
+            self.len += N;
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Where an element lies, and what its head says of it.
+#[derive(Clone, Copy)]
+struct Entry {
+    at: usize,
+    /// Where the TTL, the id, the payload begin.
+    ttl: usize,
+    id: usize,
+    payload: usize,
+    end: usize,
+    deadline: u64,
+    has_deliveries: bool,
+}
+
+impl Entry {
+    fn width(&self) -> usize {
+        self.end - self.at
+    }
+}
+
+/// A small lawn. See the [module](self).
+#[derive(Default)]
+pub(super) struct Small {
+    bytes: Vec<u8>,
+    len: u16,
+    /// Elements that were given out under a lease and are still here.
+    delivered: u16,
+    ttls: u16,
+}
+
+/// An element that leaves: it does when this is dropped, and until then its bytes are read where they lie.
+pub struct Taken<'a> {
+    small: &'a mut Small,
+    at: usize,
+}
+
+impl Taken<'_> {
+    /// What was taken.
+    pub fn element(&self) -> Element<'_> {
+        self.small.element(&self.small.entry(self.at))
+    }
+}
+
+impl fmt::Debug for Taken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Taken").field(&self.element()).finish()
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.small.remove(&self.small.entry(self.at));
+        self.small.shrink();
+    }
+}
+
+impl Small {
+    pub(super) fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    /// As [`Lawn::start_at`](super::Lawn::start_at), or `None` if that would be more than `max`; then nothing has
+    /// changed.
+    pub(super) fn start_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+        max: SmallMax,
+    ) -> Option<Result<(), StartError>> {
+        if deadline > DEADLINE_MAX {
+            return Some(Err(StartError::TooLate));
+        }
+        let Some(place) = self.vacancy(id, deadline) else { return Some(Err(StartError::Exists)) };
+        let head = Head::new(id.len(), payload.len(), Timer { deadline, ttl, deliveries: 0 });
+        let bytes = self.bytes.len() + head.len + id.len() + payload.len();
+        if !self.may_have(self.len() + 1, bytes, max) || !is_short(id) || !is_short(payload) {
+            return None;
+        }
+        self.insert(place, &head, id, payload);
+        Some(Ok(()))
+    }
+
+    /// As [`Lawn::replace_at`](super::Lawn::replace_at), or `None` as in [`Small::start_at`].
+    pub(super) fn replace_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+        max: SmallMax,
+    ) -> Option<Result<(), StartError>> {
+        let Some(old) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else {
+            return self.start_at(id, ttl, payload, deadline, max);
+        };
+        let head = Head::new(id.len(), payload.len(), Timer { deadline, ttl, deliveries: 0 });
+        let bytes = self.bytes.len() - old.width() + head.len + id.len() + payload.len();
+        if !self.may_have(self.len(), bytes, max) || !is_short(payload) {
+            return None;
+        }
+        self.remove(&old);
+        let place = self.place_from(0, deadline);
+        self.insert(place, &head, id, payload);
+        self.shrink();
+        Some(Ok(()))
+    }
+
+    pub(super) fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
+        let Some(entry) = found else { return false };
+        let deliveries = self.deliveries(&entry);
+        self.set_timer(&entry, Timer { deadline, ttl, deliveries });
+        true
+    }
+
+    pub(super) fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
+        let at = self.find(id)?.at;
+        Some(Taken { small: self, at })
+    }
+
+    pub(super) fn look(&self, id: &[u8]) -> Option<Element<'_>> {
+        self.find(id).map(|entry| self.element(&entry))
+    }
+
+    /// Whether the element of that id, if there is one, may have such a payload.
+    pub(super) fn may_update(&self, id: &[u8], payload: &[u8], max: SmallMax) -> bool {
+        self.find(id).is_none_or(|old| {
+            let bytes = self.bytes.len() - (old.end - old.payload) + payload.len();
+            is_short(payload) && bytes <= max.bytes
+        })
+    }
+
+    /// As [`Lawn::update`](super::Lawn::update), of a payload that [may be](Small::may_update).
+    pub(super) fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
+        let old = self.find(id).ok_or(UpdateError::Missing)?;
+        let head = Head::new(id.len(), payload.len(), self.timer(&old));
+        // The new one goes where the old one is, and the old one behind all others, from where it is taken.
+        self.insert(old.at, &head, id, payload);
+        let width = head.len + id.len() + payload.len();
+        self.bytes[old.at + width..].rotate_left(old.width());
+        let at = self.bytes.len() - old.width();
+        Ok(Taken { small: self, at })
+    }
+
+    pub(super) fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
+        self.first_due(now).map(|_| Taken { small: self, at: 0 })
+    }
+
+    /// As [`Lawn::drain`](super::Lawn::drain).
+    pub(super) fn drain(
+        &mut self,
+        now: u64,
+        count: usize,
+        mut give: impl FnMut(u64, Element<'_>),
+    ) -> usize {
+        let (mut end, mut drained, mut delivered) = (0, 0, 0);
+        for entry in self.entries().take_while(|entry| entry.deadline <= now).take(count) {
+            give(self.timer(&entry).ttl, self.element(&entry));
+            (end, drained) = (entry.end, drained + 1);
+            delivered += u16::from(entry.has_deliveries);
+        }
+        if drained > 0 {
+            self.bytes.drain(..end);
+            self.len -= drained;
+            self.delivered -= delivered;
+            self.ttls = self.different_ttls();
+            self.shrink();
+        }
+        drained.into()
+    }
+
+    pub(super) fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
+        debug_assert_ne!(ttl, 0, "a lease of no time");
+        let first = self.first_due(now)?;
+        let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
+        Some(self.element(&self.entry(at)))
+    }
+
+    pub(super) fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
+        found.map(|entry| self.lease(&entry, ttl, deadline)).is_some()
+    }
+
+    pub(super) fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
+        let Some(entry) = self.find(id) else { return false };
+        self.set_head(&entry, Timer { deliveries, ..self.timer(&entry) });
+        true
+    }
+
+    pub(super) fn delivered(&self) -> usize {
+        self.delivered.into()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        (self.len > 0).then(|| self.entry(0).deadline)
+    }
+
+    pub(super) fn count_due(&self, now: u64) -> usize {
+        self.entries().take_while(|entry| entry.deadline <= now).count()
+    }
+
+    pub(super) fn ttls(&self) -> usize {
+        self.ttls.into()
+    }
+
+    pub(super) fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
+        let mut counts = BTreeMap::new();
+        for entry in self.entries() {
+            *counts.entry(self.timer(&entry).ttl).or_default() += 1;
+        }
+        counts
+    }
+
+    pub(super) fn iter_until(&self, now: u64) -> Iter<'_> {
+        Iter { small: self, at: 0, now }
+    }
+
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.bytes, mover);
+    }
+
+    /// Bytes allocated, its own fields not among them.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            (at < self.bytes.len()).then(|| {
+                let entry = self.entry(at);
+                at = entry.end;
+                entry
+            })
+        })
+    }
+
+    #[inline]
+    fn entry(&self, at: usize) -> Entry {
+        let head: &[u8; HEAD_MIN] = self.bytes[at..].first_chunk().expect("a head");
+        let [flags, word @ ..] = *head;
+        let word = u64::from_le_bytes(word);
+        let mut lengths = (word as usize & 0xff, word as usize >> 8 & 0xff);
+        let mut deadline = word >> 16;
+        let mut ttl = at + HEAD_MIN;
+        if flags & PARTS != 0 {
+            let mut part = |flag: u8, len| {
+                let len = if flags & flag == 0 { 0 } else { len };
+                ttl += len;
+                &self.bytes[ttl - len..ttl]
+            };
+            let number =
+                |part: &[u8]| part.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte));
+            lengths.0 |= (number(part(ID_LONG, 1)) as usize) << 8;
+            lengths.1 |= (number(part(PAYLOAD_LONG, 1)) as usize) << 8;
+            deadline |= number(part(DEADLINE_LONG, 2)) << DEADLINE_BITS;
+            part(DELIVERED, 2);
+        }
+        let id = ttl + usize::from(flags >> TTL_SHIFT);
+        let payload = id + lengths.0;
+        let end = payload + lengths.1;
+        let has_deliveries = flags & DELIVERED != 0;
+        Entry { at, ttl, id, payload, end, deadline, has_deliveries }
+    }
+
+    fn element(&self, entry: &Entry) -> Element<'_> {
+        Element {
+            id: self.id(entry),
+            payload: &self.bytes[entry.payload..entry.end],
+            deadline: entry.deadline,
+            deliveries: self.deliveries(entry),
+        }
+    }
+
+    fn id(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.id..entry.payload]
+    }
+
+    fn deliveries(&self, entry: &Entry) -> u16 {
+        if !entry.has_deliveries {
+            return 0;
+        }
+        u16::from_le_bytes([self.bytes[entry.ttl - 2], self.bytes[entry.ttl - 1]])
+    }
+
+    /// The bytes of an element's TTL. Of two that are equal these are, too.
+    fn ttl(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.ttl..entry.id]
+    }
+
+    fn timer(&self, entry: &Entry) -> Timer {
+        let mut ttl = [0; 8];
+        ttl[..entry.id - entry.ttl].copy_from_slice(self.ttl(entry));
+        Timer {
+            deadline: entry.deadline,
+            ttl: u64::from_le_bytes(ttl),
+            deliveries: self.deliveries(entry),
+        }
+    }
+
+    /// Whether it is the entry's. Ids often begin as others do, so the last byte is compared first.
+    #[inline]
+    fn is_id(&self, entry: &Entry, id: &[u8]) -> bool {
+        let own = self.id(entry);
+        own.len() == id.len() && own.last() == id.last() && own == id
+    }
+
+    fn find(&self, id: &[u8]) -> Option<Entry> {
+        self.entries().find(|entry| self.is_id(entry, id))
+    }
+
+    fn first_due(&self, now: u64) -> Option<Entry> {
+        (self.len > 0).then(|| self.entry(0)).filter(|first| first.deadline <= now)
+    }
+
+    /// Where an element of that deadline goes if it is pushed now. `None` if there is one with that id.
+    fn vacancy(&self, id: &[u8], deadline: u64) -> Option<usize> {
+        let mut place = 0;
+        for entry in self.entries() {
+            if self.is_id(&entry, id) {
+                return None;
+            }
+            if entry.deadline <= deadline {
+                place = entry.end;
+            }
+        }
+        Some(place)
+    }
+
+    /// As [`Small::vacancy`], behind the element that ends at `place`.
+    fn place_from(&self, mut place: usize, deadline: u64) -> usize {
+        while place < self.bytes.len() {
+            let entry = self.entry(place);
+            if entry.deadline > deadline {
+                break;
+            }
+            place = entry.end;
+        }
+        place
+    }
+
+    fn may_have(&self, elements: usize, bytes: usize, max: SmallMax) -> bool {
+        // One number is left for the element that an update replaces.
+        elements <= max.elements.min(usize::from(u16::MAX) - 1) && bytes <= max.bytes
+    }
+
+    fn insert(&mut self, place: usize, head: &Head, id: &[u8], payload: &[u8]) {
+        let width = head.len + id.len() + payload.len();
+        self.reserve(width);
+        let ttl = head.len - usize::from(head.bytes[0] >> TTL_SHIFT);
+        self.ttls += u16::from(!self.has_ttl(&head.bytes()[ttl..], None));
+        self.delivered += u16::from(head.bytes[0] & DELIVERED != 0);
+        self.len += 1;
+        let end = self.bytes.len();
+        self.bytes.extend_from_slice(head.bytes());
+        self.bytes.extend_from_slice(id);
+        self.bytes.extend_from_slice(payload);
+        if place < end {
+            self.bytes[place..].rotate_right(width);
+        }
+    }
+
+    fn remove(&mut self, entry: &Entry) {
+        self.ttls -= u16::from(!self.has_ttl(self.ttl(entry), Some(entry)));
+        self.delivered -= u16::from(entry.has_deliveries);
+        self.len -= 1;
+        self.bytes.drain(entry.at..entry.end);
+    }
+
+    fn lease(&mut self, entry: &Entry, ttl: u64, deadline: u64) -> usize {
+        let deliveries = self.deliveries(entry).saturating_add(1);
+        self.set_timer(entry, Timer { deadline, ttl, deliveries })
+    }
+
+    /// Gives an element another timer: it comes after all others of that deadline. Returns where it is now.
+    fn set_timer(&mut self, entry: &Entry, timer: Timer) -> usize {
+        let Entry { at, end, .. } = self.set_head(entry, timer);
+        let width = end - at;
+        if timer.deadline < entry.deadline {
+            let place = self.place_from(0, timer.deadline).min(at);
+            self.bytes[place..end].rotate_right(width);
+            return place;
+        }
+        let place = self.place_from(end, timer.deadline);
+        self.bytes[at..place].rotate_left(width);
+        place - width
+    }
+
+    /// Writes an element's head anew, where it is.
+    fn set_head(&mut self, entry: &Entry, timer: Timer) -> Entry {
+        let head = Head::new(entry.payload - entry.id, entry.end - entry.payload, timer);
+        let ttl = &head.bytes()[head.len - usize::from(head.bytes[0] >> TTL_SHIFT)..];
+        if ttl != self.ttl(entry) {
+            self.ttls += u16::from(!self.has_ttl(ttl, Some(entry)));
+            self.ttls -= u16::from(!self.has_ttl(self.ttl(entry), Some(entry)));
+        }
+        self.delivered += u16::from(timer.deliveries > 0);
+        self.delivered -= u16::from(entry.has_deliveries);
+        if head.len == entry.id - entry.at {
+            self.bytes[entry.at..entry.id].copy_from_slice(head.bytes());
+        } else {
+            self.reserve(head.len.saturating_sub(entry.id - entry.at));
+            self.bytes.splice(entry.at..entry.id, head.bytes().iter().copied());
+            self.shrink();
+        }
+        self.entry(entry.at)
+    }
+
+    /// Whether an element has that TTL, besides one.
+    fn has_ttl(&self, ttl: &[u8], besides: Option<&Entry>) -> bool {
+        let mut others = self.entries().filter(|it| besides.is_none_or(|one| one.at != it.at));
+        others.any(|entry| self.ttl(&entry) == ttl)
+    }
+
+    /// How many TTLs there are.
+    fn different_ttls(&self) -> u16 {
+        let is_first = |entry: &Entry| {
+            let mut earlier = self.entries().take_while(|earlier| earlier.at < entry.at);
+            !earlier.any(|earlier| self.ttl(&earlier) == self.ttl(entry))
+        };
+        self.entries().filter(is_first).count() as u16
+    }
+
+    /// Has memory for so many bytes more. Capacities are what an allocator sets aside in any case.
+    fn reserve(&mut self, more: usize) {
+        let bytes = self.bytes.len() + more;
+        if bytes > self.bytes.capacity() {
+            self.bytes.reserve_exact(rounded(bytes) - self.bytes.len());
+        }
+    }
+
+    /// Gives memory back when half of it is not used.
+    fn shrink(&mut self) {
+        if self.bytes.len() * 2 <= self.bytes.capacity() {
+            self.bytes.shrink_to(rounded(self.bytes.len()));
+        }
+    }
+
+    /// Panics unless the elements are in order, each is there once, and what is counted is true. For tests.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check(&self) {
+        let mut ids = std::collections::BTreeSet::new();
+        let mut last = 0;
+        for entry in self.entries() {
+            assert!(entry.deadline >= last, "{} after {last}", entry.deadline);
+            last = entry.deadline;
+            let id = self.id(&entry);
+            assert!(ids.insert(id), "{id:?} is there twice");
+            let head = Head::new(id.len(), entry.end - entry.payload, self.timer(&entry));
+            assert_eq!(head.bytes(), &self.bytes[entry.at..entry.id], "the head of {id:?}");
+        }
+        assert_eq!(ids.len(), self.len());
+        assert_eq!(self.ttls, self.different_ttls());
+        let delivered = self.entries().filter(|entry| entry.has_deliveries).count();
+        assert_eq!(self.delivered(), delivered, "elements under a lease");
+        let spare = self.bytes.capacity() - self.bytes.len();
+        assert!(spare <= self.bytes.len() + 2 * HEAD_MAX, "{spare} bytes are spare");
+    }
+}
+
+impl Clone for Small {
+    /// With memory for as much as the original would have for that much.
+    fn clone(&self) -> Self {
+        let mut bytes = Vec::with_capacity(rounded(self.bytes.len()));
+        bytes.extend_from_slice(&self.bytes);
+        Self { bytes, ..*self }
+    }
+}
+
+/// Elements in order of delivery, each with its TTL.
+pub(super) struct Iter<'a> {
+    small: &'a Small,
+    at: usize,
+    now: u64,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (u64, Element<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let small = self.small;
+        let entry = (self.at < small.bytes.len()).then(|| small.entry(self.at))?;
+        if entry.deadline > self.now {
+            return None;
+        }
+        self.at = entry.end;
+        Some((small.timer(&entry).ttl, small.element(&entry)))
+    }
+}
+
+/// Whether its length fits into a head.
+fn is_short(bytes: &[u8]) -> bool {
+    bytes.len() <= u16::MAX.into()
+}
+
+/// What an allocator sets aside for so many bytes: jemalloc has four size classes to a doubling, and steps of eight bytes
+/// below. It makes a difference to the smallest lawns alone.
+pub fn rounded(bytes: usize) -> usize {
+    let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
+    bytes.next_multiple_of(1 << doubling.saturating_sub(2).max(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the settings say when nobody has set them.
+    fn start(small: &mut Small, id: &[u8], ttl: u64, payload: &[u8], deadline: u64) {
+        let done = small.start_at(id, ttl, payload, deadline, SmallMax::USUAL);
+        assert_eq!(done, Some(Ok(())), "{id:?}");
+        small.check();
+    }
+
+    #[test]
+    fn an_element_costs_eleven_bytes_over_its_data() {
+        let mut small = Small::default();
+        assert_eq!((size_of::<Small>(), small.memory()), (32, 0));
+        for id in 0..32_u128 {
+            start(&mut small, &id.to_be_bytes(), 60_000, &[b'x'; 16], 1_700_000_000_000);
+        }
+        assert_eq!(small.bytes.len(), 32 * (16 + 16 + 11));
+        assert_eq!(small.memory(), 1536);
+        for id in 1..32_u128 {
+            drop(small.stop(&id.to_be_bytes()).expect("it is there"));
+            small.check();
+        }
+        assert!(small.memory() <= 80, "{} bytes for one", small.memory());
+        assert_eq!(small.clone().memory(), 48);
+        drop(small.pop_due(u64::MAX).expect("it is due"));
+        assert_eq!(small.memory(), 0);
+    }
+
+    #[test]
+    fn heads_are_read_as_they_were_written() {
+        let mut small = Small::default();
+        let max = SmallMax { elements: 1000, bytes: 1 << 20 };
+        let mut expected = Vec::new();
+        let lengths = [0, 1, 255, 256, 65_535];
+        let deadlines = [0, 1, (1 << 48) - 1, 1 << 48, DEADLINE_MAX];
+        let ttls = [0, 1, 255, 256, 1 << 20, 1 << 32, 1 << 63, u64::MAX];
+        for (number, deadline) in deadlines.into_iter().enumerate() {
+            for (index, ttl) in ttls.into_iter().enumerate() {
+                let id = [number as u8, index as u8].repeat(lengths[index % 5].max(2) / 2);
+                let payload = vec![7; lengths[number]];
+                let deliveries = [0, 1, u16::MAX][index % 3];
+                assert_eq!(small.start_at(&id, ttl, &payload, deadline, max), Some(Ok(())));
+                assert!(small.set_deliveries(&id, deliveries));
+                expected.push((ttl, id, payload, deadline, deliveries));
+            }
+        }
+        small.check();
+        let found = small.iter_until(DEADLINE_MAX).map(|(ttl, it)| {
+            (ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline, it.deliveries)
+        });
+        assert!(found.eq(expected));
+        assert_eq!((small.ttls(), small.len()), (8, 40));
+    }
+
+    #[test]
+    fn what_would_be_too_much_is_refused_and_changes_nothing() {
+        let mut small = Small::default();
+        let max = SmallMax { elements: 2, bytes: 30 };
+        let full = |elements, bytes| SmallMax { elements, bytes };
+        // Nine bytes of head, no TTL, an id of one byte, a payload of two.
+        assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(0, 30)), None);
+        assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(1, 11)), None);
+        assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(1, 12)), Some(Ok(())));
+        assert_eq!(small.start_at(b"b", 0, b"", 5, full(1, 30)), None);
+        assert_eq!(small.start_at(b"b", 0, b"bbbbbbbbb", 5, max), None);
+        assert_eq!(small.start_at(b"b", 0, b"bbbbbbbb", 5, max), Some(Ok(())));
+        // One that is there is not too much.
+        assert_eq!(small.start_at(b"b", 0, b"", 5, full(0, 0)), Some(Err(StartError::Exists)));
+        let late = small.start_at(b"c", 0, b"", DEADLINE_MAX + 1, full(0, 0));
+        assert_eq!(late, Some(Err(StartError::TooLate)));
+        assert!(small.may_update(b"a", b"aa", max) && !small.may_update(b"a", b"aaa", max));
+        assert!(small.may_update(b"c", &[0; 100], max), "there is none to be updated");
+        assert_eq!(small.replace_at(b"a", 0, b"aaa", 5, max), None);
+        assert_eq!(small.replace_at(b"a", 0, b"AA", 5, max), Some(Ok(())));
+        let long = vec![0; 65_536];
+        let wide = full(10, 1 << 20);
+        assert_eq!(small.start_at(&long, 0, b"", 5, wide), None);
+        assert_eq!(small.start_at(b"c", 0, &long, 5, wide), None);
+        assert_eq!(small.replace_at(b"a", 0, &long, 5, wide), None);
+        assert!(!small.may_update(b"a", &long, wide));
+        small.check();
+        let ids: Vec<_> = small.iter_until(5).map(|(_, it)| (it.id, it.payload)).collect();
+        assert_eq!(ids, [(&b"b"[..], &b"bbbbbbbb"[..]), (b"a", b"AA")]);
+    }
+
+    #[test]
+    fn draining_takes_what_is_due_and_no_more_than_is_wanted() {
+        let mut small = Small::default();
+        for id in 0..6_u8 {
+            start(&mut small, &[id], 10 + u64::from(id % 2), b"p", 100 + u64::from(id / 2));
+        }
+        assert!(small.lease_at(&[0], 7, 101));
+        small.check();
+        let mut taken = Vec::new();
+        let mut drain = |small: &mut Small, now, count| {
+            let drained = small.drain(now, count, |ttl, it| taken.push((ttl, it.id[0])));
+            small.check();
+            drained
+        };
+        assert_eq!(drain(&mut small, 99, 9), 0);
+        assert_eq!(drain(&mut small, 100, 9), 1);
+        assert_eq!(drain(&mut small, 101, 2), 2);
+        assert_eq!(drain(&mut small, 101, 0), 0);
+        assert_eq!(drain(&mut small, 200, 9), 3);
+        assert_eq!(taken, [(11, 1), (10, 2), (11, 3), (7, 0), (10, 4), (11, 5)]);
+        assert_eq!((small.len(), small.ttls(), small.delivered(), small.memory()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn sizes_are_those_of_an_allocator() {
+        let sizes = [(0, 0), (1, 8), (43, 48), (64, 64), (65, 80), (128, 128), (129, 160)];
+        for (bytes, size) in sizes.into_iter().chain([(1376, 1536), (4096, 4096), (4097, 5120)]) {
+            assert_eq!(rounded(bytes), size, "{bytes}");
+        }
+    }
+}
