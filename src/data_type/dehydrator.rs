@@ -1,8 +1,9 @@
 //! What is in a key: a lawn, and what becomes of what comes due in it.
 
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::lawn::Lawn;
+use crate::lawn::{Lawn, rounded};
 use crate::pending::blocked::Outlook;
 use crate::pending::schedule::Serial;
 use crate::policy::Policy;
@@ -10,18 +11,18 @@ use crate::policy::Policy;
 /// The value of a key.
 pub struct Dehydrator {
     pub lawn: Lawn,
-    pub policy: Policy,
+    pub policy: Kept,
     tracking: Tracking,
-    counted: Census,
+    counted: Counted,
 }
 
 impl Dehydrator {
     pub fn new(lawn: Lawn, policy: Policy) -> Self {
         let mut new = Self {
             lawn,
-            policy,
+            policy: policy.into(),
             tracking: Tracking::none(),
-            counted: Census { dehydrators: 1, ..Census::default() },
+            counted: Counted::default(),
         };
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
         new.recount();
@@ -36,7 +37,7 @@ impl Dehydrator {
 
     /// What there is to wait for.
     pub fn outlook(&self) -> Outlook {
-        match self.policy {
+        match *self.policy {
             Policy::Hold => Outlook::Next(self.lawn.next_deadline()),
             _ => Outlook::Delivered,
         }
@@ -45,16 +46,15 @@ impl Dehydrator {
     /// Bytes, itself included.
     pub fn memory(&self) -> usize {
         let own = rounded(size_of::<Self>());
-        self.lawn.memory() - size_of::<Lawn>() + own + self.policy.memory()
+        self.lawn.memory() - size_of::<Lawn>() + own + self.policy.memory_kept()
     }
 
     /// Counts what is in it anew, after it was changed. O(1).
     pub fn recount(&mut self) {
-        let now = Census {
-            dehydrators: 1,
-            elements: self.lawn.len(),
-            leased: self.lawn.delivered(),
-            ttls: self.lawn.ttls(),
+        let now = Counted {
+            elements: counted(self.lawn.len()),
+            leased: counted(self.lawn.delivered()),
+            ttls: counted(self.lawn.ttls()),
         };
         if now != self.counted {
             self.counted.replace(now);
@@ -69,18 +69,50 @@ impl Dehydrator {
 impl Clone for Dehydrator {
     /// The clone is nowhere yet.
     fn clone(&self) -> Self {
-        Self::new(self.lawn.clone(), self.policy.clone())
+        Self::new(self.lawn.clone(), Policy::clone(&self.policy))
     }
 }
 
 impl Drop for Dehydrator {
     fn drop(&mut self) {
-        self.counted.replace(Census::default());
+        self.counted.replace(Counted::default());
+        DEHYDRATORS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// How much there is in all dehydrators, or in one.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+/// A policy, in a place of its own if it is not the usual one: it would be most of a small dehydrator.
+#[derive(PartialEq, Eq)]
+pub struct Kept(Option<Box<Policy>>);
+
+impl Kept {
+    /// Bytes on the heap.
+    fn memory_kept(&self) -> usize {
+        self.0.as_ref().map_or(0, |policy| rounded(size_of::<Policy>()) + policy.memory())
+    }
+}
+
+impl From<Policy> for Kept {
+    fn from(policy: Policy) -> Self {
+        Self((policy != Policy::Hold).then(|| Box::new(policy)))
+    }
+}
+
+impl Deref for Kept {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        self.0.as_deref().unwrap_or(&Policy::Hold)
+    }
+}
+
+impl PartialEq<Policy> for Kept {
+    fn eq(&self, other: &Policy) -> bool {
+        **self == *other
+    }
+}
+
+/// How much there is in all dehydrators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Census {
     pub dehydrators: usize,
     pub elements: usize,
@@ -106,19 +138,32 @@ impl Census {
             ttls: TTLS.load(Ordering::Relaxed),
         }
     }
+}
 
+/// How much of it is in one, in few bytes: an element's name in a lawn has 32 bits, so there are no more.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Counted {
+    elements: u32,
+    leased: u32,
+    ttls: u32,
+}
+
+fn counted(number: usize) -> u32 {
+    number.try_into().unwrap_or(u32::MAX)
+}
+
+impl Counted {
     /// What was counted so far is another number from here on, in the sums as well.
     fn replace(&mut self, new: Self) {
         let old = std::mem::replace(self, new);
         for (sum, old, new) in [
-            (&DEHYDRATORS, old.dehydrators, new.dehydrators),
             (&ELEMENTS, old.elements, new.elements),
             (&LEASED, old.leased, new.leased),
             (&TTLS, old.ttls, new.ttls),
         ] {
             if old != new {
                 // Modulo 2^64, so that a decrease is the same addition.
-                sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
+                sum.fetch_add((new as usize).wrapping_sub(old as usize), Ordering::Relaxed);
             }
         }
     }
@@ -204,10 +249,4 @@ pub fn moved() -> usize {
 /// Says whether all dehydrators are being looked for.
 pub fn track_all(all: bool) {
     ALL_ARE_TRACKED.store(all, Ordering::Relaxed);
-}
-
-/// What the server's allocator sets aside for so many bytes, more than a few: jemalloc has four size classes to a
-/// doubling. It makes a difference to the smallest dehydrators alone.
-fn rounded(bytes: usize) -> usize {
-    bytes.next_multiple_of(1 << ((bytes - 1).ilog2() - 2))
 }
