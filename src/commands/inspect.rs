@@ -58,6 +58,8 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
         None => reply.push(b"next-deadline").null(),
     }
     reply.push(b"memory").integer(number(dehydrator.dehydrator().map(Dehydrator::memory)));
+    let encoding = if lawn.is_none_or(|lawn| lawn.is_small()) { "small" } else { "lawn" };
+    reply.push(b"encoding").bulk(encoding.as_bytes());
     let hold = Policy::Hold;
     let policy = dehydrator.dehydrator().map_or(&hold, |dehydrator| &dehydrator.policy);
     reply.push(b"policy").bulk(&policy.line());
