@@ -8,6 +8,7 @@
 //!   cargo bench --bench core -- --report      the tables and charts from the last run's figures
 //!   cargo bench --bench core -- charts        the charts from the tables in docs/benchmarks.md
 //!   cargo test --bench core                   as --check
+//!   … -- small                              a lawn of a few elements in either form, printed
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`
 //!   … -- one lawn start --timers 10000        one operation, see `one`
 //! ```
@@ -22,7 +23,7 @@
 //! | `stores` | the stores, ours among them |
 //! | `named`, `lists` | the table of ids, and the lists, that the classic schemes are given |
 //! | `oracle` | the model that each must agree with first |
-//! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `overflow`, `one` | the measurements |
+//! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `overflow`, `small`, `one` | the measurements |
 //! | `plan` | which of them are run |
 //! | `figures`, `report`, `markdown`, `charts`, `chart`, `page`, `machine` | what came of it |
 //! | `load`, `memory`, `stopwatch` | ids and TTLs; the allocator that counts; the thread's own time |
@@ -52,6 +53,7 @@ mod page;
 mod plan;
 mod report;
 mod sessions;
+mod small;
 mod steady;
 mod stopwatch;
 mod store;
@@ -66,7 +68,7 @@ use store::Store;
 /// What is measured, and how much of it: the command line of a measuring process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Measure {
-    /// `life`, `steady`, `growth`, `worst`, `overflow`, `collisions`, `workers`, `units` or `sessions`.
+    /// `life`, `steady`, `growth`, `worst`, `overflow`, `collisions`, `workers`, `units`, `sessions` or `small`.
     pub kind: String,
     pub timers: usize,
     pub ttls: usize,
@@ -91,6 +93,7 @@ impl Measure {
             "sessions" => for_store!(store, sessions(count as u64, say)),
             "collisions" => worst::collisions(timers, say),
             "workers" => workers::run(count, timers, say),
+            "small" => small::run(store, timers, say),
             "units" => units::run(store, count as u32, ticks, say),
             other => panic!("there is no measure called {other}"),
         }
@@ -146,6 +149,7 @@ fn main() -> Result<(), lexopt::Error> {
             for_store!(store, one_operation(operation, measure.timers));
         }
         (Some("charts"), None, None) => charts::draw(),
+        (Some("small"), None, None) => small::print(),
         (Some(kind), Some(store), None) => {
             measure.kind = kind.into();
             measure.run(store, &mut |figure, value| println!("{figure}\t{value}"));

@@ -8,7 +8,7 @@ use crate::Measure;
 use crate::figures::Figures;
 use crate::one::OPERATIONS;
 use crate::stores::ALL;
-use crate::units;
+use crate::{small, units};
 
 /// The store that is the module's own.
 pub const OURS: &str = "lawn";
@@ -185,6 +185,9 @@ fn everything(plan: &mut Plan) {
     // An ordered list would walk over half of 20,000 timers at each ping.
     let sessions = Measure { count: 10, ..Measure::new("sessions", 10_000, 3) };
     plan.measure(1, &sessions, timed().filter(|store| *store != "ordered-list"));
+    for elements in [1, 4, 8, 32] {
+        plan.measure(3, &small::measure(elements), small::FORMS);
+    }
     for count in [1, 2] {
         plan.measure(3, &Measure { count, ..Measure::new("workers", 1_000_000, 8) }, ["lawn"]);
     }

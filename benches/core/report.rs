@@ -8,8 +8,7 @@ use crate::plan::{
 };
 use crate::stores::wheel::SIMPLE;
 use crate::stores::{ALL, label};
-use crate::units;
-use crate::{Measure, machine, page};
+use crate::{Measure, machine, page, small, units};
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
 /// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best
@@ -348,6 +347,13 @@ impl Report {
         )
     }
 
+    /// A lawn of a few elements, in either form.
+    fn small(&self) -> String {
+        small::show(|form, elements, figure| {
+            self.figures.get(&small::measure(elements), form, figure)
+        })
+    }
+
     fn instructions(&self) -> String {
         let measure = Measure::new("instructions", COUNTED, 8);
         let columns = ["start", "restart", "touch", "stop", "expire", "quiet"];
@@ -380,6 +386,7 @@ pub fn write() {
         ("collisions", report.collisions()),
         ("workers", report.workers()),
         ("units", report.units()),
+        ("small", report.small()),
         ("sessions", report.sessions()),
         ("instructions", report.instructions()),
     ] {

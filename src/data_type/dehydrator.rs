@@ -43,9 +43,11 @@ impl Dehydrator {
         }
     }
 
-    /// Bytes, itself included.
+    /// Bytes, itself included, and what the server keeps it in: an object and a module's value, of two words each, which
+    /// it does not count.
     pub fn memory(&self) -> usize {
-        let own = rounded(size_of::<Self>());
+        const KEPT_IN: usize = 2 * 16;
+        let own = KEPT_IN + rounded(size_of::<Self>());
         self.lawn.memory() - size_of::<Lawn>() + own + self.policy.memory_kept()
     }
 

@@ -31,6 +31,7 @@ mod run;
 mod session;
 mod settings;
 mod sleeper;
+mod small;
 mod subscribed;
 mod threads;
 mod volume;

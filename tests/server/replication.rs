@@ -101,6 +101,15 @@ fn assert_equal(primary: &Server, replica: &Server) {
     assert_ne!(format!("{:?}", digests(primary)[0]), nothing);
 }
 
+#[test]
+fn a_replica_equals_its_primary_though_their_dehydrators_have_other_forms() {
+    stays_equal(
+        &["small-max-elements", "0"],
+        &["small-max-elements", "512", "small-max-bytes", "65536"],
+    );
+    stays_equal(&["small-max-elements", "200"], &["small-max-elements", "3"]);
+}
+
 fn stays_equal(primary_options: &[&str], replica_options: &[&str]) {
     let primary = Server::start_with_port(primary_options);
     let replica = Server::start_with_port(replica_options);

@@ -112,7 +112,8 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
 
 #[test]
 fn a_reply_is_kept_short_and_the_rest_is_there_for_the_next() {
-    let server = Server::start(&["reply-max", "10"]);
+    // A small one is shown in one call, however much is in it.
+    let server = Server::start(&["reply-max", "10", "small-max-elements", "0"]);
     let mut client = server.connect();
     for id in 0..25 {
         client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id}"));
