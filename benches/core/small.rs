@@ -54,10 +54,10 @@ impl Lawns {
         }
     }
 
-    /// Gives an element of each lawn another TTL.
-    fn restart(&mut self, element: usize, ttl: u64) {
+    /// Gives an element of each lawn another timer.
+    fn restart(&mut self, element: usize, ttl: u64, deadline: u64) {
         for lawn in &mut self.lawns {
-            assert!(lawn.restart_at(&id(element), ttl, self.now + ttl));
+            assert!(lawn.restart_at(&id(element), ttl, deadline));
         }
     }
 
@@ -97,14 +97,14 @@ pub fn run(form: &str, elements: usize, say: &mut dyn FnMut(&str, f64)) {
         let other = dice.below(elements as u64) as usize;
         let ttl = lawns.ttls.get(dice.roll() >> 20);
         let stopwatch = Stopwatch::start();
-        lawns.restart(other, ttl);
+        lawns.restart(other, ttl, lawns.now + ttl);
         time(1, stopwatch);
         let stopwatch = Stopwatch::start();
         lawns.stop(other);
         time(2, stopwatch);
         // It becomes the first of all, so that it is known which one is popped.
         lawns.start(other);
-        lawns.restart(other, 0);
+        lawns.restart(other, lawns.ttls.of(other), 0);
         let stopwatch = Stopwatch::start();
         lawns.pop();
         time(3, stopwatch);

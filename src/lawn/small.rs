@@ -7,9 +7,9 @@
 //!
 //! ```text
 //!   flags   1          bits 0 to 3: which of the parts with a `?` are there; bits 4 to 7: bytes of the TTL
-//!   length of the id, length of the payload, deadline                           1 + 1 + 6, the low bytes of each
-//!   more of the length of the id ?, of the payload's ?, of the deadline ?       1, 1, 2
-//!   how often it was given out ?                                                2
+//!   length of the id, length of all of it, deadline                      1 + 1 + 6, the low bytes of each
+//!   more of the length of the id ?, of the deadline ?, of the length ?   1, 2, 1
+//!   how often it was given out ?                                         2
 //!   TTL     0 to 8
 //!   id, payload
 //! ```
@@ -39,8 +39,8 @@ impl SmallMax {
 }
 
 const ID_LONG: u8 = 1;
-const PAYLOAD_LONG: u8 = 2;
-const DEADLINE_LONG: u8 = 4;
+const DEADLINE_LONG: u8 = 2;
+const WIDTH_LONG: u8 = 4;
 const DELIVERED: u8 = 8;
 /// The flags that say of a part that it is there.
 const PARTS: u8 = 0b1111;
@@ -48,8 +48,10 @@ const TTL_SHIFT: u32 = 4;
 
 /// Bytes of flags, and of what every element has.
 const HEAD_MIN: usize = 9;
-const HEAD_MAX: usize = HEAD_MIN + 1 + 1 + 2 + 2 + 8;
+const HEAD_MAX: usize = HEAD_MIN + 1 + 2 + 1 + 2 + 8;
 const DEADLINE_BITS: u32 = 48;
+/// The widest element, with the longest head that it may get.
+const WIDTH_MAX: usize = u16::MAX as usize - HEAD_MAX;
 
 /// When an element comes due, and what else changes with that.
 #[derive(Clone, Copy)]
@@ -63,23 +65,29 @@ struct Timer {
 struct Head {
     bytes: [u8; HEAD_MAX],
     len: usize,
+    /// Bytes of the whole element.
+    width: usize,
 }
 
 impl Head {
     fn new(id: usize, payload: usize, timer: Timer) -> Self {
         let Timer { deadline, ttl, deliveries } = timer;
-        let ttl_bytes = 8 - ttl.leading_zeros() / 8;
-        let mut head = Self { bytes: [0; HEAD_MAX], len: HEAD_MIN };
-        let word = id as u64 & 0xff | (payload as u64 & 0xff) << 8 | deadline << 16;
-        head.bytes[1..HEAD_MIN].copy_from_slice(&word.to_le_bytes());
-        head.bytes[0] = (ttl_bytes as u8) << TTL_SHIFT;
-        head.put_if(id > 0xff, ID_LONG, [(id >> 8) as u8]);
-        head.put_if(payload > 0xff, PAYLOAD_LONG, [(payload >> 8) as u8]);
+        let ttl_bytes = 8 - ttl.leading_zeros() as usize / 8;
         let later = (deadline >> DEADLINE_BITS) as u16;
+        let mut head = Self { bytes: [0; HEAD_MAX], len: HEAD_MIN, width: 0 };
+        head.put_if(id > 0xff, ID_LONG, [(id >> 8) as u8]);
         head.put_if(later > 0, DEADLINE_LONG, later.to_le_bytes());
+        let rest = if deliveries > 0 { 2 } else { 0 } + ttl_bytes + id + payload;
+        // Its own second byte counts.
+        let is_wide = head.len + rest > 0xff;
+        head.width = head.len + usize::from(is_wide) + rest;
+        head.put_if(is_wide, WIDTH_LONG, [(head.width >> 8) as u8]);
         head.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
         head.bytes[head.len..][..8].copy_from_slice(&ttl.to_le_bytes());
-        head.len += ttl_bytes as usize;
+        head.len += ttl_bytes;
+        head.bytes[0] |= (ttl_bytes as u8) << TTL_SHIFT;
+        let word = id as u64 & 0xff | (head.width as u64 & 0xff) << 8 | deadline << 16;
+        head.bytes[1..HEAD_MIN].copy_from_slice(&word.to_le_bytes());
         head
     }
 
@@ -107,6 +115,14 @@ struct Entry {
     end: usize,
     deadline: u64,
     has_deliveries: bool,
+}
+
+/// The high bytes of what a head has the low ones of, and how many bytes they take.
+struct Parts {
+    id: usize,
+    deadline: u64,
+    width: usize,
+    len: usize,
 }
 
 impl Entry {
@@ -169,12 +185,16 @@ impl Small {
         if deadline > DEADLINE_MAX {
             return Some(Err(StartError::TooLate));
         }
-        let Some(place) = self.vacancy(id, deadline) else { return Some(Err(StartError::Exists)) };
+        let Some((place, has_ttl)) = self.vacancy(id, ttl, deadline) else {
+            return Some(Err(StartError::Exists));
+        };
         let head = Head::new(id.len(), payload.len(), Timer { deadline, ttl, deliveries: 0 });
-        let bytes = self.bytes.len() + head.len + id.len() + payload.len();
-        if !self.may_have(self.len() + 1, bytes, max) || !is_short(id) || !is_short(payload) {
+        if !self.may_have(self.len() + 1, self.bytes.len() + head.width, max)
+            || head.width > WIDTH_MAX
+        {
             return None;
         }
+        self.ttls += u16::from(!has_ttl);
         self.insert(place, &head, id, payload);
         Some(Ok(()))
     }
@@ -192,11 +212,12 @@ impl Small {
             return self.start_at(id, ttl, payload, deadline, max);
         };
         let head = Head::new(id.len(), payload.len(), Timer { deadline, ttl, deliveries: 0 });
-        let bytes = self.bytes.len() - old.width() + head.len + id.len() + payload.len();
-        if !self.may_have(self.len(), bytes, max) || !is_short(payload) {
+        let bytes = self.bytes.len() - old.width() + head.width;
+        if !self.may_have(self.len(), bytes, max) || head.width > WIDTH_MAX {
             return None;
         }
         self.remove(&old);
+        self.ttls += u16::from(!self.has_ttl(ttl, None));
         let place = self.place_from(0, deadline);
         self.insert(place, &head, id, payload);
         self.shrink();
@@ -223,8 +244,8 @@ impl Small {
     /// Whether the element of that id, if there is one, may have such a payload.
     pub(super) fn may_update(&self, id: &[u8], payload: &[u8], max: SmallMax) -> bool {
         self.find(id).is_none_or(|old| {
-            let bytes = self.bytes.len() - (old.end - old.payload) + payload.len();
-            is_short(payload) && bytes <= max.bytes
+            let width = Head::new(id.len(), payload.len(), self.timer(&old)).width;
+            width <= WIDTH_MAX && self.bytes.len() - old.width() + width <= max.bytes
         })
     }
 
@@ -234,8 +255,7 @@ impl Small {
         let head = Head::new(id.len(), payload.len(), self.timer(&old));
         // The new one goes where the old one is, and the old one behind all others, from where it is taken.
         self.insert(old.at, &head, id, payload);
-        let width = head.len + id.len() + payload.len();
-        self.bytes[old.at + width..].rotate_left(old.width());
+        self.bytes[old.at + head.width..].rotate_left(old.width());
         let at = self.bytes.len() - old.width();
         Ok(Taken { small: self, at })
     }
@@ -253,7 +273,7 @@ impl Small {
     ) -> usize {
         let (mut end, mut drained, mut delivered) = (0, 0, 0);
         for entry in self.entries().take_while(|entry| entry.deadline <= now).take(count) {
-            give(self.timer(&entry).ttl, self.element(&entry));
+            give(self.ttl(&entry), self.element(&entry));
             (end, drained) = (entry.end, drained + 1);
             delivered += u16::from(entry.has_deliveries);
         }
@@ -304,7 +324,7 @@ impl Small {
     pub(super) fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
         let mut counts = BTreeMap::new();
         for entry in self.entries() {
-            *counts.entry(self.timer(&entry).ttl).or_default() += 1;
+            *counts.entry(self.ttl(&entry)).or_default() += 1;
         }
         counts
     }
@@ -322,43 +342,45 @@ impl Small {
         self.bytes.capacity()
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry> {
-        let mut at = 0;
-        std::iter::from_fn(move || {
-            (at < self.bytes.len()).then(|| {
-                let entry = self.entry(at);
-                at = entry.end;
-                entry
-            })
-        })
+    fn entries(&self) -> Entries<'_> {
+        Entries { small: self, at: 0 }
     }
 
-    #[inline]
+    /// A walk is a chain of these, each waiting for the one before.
+    #[inline(always)]
     fn entry(&self, at: usize) -> Entry {
         let head: &[u8; HEAD_MIN] = self.bytes[at..].first_chunk().expect("a head");
         let [flags, word @ ..] = *head;
         let word = u64::from_le_bytes(word);
-        let mut lengths = (word as usize & 0xff, word as usize >> 8 & 0xff);
-        let mut deadline = word >> 16;
-        let mut ttl = at + HEAD_MIN;
+        let (mut id, mut width) = (word as usize & 0xff, word as usize >> 8 & 0xff);
+        let (mut deadline, mut ttl) = (word >> 16, at + HEAD_MIN);
         if flags & PARTS != 0 {
-            let mut part = |flag: u8, len| {
-                let len = if flags & flag == 0 { 0 } else { len };
-                ttl += len;
-                &self.bytes[ttl - len..ttl]
-            };
-            let number =
-                |part: &[u8]| part.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte));
-            lengths.0 |= (number(part(ID_LONG, 1)) as usize) << 8;
-            lengths.1 |= (number(part(PAYLOAD_LONG, 1)) as usize) << 8;
-            deadline |= number(part(DEADLINE_LONG, 2)) << DEADLINE_BITS;
-            part(DELIVERED, 2);
+            let parts = self.parts(flags, ttl);
+            id |= parts.id;
+            deadline |= parts.deadline;
+            width |= parts.width;
+            ttl += parts.len;
         }
-        let id = ttl + usize::from(flags >> TTL_SHIFT);
-        let payload = id + lengths.0;
-        let end = payload + lengths.1;
+        let id_at = ttl + usize::from(flags >> TTL_SHIFT);
         let has_deliveries = flags & DELIVERED != 0;
-        Entry { at, ttl, id, payload, end, deadline, has_deliveries }
+        Entry { at, ttl, id: id_at, payload: id_at + id, end: at + width, deadline, has_deliveries }
+    }
+
+    /// What few elements have, which begins there.
+    #[inline(never)]
+    fn parts(&self, flags: u8, at: usize) -> Parts {
+        let mut len = 0;
+        let mut part = |flag: u8, bytes: usize| {
+            let bytes = if flags & flag == 0 { 0 } else { bytes };
+            len += bytes;
+            let part = &self.bytes[at + len - bytes..at + len];
+            part.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
+        };
+        let id = (part(ID_LONG, 1) as usize) << 8;
+        let deadline = part(DEADLINE_LONG, 2) << DEADLINE_BITS;
+        let width = (part(WIDTH_LONG, 1) as usize) << 8;
+        part(DELIVERED, 2);
+        Parts { id, deadline, width, len }
     }
 
     fn element(&self, entry: &Entry) -> Element<'_> {
@@ -381,26 +403,27 @@ impl Small {
         u16::from_le_bytes([self.bytes[entry.ttl - 2], self.bytes[entry.ttl - 1]])
     }
 
-    /// The bytes of an element's TTL. Of two that are equal these are, too.
-    fn ttl(&self, entry: &Entry) -> &[u8] {
-        &self.bytes[entry.ttl..entry.id]
+    #[inline]
+    fn ttl(&self, entry: &Entry) -> u64 {
+        let bytes = (entry.id - entry.ttl) as u32;
+        // What follows the TTL is read along and masked, where there is so much.
+        if let Some(word) = self.bytes[entry.ttl..].first_chunk() {
+            return u64::from_le_bytes(*word) & u64::MAX.checked_shr(64 - 8 * bytes).unwrap_or(0);
+        }
+        let ttl = &self.bytes[entry.ttl..entry.id];
+        ttl.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
     }
 
     fn timer(&self, entry: &Entry) -> Timer {
-        let mut ttl = [0; 8];
-        ttl[..entry.id - entry.ttl].copy_from_slice(self.ttl(entry));
-        Timer {
-            deadline: entry.deadline,
-            ttl: u64::from_le_bytes(ttl),
-            deliveries: self.deliveries(entry),
-        }
+        let (ttl, deliveries) = (self.ttl(entry), self.deliveries(entry));
+        Timer { deadline: entry.deadline, ttl, deliveries }
     }
 
-    /// Whether it is the entry's. Ids often begin as others do, so the last byte is compared first.
+    /// Whether it is the entry's. Ids often begin as others do, so their ends are compared first.
     #[inline]
     fn is_id(&self, entry: &Entry, id: &[u8]) -> bool {
         let own = self.id(entry);
-        own.len() == id.len() && own.last() == id.last() && own == id
+        own.len() == id.len() && own.last_chunk::<8>() == id.last_chunk() && own == id
     }
 
     fn find(&self, id: &[u8]) -> Option<Entry> {
@@ -411,21 +434,21 @@ impl Small {
         (self.len > 0).then(|| self.entry(0)).filter(|first| first.deadline <= now)
     }
 
-    /// Where an element of that deadline goes if it is pushed now. `None` if there is one with that id.
-    fn vacancy(&self, id: &[u8], deadline: u64) -> Option<usize> {
-        let mut place = 0;
+    /// Where an element of that deadline goes if it is pushed now, and whether there is one with that TTL. `None` if
+    /// there is one with that id.
+    fn vacancy(&self, id: &[u8], ttl: u64, deadline: u64) -> Option<(usize, bool)> {
+        let (mut place, mut has_ttl) = (0, false);
         for entry in self.entries() {
             if self.is_id(&entry, id) {
                 return None;
             }
-            if entry.deadline <= deadline {
-                place = entry.end;
-            }
+            has_ttl |= self.ttl(&entry) == ttl;
+            place = if entry.deadline <= deadline { entry.end } else { place };
         }
-        Some(place)
+        Some((place, has_ttl))
     }
 
-    /// As [`Small::vacancy`], behind the element that ends at `place`.
+    /// Where an element of that deadline goes, behind the one that ends at `place`.
     fn place_from(&self, mut place: usize, deadline: u64) -> usize {
         while place < self.bytes.len() {
             let entry = self.entry(place);
@@ -443,10 +466,7 @@ impl Small {
     }
 
     fn insert(&mut self, place: usize, head: &Head, id: &[u8], payload: &[u8]) {
-        let width = head.len + id.len() + payload.len();
-        self.reserve(width);
-        let ttl = head.len - usize::from(head.bytes[0] >> TTL_SHIFT);
-        self.ttls += u16::from(!self.has_ttl(&head.bytes()[ttl..], None));
+        self.reserve(head.width);
         self.delivered += u16::from(head.bytes[0] & DELIVERED != 0);
         self.len += 1;
         let end = self.bytes.len();
@@ -454,7 +474,7 @@ impl Small {
         self.bytes.extend_from_slice(id);
         self.bytes.extend_from_slice(payload);
         if place < end {
-            self.bytes[place..].rotate_right(width);
+            self.bytes[place..].rotate_right(head.width);
         }
     }
 
@@ -472,26 +492,43 @@ impl Small {
 
     /// Gives an element another timer: it comes after all others of that deadline. Returns where it is now.
     fn set_timer(&mut self, entry: &Entry, timer: Timer) -> usize {
+        let place = if timer.ttl != self.ttl(entry) {
+            self.survey(entry, timer)
+        } else if timer.deadline < entry.deadline {
+            self.place_from(0, timer.deadline)
+        } else {
+            self.place_from(entry.end, timer.deadline)
+        };
         let Entry { at, end, .. } = self.set_head(entry, timer);
         let width = end - at;
-        if timer.deadline < entry.deadline {
-            let place = self.place_from(0, timer.deadline).min(at);
+        if place <= at {
             self.bytes[place..end].rotate_right(width);
             return place;
         }
-        let place = self.place_from(end, timer.deadline);
+        // What is behind the head may have moved.
+        let place = place - entry.end + end;
         self.bytes[at..place].rotate_left(width);
         place - width
     }
 
-    /// Writes an element's head anew, where it is.
+    /// Counts the TTLs with another one for an element, and returns where that goes, all in one walk.
+    fn survey(&mut self, entry: &Entry, timer: Timer) -> usize {
+        let old = self.ttl(entry);
+        let (mut place, mut has_old, mut has_new) = (0, false, false);
+        for other in self.entries().filter(|other| other.at != entry.at) {
+            let ttl = self.ttl(&other);
+            has_old |= ttl == old;
+            has_new |= ttl == timer.ttl;
+            place = if other.deadline <= timer.deadline { other.end } else { place };
+        }
+        self.ttls += u16::from(!has_new);
+        self.ttls -= u16::from(!has_old);
+        place
+    }
+
+    /// Writes an element's head anew, where it is. The TTLs are not counted.
     fn set_head(&mut self, entry: &Entry, timer: Timer) -> Entry {
         let head = Head::new(entry.payload - entry.id, entry.end - entry.payload, timer);
-        let ttl = &head.bytes()[head.len - usize::from(head.bytes[0] >> TTL_SHIFT)..];
-        if ttl != self.ttl(entry) {
-            self.ttls += u16::from(!self.has_ttl(ttl, Some(entry)));
-            self.ttls -= u16::from(!self.has_ttl(self.ttl(entry), Some(entry)));
-        }
         self.delivered += u16::from(timer.deliveries > 0);
         self.delivered -= u16::from(entry.has_deliveries);
         if head.len == entry.id - entry.at {
@@ -505,18 +542,17 @@ impl Small {
     }
 
     /// Whether an element has that TTL, besides one.
-    fn has_ttl(&self, ttl: &[u8], besides: Option<&Entry>) -> bool {
-        let mut others = self.entries().filter(|it| besides.is_none_or(|one| one.at != it.at));
-        others.any(|entry| self.ttl(&entry) == ttl)
+    fn has_ttl(&self, ttl: u64, besides: Option<&Entry>) -> bool {
+        let besides = besides.map_or(usize::MAX, |one| one.at);
+        self.entries().any(|entry| self.ttl(&entry) == ttl && entry.at != besides)
     }
 
     /// How many TTLs there are.
     fn different_ttls(&self) -> u16 {
-        let is_first = |entry: &Entry| {
-            let mut earlier = self.entries().take_while(|earlier| earlier.at < entry.at);
-            !earlier.any(|earlier| self.ttl(&earlier) == self.ttl(entry))
-        };
-        self.entries().filter(is_first).count() as u16
+        let mut ttls: Vec<_> = self.entries().map(|entry| self.ttl(&entry)).collect();
+        ttls.sort_unstable();
+        ttls.dedup();
+        ttls.len() as u16
     }
 
     /// Has memory for so many bytes more. Capacities are what an allocator sets aside in any case.
@@ -565,6 +601,23 @@ impl Clone for Small {
     }
 }
 
+/// A walk over the entries.
+struct Entries<'a> {
+    small: &'a Small,
+    at: usize,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Entry> {
+        let entry = (self.at < self.small.bytes.len()).then(|| self.small.entry(self.at))?;
+        self.at = entry.end;
+        Some(entry)
+    }
+}
+
 /// Elements in order of delivery, each with its TTL.
 pub(super) struct Iter<'a> {
     small: &'a Small,
@@ -582,13 +635,8 @@ impl<'a> Iterator for Iter<'a> {
             return None;
         }
         self.at = entry.end;
-        Some((small.timer(&entry).ttl, small.element(&entry)))
+        Some((small.ttl(&entry), small.element(&entry)))
     }
-}
-
-/// Whether its length fits into a head.
-fn is_short(bytes: &[u8]) -> bool {
-    bytes.len() <= u16::MAX.into()
 }
 
 /// What an allocator sets aside for so many bytes: jemalloc has four size classes to a doubling, and steps of eight bytes
@@ -633,13 +681,14 @@ mod tests {
         let mut small = Small::default();
         let max = SmallMax { elements: 1000, bytes: 1 << 20 };
         let mut expected = Vec::new();
-        let lengths = [0, 1, 255, 256, 65_535];
+        let lengths = [0, 1, 230, 256, 30_000];
         let deadlines = [0, 1, (1 << 48) - 1, 1 << 48, DEADLINE_MAX];
         let ttls = [0, 1, 255, 256, 1 << 20, 1 << 32, 1 << 63, u64::MAX];
         for (number, deadline) in deadlines.into_iter().enumerate() {
             for (index, ttl) in ttls.into_iter().enumerate() {
                 let id = [number as u8, index as u8].repeat(lengths[index % 5].max(2) / 2);
-                let payload = vec![7; lengths[number]];
+                // From a width of less than a byte to one of more, one by one, too.
+                let payload = vec![7; lengths[number] + if index % 5 < 2 { index } else { 0 }];
                 let deliveries = [0, 1, u16::MAX][index % 3];
                 assert_eq!(small.start_at(&id, ttl, &payload, deadline, max), Some(Ok(())));
                 assert!(small.set_deliveries(&id, deliveries));
