@@ -60,9 +60,10 @@ fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 mutants: ## Change the core, the encoding, the arguments one thing at a time: do the tests notice? (FILES=, SHARD=0/20)
 	@SHARD=$(SHARD) scripts/mutants.sh $(FILES)
 
-bench: build bench-core ## Everything as ratios: the core, the module, and how late it wakes; see docs/benchmarks.md
+bench: build bench-core ## Everything as ratios: the core, the module, how late it wakes, and at what cost; see docs/benchmarks.md
 	cargo bench --locked --bench module
 	cargo bench --locked --bench lateness
+	cargo bench --locked --bench wakeup
 	scripts/servers.sh $(SERVERS_DIR)
 	DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/redis-8 cargo bench --locked --bench module -- hash-fields
 

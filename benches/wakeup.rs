@@ -1,0 +1,188 @@
+//! What it costs the server to wake a client for one element, beside BLPOP and BZPOPMIN.
+//!
+//! One client asks, and falls asleep; another one puts something away; the first one is woken and has it. What is
+//! measured is the processor time of the server's main thread, as the kernel counts it to the nanosecond
+//! (`/proc/PID/schedstat`), which stands still while the server sleeps: from just before the second client sends its
+//! command until the server sleeps again, and before that for the first one to fall asleep. Nothing else is going on,
+//! so the turns of the server's event loop that a waking takes are all its own.
+//!
+//! All ways take turns on one server, [`JOBS`] jobs in each of [`ROUNDS`] rounds. A figure is the median of the
+//! rounds' medians: the server's cron, and the machine's other work, fall on few of the jobs.
+//!
+//! An argument names a way by a part of its name, to run nothing else, for a profile.
+
+#[path = "../tests/server/harness.rs"]
+#[allow(dead_code)]
+mod harness;
+#[path = "page.rs"]
+#[allow(dead_code)]
+mod page;
+#[path = "module/table.rs"]
+#[allow(dead_code)]
+mod table;
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use redis::{Connection, Value};
+
+use harness::{Ask, Server, cmd};
+use table::{Column, Table};
+
+const ROUNDS: usize = 5;
+const JOBS: usize = 400;
+/// The greatest TTL where elements come due later, in milliseconds.
+const TTL_MAX: usize = 10;
+/// The server is asleep if its processor time stands still for so long.
+const STILL: Duration = Duration::from_micros(200);
+
+/// A way to be woken.
+struct Way {
+    name: &'static str,
+    /// What the client asks that falls asleep; where it does not, it asks when there is something.
+    ask: &'static str,
+    sleeps: bool,
+    /// What the other one puts away, of a job's number.
+    give: fn(usize) -> String,
+}
+
+const BLPOP: &str = "BLPOP fed by RPUSH";
+const WAYS: [Way; 6] = [
+    Way {
+        name: BLPOP,
+        ask: "BLPOP list 0",
+        sleeps: true,
+        give: |_| format!("RPUSH list {ELEMENT}"),
+    },
+    Way {
+        name: "BZPOPMIN fed by ZADD",
+        ask: "BZPOPMIN zset 0",
+        sleeps: true,
+        give: |_| format!("ZADD zset 1 {ELEMENT}"),
+    },
+    Way {
+        name: "POLL BLOCK fed by PUSH, due at once",
+        ask: "DEHYDRATOR.POLL k BLOCK 0 COUNT 1",
+        sleeps: true,
+        give: |job| push(0, job),
+    },
+    Way {
+        name: "POLL BLOCK fed by PUSH, due in 1 to 10 ms",
+        ask: "DEHYDRATOR.POLL k BLOCK 0 COUNT 1",
+        sleeps: true,
+        give: |job| push(1 + job % TTL_MAX, job),
+    },
+    Way {
+        name: "LPOP behind RPUSH",
+        ask: "LPOP list",
+        sleeps: false,
+        give: |_| format!("RPUSH list {ELEMENT}"),
+    },
+    Way {
+        name: "POLL behind PUSH",
+        ask: "DEHYDRATOR.POLL k COUNT 1",
+        sleeps: false,
+        give: |job| push(0, job),
+    },
+];
+
+const ELEMENT: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+fn push(ttl: usize, job: usize) -> String {
+    format!("DEHYDRATOR.PUSH k {ttl} {ELEMENT} {job:016}")
+}
+
+/// A server whose processor time is read, and two clients of it.
+struct Host {
+    server: Server,
+    schedstat: String,
+    asks: Connection,
+    gives: Connection,
+}
+
+impl Host {
+    fn start() -> Self {
+        let server = Server::start(&[]);
+        let schedstat = format!("/proc/{}/schedstat", server.info("server", "process_id"));
+        let [asks, gives] = [server.connect(), server.connect()];
+        Self { server, schedstat, asks, gives }
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        let text = fs::read_to_string(&self.schedstat).expect("a kernel that counts");
+        text.split(' ').next().expect("a field").parse().expect("a number")
+    }
+
+    /// The server's processor time when it has come to rest.
+    fn at_rest_ns(&self) -> u64 {
+        let mut before = self.cpu_ns();
+        loop {
+            thread::sleep(STILL);
+            let now = self.cpu_ns();
+            if now == before {
+                return now;
+            }
+            before = now;
+        }
+    }
+
+    /// One job: microseconds from the push to the reply, and those of both clients' commands together.
+    fn job(&mut self, way: &Way, job: usize) -> (f64, f64) {
+        let (ask, give) = (cmd(way.ask).get_packed_command(), cmd(&(way.give)(job)));
+        let start = self.at_rest_ns();
+        if way.sleeps {
+            self.asks.send_packed_command(&ask).expect("it is sent");
+        }
+        let asleep = self.at_rest_ns();
+        give.exec(&mut self.gives).expect("a reply");
+        if !way.sleeps {
+            self.asks.send_packed_command(&ask).expect("it is sent");
+        }
+        let reply = self.asks.recv_response().expect("a reply");
+        assert!(!matches!(reply, Value::Nil | Value::ServerError(_)), "{}: {reply:?}", way.name);
+        let end = self.at_rest_ns();
+        ((end - asleep) as f64 / 1e3, (end - start) as f64 / 1e3)
+    }
+
+    fn round(&mut self, way: &Way, table: &mut Table) {
+        let (mut wakes, mut jobs): (Vec<f64>, Vec<f64>) =
+            (0..JOBS).map(|job| self.job(way, job)).unzip();
+        let medians = [&mut wakes, &mut jobs].map(|figures| {
+            figures.sort_by(f64::total_cmp);
+            figures[JOBS / 2]
+        });
+        table.note_all(way.name, 0, &medians);
+    }
+}
+
+fn main() {
+    // cargo adds an argument of its own.
+    let wanted: Vec<_> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
+    let is_wanted = |way: &&Way| wanted.iter().all(|part| way.name.contains(part));
+    let ways: Vec<_> = WAYS.iter().filter(is_wanted).collect();
+    assert!(!ways.is_empty(), "{wanted:?}: no way is called that");
+    let mut host = Host::start();
+    let mut table = Table::default();
+    for _ in 0..ROUNDS {
+        ways.iter().for_each(|way| host.round(way, &mut table));
+    }
+    let columns = [
+        Column::new(0, 1, "us from push to reply"),
+        Column::ratio(0, 1, "times BLPOP"),
+        Column::new(1, 1, "us, with falling asleep"),
+        Column::ratio(1, 1, "times BLPOP"),
+    ];
+    let told = [
+        format!("{JOBS} jobs in each of {ROUNDS} rounds, elements of {} bytes\n", ELEMENT.len()),
+        table.written("the server's processor time for a job", &columns),
+    ]
+    .join("\n");
+    println!("{}\n\n{told}", harness::server_program().display());
+    assert!(!host.gives.exists("k"), "every element was taken");
+    drop(host.server);
+    // The page is about the server that most have.
+    if wanted.is_empty() && std::env::var_os("DEHYDRATOR_SERVER").is_none() {
+        page::put("wakeup", told.trim_end());
+    }
+}
