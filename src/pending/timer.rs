@@ -4,6 +4,9 @@
 //! [`at`]). At the end of a pass whose time has come, [`pass`](crate::background::pass) does what is to be done, and
 //! sets the timer to whatever is next.
 //!
+//! *At once* is no matter for the timer: to set it to fire at once costs the processor an interrupt, which on a
+//! virtual machine takes some 30 us. A pipe of the server's, which wakes the loop too, takes two.
+//!
 //! The server tells of each pass of the event loop only while that matters ([`listen`]): to be told costs some
 //! tenths of a microsecond a pass, which a server that delivers nothing and blocks nobody need not spend.
 //!
@@ -14,7 +17,7 @@ use std::cell::{Cell, OnceCell};
 
 use crate::clock;
 use crate::server::Context;
-use crate::server::loop_timer::LoopTimer;
+use crate::server::loop_timer::{self, LoopTimer, OnTime};
 
 /// The timer is set no further ahead than this, in microseconds. It fires in vain then.
 const AHEAD_MAX_US: u64 = 3_600_000_000;
@@ -30,6 +33,8 @@ thread_local! {
     static FIRES_US: Cell<u64> = const { Cell::new(NEVER) };
     /// Whether it has fired since it was set.
     static HAS_FIRED: Cell<bool> = const { Cell::new(false) };
+    /// Whether the server has been asked for a pass that begins at once, which has not begun.
+    static IS_ASKED: Cell<bool> = const { Cell::new(false) };
     /// Whether what is due is being done. Then the timer is set in the end.
     static IS_BUSY: Cell<bool> = const { Cell::new(false) };
     /// Whether the time has come.
@@ -66,6 +71,16 @@ pub fn stop_listening() {
 /// What the timer calls.
 fn on_time() {
     HAS_FIRED.set(true);
+    come();
+}
+
+/// What the server calls in a pass that it was asked for.
+fn on_asked() {
+    IS_ASKED.set(false);
+    come();
+}
+
+fn come() {
     HAS_COME.set(true);
     listen();
 }
@@ -83,13 +98,29 @@ pub fn at(context: &Context, at_us: u64) {
     }
 }
 
-/// Says that the time has come: at the end of this pass of the event loop, or of one that begins at once.
+/// Says that the time has come: at the end of this pass of the event loop, or of one that begins at once. While what
+/// is due is being done that is nothing new: whoever does it asks in the end what is next.
 pub fn soon(context: &Context) {
-    if !HAS_COME.replace(true) {
+    if !IS_BUSY.get() && !HAS_COME.replace(true) {
         listen();
         if !IN_PASS.get() {
-            set(context, Some(0));
+            ask_for_pass(context);
         }
+    }
+}
+
+/// Has the event loop come round at once.
+fn ask_for_pass(context: &Context) {
+    // A timer that has fired has the loop come round until it is set anew.
+    let comes_anyway = IS_ASKED.get() || HAS_FIRED.get() && timer().stays_fired();
+    if comes_anyway {
+        return;
+    }
+    const ON_ASKED: &OnTime = &(on_asked as OnTime);
+    if loop_timer::ask_for_pass(ON_ASKED) {
+        IS_ASKED.set(true);
+    } else {
+        set_timer(context, 0);
     }
 }
 
@@ -105,28 +136,24 @@ pub fn pass_begins() {
 
 /// Says that a pass of the event loop is at its end. Returns whether the time has come; then what is due is
 /// done, the timer is [`set`] to what is next, and the loop may [`rest`].
-pub fn pass_ends(context: &Context) -> bool {
+pub fn pass_ends() -> bool {
     let has_come = HAS_COME.replace(false);
     if has_come {
         IS_BUSY.set(true);
     } else {
-        rest(context);
+        rest();
     }
     has_come
 }
 
 /// Says that the loop is about to sleep.
-pub fn rest(context: &Context) {
+pub fn rest() {
     IS_BUSY.set(false);
     IN_PASS.set(false);
-    if HAS_COME.get() {
-        set(context, Some(0));
-    }
 }
 
-/// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to.
+/// Has a pass end at a time on the monotonic clock, in microseconds, whatever the timer was set to.
 pub fn set(context: &Context, at_us: Option<u64>) {
-    let timer = || TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(on_time)));
     let Some(at_us) = at_us else {
         if FIRES_US.replace(NEVER) != NEVER {
             HAS_FIRED.set(false);
@@ -137,11 +164,19 @@ pub fn set(context: &Context, at_us: Option<u64>) {
     if !HAS_FIRED.get() && FIRES_US.get().abs_diff(at_us) <= TOLERANCE_US {
         return;
     }
-    let now_us = clock::monotonic_us();
-    let in_us = at_us.saturating_sub(now_us).min(AHEAD_MAX_US);
-    FIRES_US.set(now_us + in_us);
+    let in_us = at_us.saturating_sub(clock::monotonic_us()).min(AHEAD_MAX_US);
+    // What the timer is set to beside that does no harm: in the end it is set to what is next.
+    if in_us == 0 { ask_for_pass(context) } else { set_timer(context, in_us) }
+}
+
+fn set_timer(context: &Context, in_us: u64) {
+    FIRES_US.set(clock::monotonic_us() + in_us);
     HAS_FIRED.set(false);
     timer().set(context, in_us);
+}
+
+fn timer() -> &'static LoopTimer {
+    TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(on_time)))
 }
 
 /// Has the server's own timers do the work, as where the kernel has none. For tests.

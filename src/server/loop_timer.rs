@@ -74,6 +74,12 @@ impl LoopTimer {
         }
     }
 
+    /// Whether the timer, once it has fired, has the event loop come round again and again until it is set or
+    /// stopped.
+    pub fn stays_fired(&self) -> bool {
+        matches!(self.source, Source::Kernel(_))
+    }
+
     /// The timer does not fire until it is set.
     pub fn stop(&self, context: &Context) {
         match &self.source {
@@ -88,6 +94,19 @@ impl LoopTimer {
             }
         }
     }
+}
+
+/// Has the event loop come round at once, and call this then. `false` if the server cannot.
+pub fn ask_for_pass(on_pass: &'static OnTime) -> bool {
+    let data = ptr::from_ref(on_pass).cast_mut().cast::<c_void>();
+    // SAFETY: the data lives as long as the process.
+    let status = unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_one_shot), data)) };
+    status == raw::REDISMODULE_OK as c_int
+}
+
+unsafe extern "C" fn on_one_shot(data: *mut c_void) {
+    // SAFETY: the server hands back what `ask_for_pass` gave it.
+    guard((), unsafe { *data.cast::<OnTime>() });
 }
 
 // The server calls what follows, with the data that it was given: a timer, which lives as long as the

@@ -1,5 +1,7 @@
 //! A client that hangs up in its sleep while the server is busy with another.
 
+use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
@@ -77,4 +79,51 @@ fn one_that_hangs_up_right_before_a_push_swallows_nothing() {
         let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 1000");
         assert_eq!(next, texts(&["element"]), "swallowed in round {round}");
     }
+}
+
+/// What a server reads of in one pass of its event loop, because it stood still when all of it came.
+fn in_one_pass(server: &Server, happens: impl FnOnce()) {
+    let pid = server.info("server", "process_id").to_string();
+    let signal = |signal: &str| {
+        let status = Command::new("kill").args([signal, &pid]).status();
+        assert!(status.expect("kill").success());
+    };
+    let state = format!("/proc/{pid}/stat");
+    signal("-STOP");
+    until("it stands still", || {
+        fs::read_to_string(&state).expect("a process").contains(") T ").then_some(())
+    });
+    happens();
+    signal("-CONT");
+}
+
+#[test]
+fn one_that_hangs_up_in_the_pass_of_the_push_swallows_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for round in 0..20 {
+        let sleeper = asleep(&server);
+        let push = cmd("DEHYDRATOR.PUSH k 0 element id").get_packed_command();
+        in_one_pass(&server, || {
+            client.send_packed_command(&push).expect("it is sent");
+            drop(sleeper);
+        });
+        client.recv_response().expect("OK");
+        let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 1000");
+        assert_eq!(next, texts(&["element"]), "swallowed in round {round}");
+    }
+}
+
+#[test]
+fn who_comes_behind_one_that_hangs_up_is_served_in_its_place() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let first = asleep(&server);
+    let second = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    let push = cmd("DEHYDRATOR.PUSH k 0 element id").get_packed_command();
+    in_one_pass(&server, || {
+        client.send_packed_command(&push).expect("it is sent");
+        drop(first);
+    });
+    assert_eq!(second.reply(), texts(&["element"]));
 }
