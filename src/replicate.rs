@@ -7,7 +7,7 @@
 //! | effect | words |
 //! |---|---|
 //! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
-//! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]` |
+//! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]`; of PULL and REM, the command as it was sent |
 //! | an element was given back, or the file is rewritten, and it was leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl element id AT deadline REPLACE` |
 //! | elements were leased | `DEHYDRATOR.LEASE key ttl AT deadline id [id ...]` |
@@ -25,7 +25,7 @@ use redis_module::raw::RedisModuleString;
 use crate::lawn::Element;
 use crate::policy::Policy;
 use crate::server::io::Io;
-use crate::server::{Context, OwnedStr, Str, api};
+use crate::server::{Context, OwnedStr, Str, api, quiet};
 
 /// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
 /// command itself stay small.
@@ -47,8 +47,17 @@ pub struct Pushed<'a> {
     pub deadline: u64,
 }
 
+/// Whether nobody hears the effects of this command. Then it is said to the server as it was sent, so that it counts
+/// the change.
+fn is_unheard(context: &Context) -> bool {
+    context.is_command() && quiet::is_quiet()
+}
+
 /// An element was pushed. `replaces`: one of the same id went.
 pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
+    if is_unheard(context) {
+        return verbatim(context);
+    }
     let deadline = OwnedStr::of_number(push.deadline);
     let word = |word: &'static LocalKey<OwnedStr>| word.with(|word| word.as_str().as_ptr());
     let [key, ttl, element, id] = [push.key, push.ttl, push.element, push.id].map(Str::as_ptr);
@@ -99,6 +108,9 @@ pub fn given_back(context: &Context, push: &Pushed<'_>, deliveries: u16) {
 
 /// An element's timer started anew.
 pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
+    if is_unheard(context) {
+        return verbatim(context);
+    }
     // SAFETY: the context is live. The format says what follows: a string of the server's, a buffer
     // with its length, a number, a C string and a number; all are copied. Times are at most 2^63 - 1.
     unsafe {
@@ -181,8 +193,19 @@ pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy) {
     };
 }
 
-/// One element was taken.
-pub fn removed(context: &Context, key: Str<'_>, id: Str<'_>) {
+/// Whether a command is one that every server with the module has: not those that go by ReDe's names, which a replica
+/// may not answer to, or the server that reads an append-only file next year.
+fn is_known(name: Option<Str<'_>>) -> bool {
+    const PREFIX: &[u8] = b"DEHYDRATOR.";
+    let prefix = name.and_then(|name| name.bytes().get(..PREFIX.len()));
+    prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
+}
+
+/// One element was taken, by a command of this name that says which.
+pub fn removed(context: &Context, name: Option<Str<'_>>, key: Str<'_>, id: Str<'_>) {
+    if is_known(name) || is_unheard(context) {
+        return verbatim(context);
+    }
     // SAFETY: the context is live, and the format takes two strings of the server's.
     unsafe {
         api!(RedisModule_Replicate(
@@ -195,8 +218,17 @@ pub fn removed(context: &Context, key: Str<'_>, id: Str<'_>) {
     };
 }
 
-/// An element was replaced, and kept its deadline.
-pub fn updated(context: &Context, key: Str<'_>, id: Str<'_>, element: Str<'_>) {
+/// An element was replaced, and kept its deadline, by a command of this name that says so.
+pub fn updated(
+    context: &Context,
+    name: Option<Str<'_>>,
+    key: Str<'_>,
+    id: Str<'_>,
+    element: Str<'_>,
+) {
+    if is_known(name) || is_unheard(context) {
+        return verbatim(context);
+    }
     // SAFETY: the context is live, and the format takes three strings of the server's.
     unsafe {
         api!(RedisModule_Replicate(
@@ -234,12 +266,15 @@ pub struct Batch<'a> {
     ids: Vec<*mut RedisModuleString>,
     kept: Vec<OwnedStr>,
     any: bool,
+    is_heard: bool,
 }
 
 impl<'a> Batch<'a> {
     /// Elements that are removed.
     pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
-        Self { context, key, lease: None, ids: Vec::new(), kept: Vec::new(), any: false }
+        // Outside of a command there is nothing that was sent, which is as good where nobody hears it.
+        let is_heard = !quiet::is_quiet();
+        Self { context, key, lease: None, ids: Vec::new(), kept: Vec::new(), any: false, is_heard }
     }
 
     /// Elements that are leased, in the order in which they were.
@@ -249,6 +284,10 @@ impl<'a> Batch<'a> {
 
     /// One more.
     pub fn push(&mut self, id: &[u8]) {
+        self.any = true;
+        if !self.is_heard {
+            return;
+        }
         let id = OwnedStr::new(id);
         self.ids.push(id.as_str().as_ptr());
         self.kept.push(id);
@@ -257,6 +296,10 @@ impl<'a> Batch<'a> {
 
     /// One more, whose id the client sent.
     pub fn push_sent(&mut self, id: Str<'a>) {
+        self.any = true;
+        if !self.is_heard {
+            return;
+        }
         self.ids.push(id.as_ptr());
         self.flush_if_full();
     }
@@ -264,11 +307,13 @@ impl<'a> Batch<'a> {
     /// Tells what is left to tell. Returns whether there was anything at all.
     pub fn finish(mut self) -> bool {
         self.flush();
+        if self.any && !self.is_heard {
+            verbatim(self.context);
+        }
         self.any
     }
 
     fn flush_if_full(&mut self) {
-        self.any = true;
         if self.ids.len() == IDS_MAX {
             self.flush();
         }

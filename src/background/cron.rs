@@ -17,7 +17,7 @@ use crate::data_type::{self, Compacted};
 use crate::metrics::{counters, latency};
 use crate::pending::{blocked, compaction, schedule, timer};
 use crate::server::guard::guard;
-use crate::server::{Context, OwnedStr, event};
+use crate::server::{Context, OwnedStr, event, quiet};
 
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
@@ -92,6 +92,7 @@ fn tick(context: &Context) {
     if started.saturating_sub(LOOKED_US.get()) >= RESET_LOOK_US {
         LOOKED_US.set(started);
         reset_with_server();
+        quiet::listen();
     }
     let mut statistics = STATISTICS.get();
 

@@ -9,10 +9,11 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use crate::metrics::latency;
 use crate::pending::{blocked, schedule, timer};
 use crate::server::guard::guard;
-use crate::server::{Context, event};
+use crate::server::{Context, event, quiet};
 
 /// Has the server tell of these. `false` if it refuses.
 pub fn register(context: &Context) -> bool {
+    quiet::register(context);
     // Few servers know of this, and without it the next look is late, but no more than that.
     event::subscribe(context, event::slots_imported().0, on_slots);
     event::subscribe(context, raw::REDISMODULE_EVENT_FLUSHDB, on_flush)
@@ -76,6 +77,7 @@ unsafe extern "C" fn on_role(
     guard((), || {
         // SAFETY: the server's promise above.
         let context = unsafe { Context::from_raw(context) };
+        quiet::disturb();
         if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             now_may_deliver(&context);
         } else {

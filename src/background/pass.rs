@@ -12,8 +12,7 @@
 //! ```
 //!
 //! *Why at the end.* By then the server has read what has happened to connections; at the very end of the pass it
-//! frees those that have hung up, which is why [`blocked`] asks of a client before it is served, or serves a key one
-//! pass after it is ready. If commands
+//! frees those that have hung up, which is why [`blocked`] serves a key one pass after it is ready. If commands
 //! have held the loop up, the server has not read all of that yet. Then blocked clients are not served before
 //! the loop has come round a few times, so that nothing is given to one that has gone.
 
@@ -70,8 +69,6 @@ pub fn register(context: &Context) -> bool {
     let detached = CONTEXT.with(|it| it.set(context.detached()));
     let is_known = event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, on_event_loop);
     set_listening(false);
-    // A server that tells of no changed settings changes none that matter here.
-    event::subscribe(context, raw::REDISMODULE_EVENT_CONFIG, on_config);
     detached.is_ok() && is_known
 }
 
@@ -114,15 +111,6 @@ unsafe extern "C" fn on_event_loop(
             ends(&unsafe { Context::from_raw(context) });
         }
     });
-}
-
-unsafe extern "C" fn on_config(
-    _context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _subevent: u64,
-    _data: *mut c_void,
-) {
-    guard((), blocked::reconfigured);
 }
 
 fn begins() {

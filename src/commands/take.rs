@@ -19,6 +19,7 @@ use super::taken::take_for_blocked;
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
+    let name = args.get(0);
     let args::OfId { key, id } = args::OfId::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
@@ -28,7 +29,7 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     };
     context.reply_bulk(taken.element().payload);
     drop(taken);
-    replicate::removed(context, key, id);
+    replicate::removed(context, name, key, id);
     counters::count(&PULLS, 1);
     dehydrator.shrunk(c"dehydrator.pull");
     Ok(())
@@ -128,17 +129,15 @@ pub fn rem(context: &Context, args: Args<'_>) -> Result {
     let request = args::OfIds::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
 
-    let mut removed = Batch::removed(context, request.key);
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
         for id in request.ids() {
-            if lawn.stop(id.bytes()).is_some() {
-                removed.push_sent(id);
-                count += 1;
-            }
+            count += i64::from(lawn.stop(id.bytes()).is_some());
         }
     }
-    if removed.finish() {
+    if count > 0 {
+        // Those that are not there are not there on a replica either.
+        replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.rem");
     }
     context.reply_integer(count);

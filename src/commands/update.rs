@@ -12,6 +12,7 @@ use super::limits;
 
 /// `UPDATE key id element`: the old element. The deadline stays.
 pub fn update(context: &Context, args: Args<'_>) -> Result {
+    let name = args.get(0);
     let args::Update { key, id, element } = args::Update::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
 
@@ -19,7 +20,7 @@ pub fn update(context: &Context, args: Args<'_>) -> Result {
     let old = lawn.update(id.bytes(), element.bytes())?;
     context.reply_bulk(old.element().payload);
     drop(old);
-    replicate::updated(context, key, id, element);
+    replicate::updated(context, name, key, id, element);
     dehydrator.changed(c"dehydrator.update");
     Ok(())
 }

@@ -14,11 +14,9 @@
 //!        the server ─▶ on_reply ◀── serve: take for the first in the line, then for the next
 //! ```
 //!
-//! *Who has gone.* A key in whose line something is due is ready. At the end of that pass of the event loop the server
-//! may have read that a client has hung up, and not have freed it yet: it does so at the very end. If few are to be
-//! served, the server is asked of each, which costs less than to come round once more. If it is many, or the server
-//! has threads that read for it, the key is served at the end of the next pass. Keys that are ready are served in
-//! turn, so that none keeps the others waiting.
+//! *One pass later.* A key in whose line something is due is ready. It is served at the end of the next pass of
+//! the event loop: by then the server has freed the clients of which it read, when the element came due, that
+//! they have hung up. Keys that are ready are served in turn, so that none keeps the others waiting.
 //!
 //! *Taken when woken.* What a client gets is taken, and its effect replicated, before the server is told
 //! to unblock the client. So nobody else's command comes between, whichever thread has read it, and a
@@ -56,8 +54,6 @@ use crate::server::{Context, Error, OwnedStr, Str, api};
 /// Clients that are served at the end of one pass of the event loop; the rest are served when other
 /// clients have had their turn.
 const SERVED_MAX: usize = 64;
-/// Clients of whom it is asked, at the end of one pass, whether they have gone.
-const ASKED_MAX: usize = 8;
 /// While nothing may be written (CLIENT PAUSE, FAILOVER, too few replicas, a disk that fails), this long
 /// until the next look, in microseconds.
 const RETRY_US: u64 = 20_000;
@@ -96,8 +92,6 @@ type Handle = NonNull<RedisModuleBlockedClient>;
 /// A blocked client.
 struct Blocked {
     client: Handle,
-    /// Its number, by which the server can be asked of it.
-    id: u64,
     /// When it has waited long enough, on the monotonic clock, in microseconds.
     until_us: Option<u64>,
     take: Take,
@@ -156,21 +150,6 @@ struct Watches {
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     static WATCHES: RefCell<Watches> = RefCell::default();
-    /// Whether the server knows at the end of a pass who has hung up, if it was asked since its settings changed.
-    static KNOWS_GONE: Cell<Option<bool>> = const { Cell::new(None) };
-}
-
-/// Says that the server's settings were changed.
-pub fn reconfigured() {
-    KNOWS_GONE.set(None);
-}
-
-/// Whether the server knows at the end of a pass who has hung up until then.
-fn knows_gone(context: &Context) -> bool {
-    let ask = || !context.reads_by_threads();
-    let knows = KNOWS_GONE.get().unwrap_or_else(ask);
-    KNOWS_GONE.set(Some(knows));
-    knows
 }
 
 /// How many clients are blocked.
@@ -226,7 +205,7 @@ pub fn block(
             is_ready: false,
             dismissed: None,
         });
-        watch.line.insert(ticket, Blocked { client, id: context.client_id(), until_us, take });
+        watch.line.insert(ticket, Blocked { client, until_us, take });
         watches.timeouts.extend(until_us.map(|until| (until, ticket, Rc::clone(&name))));
         watches.by_client.insert(client, (Rc::clone(&name), ticket));
     });
@@ -331,16 +310,14 @@ pub fn is_ready() -> bool {
 }
 
 /// Unblocks those who have waited long enough, and, where `may_serve`, serves those whose keys are ready. What is
-/// due by now is ready from here on, and served too, if the server can tell who has gone.
+/// due by now is ready from here on.
 pub fn serve(context: &Context, may_serve: bool) {
     time_out();
     let now_us = clock::monotonic_us();
-    let mut may_ask = false;
     if WATCHES.with_borrow(|watches| watches.retry_us) <= now_us && may_serve {
         if context.may_write() {
             take_back(context);
-            serve_ready(context, None);
-            may_ask = true;
+            serve_ready(context);
         } else {
             // Who is dismissed takes nothing. The others wait.
             WATCHES.with_borrow_mut(|watches| watches.retry_us = now_us + RETRY_US);
@@ -348,34 +325,27 @@ pub fn serve(context: &Context, may_serve: bool) {
         }
     }
     let now = clock::now();
-    let is_first = WATCHES.with_borrow_mut(|watches| {
-        let is_first = watches.ready.is_empty();
+    WATCHES.with_borrow_mut(|watches| {
         while let Some((_, name)) = watches.times.first().filter(|(at, _)| *at <= now) {
             let name = Rc::clone(name);
             watches.make_ready(&name);
         }
-        is_first && (1..=ASKED_MAX).contains(&watches.ready.len())
     });
-    if is_first && may_ask && knows_gone(context) {
-        serve_ready(context, Some(ASKED_MAX));
-    }
 }
 
-/// Serves the lines of keys that are ready, in turn. `may_ask`: it is asked of so many at the most whether they have
-/// gone, and the others wait.
-fn serve_ready(context: &Context, may_ask: Option<usize>) {
+/// Serves the lines of keys that are ready, in turn.
+fn serve_ready(context: &Context) {
     let ready = WATCHES.with_borrow(|watches| watches.ready.len());
-    let most = may_ask.unwrap_or(SERVED_MAX);
     let mut served = 0;
     for _ in 0..ready {
-        if served >= most {
+        if served >= SERVED_MAX {
             return;
         }
         let Some(name) = WATCHES.with_borrow_mut(|watches| watches.ready.pop_front()) else {
             return;
         };
         if !send_away(&name) {
-            served += serve_line(context, &name, most - served, may_ask.is_some());
+            served += serve_line(context, &name, SERVED_MAX - served);
         }
     }
 }
@@ -390,9 +360,9 @@ fn dismiss_ready() {
     }
 }
 
-/// Serves those who wait for a key, which is ready no more, until nothing is due or so many are served; with `asks`,
-/// or until one may have gone, for whom the key is ready again. Returns how many were.
-fn serve_line(context: &Context, name: &Rc<Name>, most: usize, asks: bool) -> usize {
+/// Serves those who wait for a key, which is ready no more, until nothing is due or so many are served. Returns
+/// how many were.
+fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
     let now = clock::now();
     let peek = WATCHES.with_borrow_mut(|watches| {
         let watch = watches.by_name.get_mut(name)?;
@@ -418,13 +388,9 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize, asks: bool) -> us
         let first = WATCHES.with_borrow(|watches| {
             let watch = watches.by_name.get(name)?;
             let (ticket, first) = watch.line.first_key_value()?;
-            Some((*ticket, first.client, first.id, Rc::clone(&first.take), watch.overdue))
+            Some((*ticket, first.client, Rc::clone(&first.take), watch.overdue))
         });
-        let Some((ticket, client, id, take, overdue)) = first else { return served };
-        if asks && !context.has_client(id) {
-            WATCHES.with_borrow_mut(|watches| watches.make_ready(name));
-            return served;
-        }
+        let Some((ticket, client, take, overdue)) = first else { return served };
         let Some(taken) = take(context) else { break };
         served += 1;
         latency::record(overdue.late_us(taken.deadline()));

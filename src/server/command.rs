@@ -135,7 +135,7 @@ pub unsafe fn run(
     guard::guard((), || {
         // SAFETY: the caller vouches for the context and the arguments, for as long as this runs.
         let (context, args) =
-            unsafe { (Context::from_raw(context), Args::from_raw(argv, argc as usize)) };
+            unsafe { (Context::of_command(context), Args::from_raw(argv, argc as usize)) };
         let reply = guard::guard(Err(Error::from("internal error, see the server's log")), || {
             command(&context, args)
         });

@@ -6,13 +6,15 @@ use std::ptr::{self, NonNull};
 
 use redis_module::raw::{self, RedisModuleCtx};
 
-use super::{Error, Str};
+use super::{Error, Str, quiet};
 
 /// The server during one callback.
 pub struct Context {
     raw: NonNull<RedisModuleCtx>,
     /// Whether a reply has begun: then no other may follow, or the connection is out of step.
     replied: Cell<bool>,
+    /// Whether it is that of a command, so that the command can be replicated as it was sent.
+    is_command: bool,
 }
 
 impl Context {
@@ -22,7 +24,20 @@ impl Context {
     /// outlive it.
     pub unsafe fn from_raw(raw: *mut RedisModuleCtx) -> Self {
         let raw = NonNull::new(raw).expect("the server hands out a context");
-        Self { raw, replied: Cell::new(false) }
+        Self { raw, replied: Cell::new(false), is_command: false }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Context::from_raw`], of a callback that runs a command.
+    pub unsafe fn of_command(raw: *mut RedisModuleCtx) -> Self {
+        // SAFETY: the caller vouches for it.
+        Self { is_command: true, ..unsafe { Self::from_raw(raw) } }
+    }
+
+    /// Whether a command is running.
+    pub fn is_command(&self) -> bool {
+        self.is_command
     }
 
     /// A context that belongs to no callback and lasts as long as the process: to say something to the server
@@ -31,7 +46,7 @@ impl Context {
         // SAFETY: the context is live.
         let raw = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
         let raw = NonNull::new(raw).expect("the server aborts rather than run out of memory");
-        Self { raw, replied: Cell::new(false) }
+        Self { raw, replied: Cell::new(false), is_command: false }
     }
 
     pub fn as_ptr(&self) -> *mut RedisModuleCtx {
@@ -172,6 +187,9 @@ impl Context {
         /// Errors as replies, also those of the call itself; refuse to write where clients are refused, as
         /// for scripts; the key, and what makes it a command that finds nothing to do.
         const FORMAT: &CStr = c"ESsccccc";
+        if quiet::is_quiet() {
+            return true;
+        }
         // GT moves to a later deadline only, and no deadline is earlier than the epoch.
         // SAFETY: the context is live, and the format says what follows: a string of the server's and C
         // strings.
@@ -194,42 +212,6 @@ impl Context {
             api!(RedisModule_FreeCallReply(reply));
             kind != raw::REDISMODULE_REPLY_ERROR as c_int
         }
-    }
-
-    /// The number of the client of this command, which the server gives to no other one.
-    pub fn client_id(&self) -> u64 {
-        // SAFETY: the context is live.
-        unsafe { api!(RedisModule_GetClientId(self.as_ptr())) }
-    }
-
-    /// Whether the server knows a client, and not that it has gone. It frees one that has hung up at the end of
-    /// the pass of the event loop in which it read so, and tells until then in CLIENT LIST alone.
-    pub fn has_client(&self, id: u64) -> bool {
-        let Ok(id) = CString::new(id.to_string()) else { return false };
-        let told = |line: &[u8]| {
-            // The path of a socket, which stands before, may contain anything, and no field that follows a space.
-            let flags = line.rsplit(|byte| *byte == b' ').find_map(|it| it.strip_prefix(b"flags="));
-            flags.is_some_and(|flags| !flags.contains(&b'A'))
-        };
-        // SAFETY: the context is live, and the format takes C strings.
-        let reply = unsafe {
-            let (command, format) = (c"CLIENT".as_ptr(), c"ccc".as_ptr());
-            let (list, by_id) = (c"LIST".as_ptr(), c"ID".as_ptr());
-            api!(RedisModule_Call(self.as_ptr(), command, format, list, by_id, id.as_ptr()))
-        };
-        Called(reply).text().is_some_and(told)
-    }
-
-    /// Whether threads of their own read for the server what clients send, so that it may not know yet who has gone.
-    pub fn reads_by_threads(&self) -> bool {
-        // SAFETY: the context is live, and the format takes C strings.
-        let reply = unsafe {
-            let (command, format) = (c"CONFIG".as_ptr(), c"cc".as_ptr());
-            let (get, name) = (c"GET".as_ptr(), c"io-threads".as_ptr());
-            api!(RedisModule_Call(self.as_ptr(), command, format, get, name))
-        };
-        // A name and its value.
-        Called(reply).second().is_none_or(|threads| threads != b"1")
     }
 
     /// Whether more memory is in use than `maxmemory` allows, now.
@@ -404,53 +386,6 @@ impl Context {
                 key.as_ptr()
             ))
         };
-    }
-}
-
-/// What a command of the server's replied, or null.
-struct Called(*mut raw::RedisModuleCallReply);
-
-impl Called {
-    /// A reply that is text.
-    fn text(&self) -> Option<&[u8]> {
-        // SAFETY: the reply lives until it is dropped.
-        unsafe { text_of(self.0) }
-    }
-
-    /// The second of several that are text.
-    fn second(&self) -> Option<&[u8]> {
-        if self.0.is_null() {
-            return None;
-        }
-        // SAFETY: the reply lives until it is dropped, and what is in it as long. The server returns null for
-        // what is not there, and of a reply that has no parts.
-        unsafe { text_of(api!(RedisModule_CallReplyArrayElement(self.0, 1))) }
-    }
-}
-
-impl Drop for Called {
-    fn drop(&mut self) {
-        if !self.0.is_null() {
-            // SAFETY: a reply is ours to free.
-            unsafe { api!(RedisModule_FreeCallReply(self.0)) };
-        }
-    }
-}
-
-/// # Safety
-///
-/// `reply` must be null or a reply, or a part of one, that lives for `'a`.
-unsafe fn text_of<'a>(reply: *mut raw::RedisModuleCallReply) -> Option<&'a [u8]> {
-    if reply.is_null() {
-        return None;
-    }
-    let mut length = 0;
-    // SAFETY: the caller vouches for the reply. The server returns a pointer to so many bytes, or null if it is
-    // no text.
-    unsafe {
-        let start =
-            NonNull::new(api!(RedisModule_CallReplyStringPtr(reply, &mut length)).cast_mut())?;
-        Some(std::slice::from_raw_parts(start.as_ptr().cast::<u8>(), length))
     }
 }
 

@@ -43,6 +43,7 @@ pub mod guard;
 pub mod io;
 pub mod key;
 pub mod loop_timer;
+pub mod quiet;
 pub mod string;
 mod syntax;
 pub mod walk;
