@@ -111,8 +111,10 @@ pub fn soon(context: &Context) {
 
 /// Has the event loop come round at once.
 fn ask_for_pass(context: &Context) {
-    // A timer that has fired has the loop come round until it is set anew.
-    let comes_anyway = IS_ASKED.get() || HAS_FIRED.get() && timer().stays_fired();
+    // A timer whose time is over has the loop come round until it is set anew. That it was said to have fired is no
+    // sign of that: a thread that polls for the server (Valkey) may have seen so before the timer was set.
+    let is_over = FIRES_US.get() <= clock::monotonic_us();
+    let comes_anyway = IS_ASKED.get() || is_over && timer().stays_fired();
     if comes_anyway {
         return;
     }
