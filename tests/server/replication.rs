@@ -1,6 +1,7 @@
 //! Replicas equal their primaries element by element, whatever happens between the two.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Connection, Value};
 
@@ -392,4 +393,121 @@ fn a_writable_replica_takes_without_harm_to_its_primary() {
     client.ask("DEHYDRATOR.PUSH k 0 again id");
     catch_up(&primary, &replica);
     assert_eq!(replica.connect().ask("DEHYDRATOR.LOOK k id"), text("again"));
+}
+
+/// Waits until the module has seen that nobody hears what this server would replicate.
+fn until_quiet(server: &Server) {
+    let ticks = || server.info("dehydrator", "dehydrator_ticks");
+    let before = ticks();
+    until("the module has looked", || (ticks() >= before + 5).then_some(()));
+}
+
+/// Sends operations until the work is done.
+fn under_load(server: &Server, seed: u64, work: impl FnOnce()) {
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let load = || {
+            let (mut client, mut load) = (server.connect(), Load::new(seed));
+            while !is_done.load(Ordering::Relaxed) {
+                load.send(&mut client, 20);
+            }
+            load.send(&mut client, 100);
+        };
+        let worker = scope.spawn(load);
+        work();
+        is_done.store(true, Ordering::Relaxed);
+        worker.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_first_replica_that_comes_under_load_equals_its_primary() {
+    for diskless in ["yes", "no"] {
+        let primary = Server::start_with_port(&["--repl-diskless-sync", diskless]);
+        Load::new(8).send(&mut primary.connect(), 500);
+        until_quiet(&primary);
+        let replica = Server::start_with_port(&[]);
+        under_load(&primary, 9, || replica.follow(&primary));
+        assert_equal(&primary, &replica);
+        // A second one shares the backlog, or a snapshot.
+        let second = Server::start_with_port(&[]);
+        under_load(&primary, 10, || second.follow(&primary));
+        assert_equal(&primary, &second);
+        assert_equal(&primary, &replica);
+    }
+}
+
+#[test]
+fn a_primary_whose_replica_is_promoted_follows_it_as_its_equal() {
+    let [first, second] = [(); 2].map(|()| Server::start_with_port(&[]));
+    Load::new(11).send(&mut first.connect(), 500);
+    second.follow(&first);
+    assert_equal(&first, &second);
+    second.connect().ask("REPLICAOF NO ONE");
+    under_load(&second, 12, || until_quiet(&second));
+    under_load(&second, 13, || first.follow(&second));
+    assert_equal(&second, &first);
+}
+
+#[test]
+fn an_append_only_file_that_is_begun_under_load_tells_all_of_it() {
+    let server = Server::start(&["--appendfsync", "no", "--auto-aof-rewrite-percentage", "0"]);
+    let mut client = server.connect();
+    Load::new(14).send(&mut client, 500);
+    until_quiet(&server);
+    under_load(&server, 15, || {
+        client.ask("CONFIG SET appendonly yes");
+        until("it is written", || {
+            (client.info("persistence", "aof_rewrite_in_progress") == 0).then_some(())
+        });
+    });
+    let before = digests(&server);
+    client.ask("DEBUG LOADAOF");
+    assert_eq!(digests(&server), before);
+}
+
+#[test]
+fn changes_are_counted_though_nobody_hears_of_them() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element kept");
+    until_quiet(&server);
+    for line in [
+        "DEHYDRATOR.PUSH k 600000 element id",
+        "DEHYDRATOR.UPDATE k id other",
+        "DEHYDRATOR.TOUCH k id 700000",
+        "DEHYDRATOR.PULL k id",
+        "DEHYDRATOR.PUSH k 0 element id",
+        "DEHYDRATOR.POLL k LEASE 600000",
+        "DEHYDRATOR.XACK k id",
+        "DEHYDRATOR.MPUSH k 0 element id 0 element other",
+        "DEHYDRATOR.POLL k",
+        "DEHYDRATOR.REM k kept absent",
+    ] {
+        let before = client.info("persistence", "rdb_changes_since_last_save");
+        client.ask(line);
+        let now = client.info("persistence", "rdb_changes_since_last_save");
+        assert!(now > before, "{line}");
+    }
+}
+
+#[test]
+fn what_was_said_by_rede_s_names_is_replicated_by_ours() {
+    let primary = Server::start_with_port(&["rede-commands", "yes"]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    for line in [
+        "REDE.PUSH k0 600000 element id-1",
+        "rede.push k0 600000 element id-2",
+        "REDE.UPDATE k0 id-1 other",
+        "REDE.PULL k0 id-2",
+        "dehydrator.push k0 600000 element id-3",
+        "dehydrator.update k0 id-3 other",
+        "dehydrator.push k0 600000 element id-4",
+        "dehydrator.pull k0 id-4",
+    ] {
+        client.ask(line);
+    }
+    assert_equal(&primary, &replica);
+    assert_eq!(replica.connect().ask("DEHYDRATOR.LEN k0"), Value::Int(2));
 }
