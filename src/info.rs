@@ -6,7 +6,9 @@ use redis_module::raw::RedisModuleInfoCtx;
 
 use crate::background::cron;
 use crate::data_type::Census;
-use crate::metrics::counters::{DELIVERIES, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES};
+use crate::metrics::counters::{
+    DEAD_LETTERS, DELIVERIES, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES,
+};
 use crate::metrics::latency;
 use crate::pending::{blocked, compaction, schedule};
 use crate::server::guard::guard;
@@ -34,6 +36,7 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"polls", POLLS.get()),
         (c"redeliveries", REDELIVERIES.get()),
         (c"deliveries", DELIVERIES.get()),
+        (c"dead_letters", DEAD_LETTERS.get()),
         (c"retries", RETRIES.get()),
         (c"stuck", schedule::stuck() as u64),
         (c"lateness_last_us", late_last),

@@ -7,9 +7,10 @@
 //! for an arrow that goes up.
 //!
 //! ```text
-//!   7  lib
-//!   6  info                      the module's section of INFO
-//!   5  commands   background     what clients ask for; what the module does by itself
+//!   8  lib
+//!   7  info                      the module's section of INFO
+//!   6  commands   background     what clients ask for; what the module does by itself
+//!   5  courier                   moving elements where a policy sends them
 //!   4  data_type                 a key's value, and how one is opened
 //!   3  replicate  pending        effects, spelled once; what waits for its time
 //!   2  metrics                   counters and latency
@@ -24,6 +25,7 @@
 //! | `lib`, to register them | `info`, `commands`, `background`, `data_type`, `config` |
 //! | `info` | `background`, `data_type`, `pending`, `metrics` |
 //! | `commands`, `background` | everything on the floors below theirs, and not each other |
+//! | `courier` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn` |
 //! | `replicate` | `policy`, `lawn` |
 //! | `pending` | `metrics`, `clock` |
@@ -40,6 +42,7 @@ mod background;
 mod clock;
 mod commands;
 mod config;
+mod courier;
 mod data_type;
 mod info;
 mod lawn;

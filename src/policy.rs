@@ -8,6 +8,16 @@ pub enum Policy {
     /// It waits to be taken.
     #[default]
     Hold,
+    /// It waits to be taken, but not once it has been given out so often and is due again: then it is a *dead
+    /// letter*, and goes that way. `deliveries` is not 0.
+    Limit { deliveries: u16, route: Route },
+    /// It goes that way.
+    Send(Route),
+}
+
+/// Which way an element goes that nobody takes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Route {
     /// It is removed.
     Drop,
     /// It is moved to the end of a stream, which is then trimmed, if a length is given.
@@ -34,11 +44,58 @@ impl MaxLen {
 }
 
 impl Policy {
+    /// Which way elements go, if they do.
+    pub fn route(&self) -> Option<&Route> {
+        match self {
+            Self::Hold => None,
+            Self::Limit { route, .. } | Self::Send(route) => Some(route),
+        }
+    }
+
+    /// Whether an element that is due, and was given out so often, goes that way.
+    pub fn sends(&self, deliveries: u16) -> bool {
+        match self {
+            Self::Hold => false,
+            Self::Limit { deliveries: most, .. } => deliveries >= *most,
+            Self::Send(_) => true,
+        }
+    }
+
+    /// Whether elements wait for somebody who takes them.
+    pub fn holds(&self) -> bool {
+        !matches!(self, Self::Send(_))
+    }
+
+    /// Whether some of them do so no more, one day.
+    pub fn limits(&self) -> bool {
+        matches!(self, Self::Limit { .. })
+    }
+
     /// The words that ask for it, behind the key, as ONDUE takes them: in replication, in the
     /// append-only file, in INFO.
     pub fn words(&self) -> Vec<Cow<'_, [u8]>> {
         match self {
             Self::Hold => vec![b"HOLD"[..].into()],
+            Self::Limit { deliveries, route } => {
+                let deliveries = deliveries.to_string().into_bytes();
+                let mut words =
+                    vec![b"HOLD"[..].into(), b"DELIVERIES"[..].into(), deliveries.into()];
+                words.extend(route.words());
+                words
+            }
+            Self::Send(route) => route.words(),
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn memory(&self) -> usize {
+        self.route().map_or(0, Route::memory)
+    }
+}
+
+impl Route {
+    fn words(&self) -> Vec<Cow<'_, [u8]>> {
+        match self {
             Self::Drop => vec![b"DROP"[..].into()],
             Self::Stream { dest, maxlen } => {
                 let mut words = vec![b"STREAM"[..].into(), Cow::from(&dest[..])];
@@ -49,10 +106,9 @@ impl Policy {
         }
     }
 
-    /// Bytes on the heap.
-    pub fn memory(&self) -> usize {
+    fn memory(&self) -> usize {
         match self {
-            Self::Hold | Self::Drop => 0,
+            Self::Drop => 0,
             Self::Stream { dest: name, .. } | Self::Publish { channel: name } => name.len(),
         }
     }
@@ -64,19 +120,37 @@ mod tests {
 
     #[test]
     fn a_policy_says_what_it_is_and_how_much_memory_its_names_take() {
-        let stream = |maxlen| Policy::Stream { dest: b"dest"[..].into(), maxlen };
+        let stream = |maxlen| Route::Stream { dest: b"dest"[..].into(), maxlen };
         let maxlen = |length, approximate| Some(MaxLen { length, approximate });
-        let policies = [
-            (Policy::default(), "HOLD", 0),
-            (Policy::Drop, "DROP", 0),
+        let routes = [
+            (Route::Drop, "DROP", 0),
             (stream(None), "STREAM dest", 4),
             (stream(maxlen(7, false)), "STREAM dest MAXLEN = 7", 4),
             (stream(maxlen(u64::MAX, true)), "STREAM dest MAXLEN ~ 18446744073709551615", 4),
-            (Policy::Publish { channel: b"channel"[..].into() }, "PUBLISH channel", 7),
+            (Route::Publish { channel: b"channel"[..].into() }, "PUBLISH channel", 7),
         ];
-        for (policy, words, memory) in policies {
-            assert_eq!(policy.words().join(&b' '), words.as_bytes());
-            assert_eq!(policy.memory(), memory, "{words}");
+        for (route, words, memory) in routes {
+            let limit = Policy::Limit { deliveries: 65_535, route: route.clone() };
+            let limited = format!("HOLD DELIVERIES 65535 {words}");
+            for (policy, words) in [(Policy::Send(route), words), (limit, &limited)] {
+                assert_eq!(policy.words().join(&b' '), words.as_bytes());
+                assert_eq!(policy.memory(), memory, "{words}");
+            }
         }
+        assert_eq!(
+            (Policy::default().words().join(&b' '), Policy::Hold.memory()),
+            (b"HOLD".into(), 0)
+        );
+    }
+
+    #[test]
+    fn a_limit_sends_what_was_given_out_as_often_and_no_earlier() {
+        let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
+        assert_eq!(
+            [0, 1, 2, 3, u16::MAX].map(|it| limit.sends(it)),
+            [false, false, true, true, true]
+        );
+        assert!([0, u16::MAX].iter().all(|it| !Policy::Hold.sends(*it)));
+        assert!([0, u16::MAX].iter().all(|it| Policy::Send(Route::Drop).sends(*it)));
     }
 }

@@ -1,6 +1,7 @@
 //! Giving out what is due, to whoever it is for: what POLL does for its client, and for a blocked one.
 
-use crate::data_type::Writing;
+use crate::courier;
+use crate::data_type::{DEAD_LETTERS_MAX, Writing};
 use crate::lawn::{DEADLINE_MAX, Element};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::replicate::Batch;
@@ -10,7 +11,64 @@ use crate::server::{Context, Str};
 use super::args::Take;
 
 /// Takes or leases what is due, tells replicas, and gives each element to `give`.
-pub(super) fn take_due(
+pub(super) fn take_due<'a>(
+    context: &'a Context,
+    mut dehydrator: Writing<'a>,
+    key: Str<'a>,
+    now: u64,
+    take: Take,
+    give: impl FnMut(Element<'_>),
+) {
+    if dehydrator.policy().limits() {
+        return take_below_limit(context, dehydrator, key, now, take, give);
+    }
+    take_first(context, dehydrator, key, now, take, give);
+}
+
+/// As [`take_due`], where there is a limit of deliveries: dead letters that come first go where they belong, a few at a
+/// time, and are passed over.
+fn take_below_limit<'a>(
+    context: &'a Context,
+    mut dehydrator: Writing<'a>,
+    key: Str<'a>,
+    now: u64,
+    take: Take,
+    mut give: impl FnMut(Element<'_>),
+) {
+    let (mut left, mut dead) = (take.count, 0);
+    loop {
+        let policy = dehydrator.policy().clone();
+        let Some(lawn) = dehydrator.lawn() else { return };
+        let mut due = lawn.iter_until(now).take(left);
+        let is_dead = |element: &Element<'_>| policy.limits() && policy.sends(element.deliveries);
+        let mut count = 0;
+        let meets_dead = due.any(|(_, element)| {
+            let is_dead = is_dead(&element);
+            count += usize::from(!is_dead);
+            is_dead
+        });
+        left -= count;
+        let take = Take { count, ..take };
+        if count > 0 {
+            take_first(context, dehydrator, key, now, take, &mut give);
+        } else {
+            drop(dehydrator);
+        }
+        if !meets_dead || dead >= DEAD_LETTERS_MAX as u64 {
+            return;
+        }
+        // Events have called out meanwhile, and what is moved calls out too: all is looked at again.
+        let gone = courier::retire(context, key, &policy, now, || true);
+        let Ok(again) = Writing::open(context, key) else { return };
+        if gone == 0 {
+            return;
+        }
+        dead += gone;
+        dehydrator = again;
+    }
+}
+
+fn take_first(
     context: &Context,
     dehydrator: Writing<'_>,
     key: Str<'_>,

@@ -26,8 +26,8 @@ pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
     let now = clock::now();
 
     let mut reply = context.reply_open_array();
-    if let Some(lawn) = dehydrator.lawn() {
-        for (_, element) in lawn.iter_until(now).take(count) {
+    if let Some(dehydrator) = dehydrator.dehydrator() {
+        for (_, element) in dehydrator.given_out(now, count) {
             reply.push_bulk(element.id);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::data_type::Writing;
 use crate::pending::schedule;
-use crate::policy::Policy;
+use crate::policy::{Policy, Route};
 use crate::replicate;
 use crate::server::command::access;
 use crate::server::key::Name;
@@ -11,7 +11,8 @@ use crate::server::{Context, Error, Key, OwnedStr, Str, error::Result};
 
 use super::args::{self, shown};
 
-/// `ONDUE key HOLD | DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`: OK.
+/// `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH
+/// channel`.
 pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     if context.wants_keys() {
         say_where(context, args);
@@ -19,18 +20,18 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     }
     let args::OnDue { key, policy } = args::OnDue::parse(args)?;
     // The server checks the rights to keys, and is not told of channels.
-    if let Policy::Publish { channel } = &policy
+    if let Some(Route::Publish { channel }) = policy.route()
         && !context.is_replaying()
         && !context.may_publish_to(OwnedStr::new(channel).as_str())
     {
         return Err(Error::NoChannel);
     }
     // A policy that only takes away is allowed to a server that is full.
-    let adds = !matches!(policy, Policy::Hold | Policy::Drop);
+    let adds = !matches!(policy.route(), None | Some(Route::Drop));
     if adds && context.is_out_of_memory() && !context.is_replaying() {
         return Err(Error::OutOfMemory);
     }
-    if let Policy::Stream { dest, .. } = &policy
+    if let Some(Route::Stream { dest, .. }) = policy.route()
         && !context.is_replaying()
         && Key::holds_other_than_stream(context, OwnedStr::new(dest).as_str())
     {
@@ -54,12 +55,17 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
 /// Says which arguments are keys, so that the server checks the user's rights to them, and, in a cluster, that
 /// they are in one slot.
 fn say_where(context: &Context, args: Args<'_>) {
-    /// Where the policy stands, and behind it the stream.
+    /// Where the policy stands.
     const POLICY: usize = 2;
+    /// Where the route does behind `HOLD DELIVERIES n`. The stream is behind either.
+    const ROUTE: usize = 5;
     context.key_at(1, access::TOUCH);
-    let is_stream = |word: Str<'_>| word.bytes().eq_ignore_ascii_case(b"STREAM");
-    if args.get(POLICY).is_some_and(is_stream) && args.get(POLICY + 1).is_some() {
-        context.key_at(POLICY + 1, access::INSERT);
+    let is = |at, name: &[u8]| {
+        args.get(at).is_some_and(|word: Str<'_>| word.bytes().eq_ignore_ascii_case(name))
+    };
+    let route = if is(POLICY, b"HOLD") { ROUTE } else { POLICY };
+    if is(route, b"STREAM") && args.get(route + 1).is_some() {
+        context.key_at(route + 1, access::INSERT);
     }
 }
 

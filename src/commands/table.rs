@@ -111,9 +111,9 @@ pub fn commands() -> Vec<Command> {
         )
         .with_dest(c"STREAM", 2, access::INSERT)
         .described(
-            "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
+            "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
             c"O(1)",
-            c"Says what becomes of elements when they come due: they wait to be taken, are removed, or are moved to a stream or a channel.",
+            c"Says what becomes of elements when they come due: they wait to be taken, perhaps so often at the most, are removed, or are moved to a stream or a channel.",
         ),
         Command::new(c"ttn", handler!(look::ttn), c"readonly fast", 2, access::READ).described(
             "key",

@@ -7,7 +7,6 @@ use crate::data_type::{Dehydrator, Writing, inspect};
 use crate::lawn::Lawn;
 use crate::metrics::counters::{self, PULLS};
 use crate::pending::blocked::{self, Outlook};
-use crate::policy::Policy;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{Context, Str, error::Result};
@@ -45,13 +44,12 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
 
     if let Some(timeout) = block.filter(|_| context.may_block()) {
-        if *dehydrator.policy() != Policy::Hold {
+        let Outlook::Next(next) = dehydrator.outlook() else {
             return Err(
                 "BLOCK waits for nothing here: what comes due in this key is delivered by ONDUE"
                     .into(),
             );
-        }
-        let next = dehydrator.lawn().and_then(|lawn| lawn.next_deadline());
+        };
         // Those who came before are served before.
         if next.is_none_or(|next| next > now) || blocked::is_watched(context, key) {
             drop(dehydrator);

@@ -4,7 +4,6 @@ use crate::clock;
 use crate::data_type::{Writing, inspect};
 use crate::lawn::Element;
 use crate::pending::blocked::Taken;
-use crate::policy::Policy;
 use crate::replicate::{self, Pushed};
 use crate::server::context::log_warning;
 use crate::server::{Context, OwnedStr, Str};
@@ -48,8 +47,8 @@ pub fn take_for_blocked(context: &Context, key: &[u8], take: Take) -> Option<Box
     let now = clock::now();
     // What is given back needs its TTL, which is not said of an element that is taken out.
     let ttls = inspect(context, name, |dehydrator| {
-        let is_held = dehydrator.policy == Policy::Hold;
-        let due = dehydrator.lawn.iter_until(now).take(if is_held { take.count } else { 0 });
+        let count = if dehydrator.policy.holds() { take.count } else { 0 };
+        let due = dehydrator.given_out(now, count);
         due.map(|(ttl, element)| (ttl, element.deadline)).collect::<Vec<_>>()
     })?;
     ttls.first()?;

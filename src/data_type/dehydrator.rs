@@ -3,10 +3,13 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::lawn::{Lawn, rounded};
+use crate::lawn::{Element, Lawn, rounded};
 use crate::pending::blocked::Outlook;
 use crate::pending::schedule::Serial;
 use crate::policy::Policy;
+
+/// Dead letters that who asks for elements passes over: the time that takes has a bound.
+pub const DEAD_LETTERS_MAX: usize = 1024;
 
 /// The value of a key.
 pub struct Dehydrator {
@@ -38,8 +41,31 @@ impl Dehydrator {
     /// What there is to wait for.
     pub fn outlook(&self) -> Outlook {
         match *self.policy {
-            Policy::Hold => Outlook::Next(self.lawn.next_deadline()),
-            _ => Outlook::Delivered,
+            Policy::Send(_) => Outlook::Delivered,
+            // A dead letter is first. When it has gone, there is something to wait for.
+            Policy::Limit { .. } if self.sends_first() => Outlook::Next(None),
+            _ => Outlook::Next(self.lawn.next_deadline()),
+        }
+    }
+
+    /// The first of what POLL gives out at this time, in order: what is due, but for dead letters.
+    pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
+        let limit = Some(&self.policy).filter(|policy| policy.limits());
+        let passed_over = if limit.is_some() { DEAD_LETTERS_MAX } else { 0 };
+        let due = self.lawn.iter_until(now).take(count.saturating_add(passed_over));
+        let is_dead = move |deliveries| limit.is_some_and(|limit| limit.sends(deliveries));
+        due.filter(move |(_, element)| !is_dead(element.deliveries)).take(count)
+    }
+
+    /// Whether the first in the order of delivery, when it is due, goes by the policy.
+    pub fn sends_first(&self) -> bool {
+        match *self.policy {
+            Policy::Hold => false,
+            Policy::Send(_) => true,
+            Policy::Limit { .. } => {
+                let first = self.lawn.iter().next();
+                first.is_some_and(|(_, element)| self.policy.sends(element.deliveries))
+            }
         }
     }
 

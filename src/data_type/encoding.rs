@@ -6,9 +6,11 @@
 //! ```text
 //!   unsigned   features: bits, 1: leases, 2: a policy; one that a reader does not know makes it refuse
 //!   with feature 2:
-//!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, and for
+//!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, and for
 //!       STREAM     string: the stream; unsigned: MAXLEN, 0 if none; unsigned: 1 if that is `~`, or 0
 //!       PUBLISH    string: the channel
+//!       HOLD DELIVERIES
+//!                  unsigned: how many; then 1, 2 or 3, as above
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128
@@ -39,7 +41,7 @@
 use std::ops::Deref;
 
 use crate::lawn::{DEADLINE_MAX, Lawn, StartError};
-use crate::policy::{MaxLen, Policy};
+use crate::policy::{MaxLen, Policy, Route};
 
 /// A payload that cannot be what a server wrote, or ends too early.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,6 +82,7 @@ const POLICY: u64 = 2;
 const DROP: u64 = 1;
 const STREAM: u64 = 2;
 const PUBLISH: u64 = 3;
+const LIMIT: u64 = 4;
 
 /// A string is written when it has grown to this size. The server compresses each by itself, and
 /// holds one in memory while it loads.
@@ -120,14 +123,25 @@ pub fn save(lawn: &Lawn, policy: &Policy, sink: &mut impl Sink) {
 fn save_policy(policy: &Policy, sink: &mut impl Sink) {
     match policy {
         Policy::Hold => {}
-        Policy::Drop => sink.unsigned(DROP),
-        Policy::Stream { dest, maxlen } => {
+        Policy::Limit { deliveries, route } => {
+            sink.unsigned(LIMIT);
+            sink.unsigned((*deliveries).into());
+            save_route(route, sink);
+        }
+        Policy::Send(route) => save_route(route, sink),
+    }
+}
+
+fn save_route(route: &Route, sink: &mut impl Sink) {
+    match route {
+        Route::Drop => sink.unsigned(DROP),
+        Route::Stream { dest, maxlen } => {
             sink.unsigned(STREAM);
             sink.bytes(dest);
             sink.unsigned(maxlen.map_or(0, |maxlen| maxlen.length));
             sink.unsigned(maxlen.is_some_and(|maxlen| maxlen.approximate).into());
         }
-        Policy::Publish { channel } => {
+        Route::Publish { channel } => {
             sink.unsigned(PUBLISH);
             sink.bytes(channel);
         }
@@ -186,8 +200,20 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Polic
 }
 
 fn load_policy(source: &mut impl Source) -> Result<Policy, Corrupt> {
-    Ok(match source.unsigned()? {
-        DROP => Policy::Drop,
+    match source.unsigned()? {
+        LIMIT => {
+            let deliveries = u16::try_from(source.unsigned()?).ok().filter(|it| *it > 0);
+            let deliveries = deliveries.ok_or(Corrupt("a limit of deliveries is out of range"))?;
+            let kind = source.unsigned()?;
+            Ok(Policy::Limit { deliveries, route: load_route(kind, source)? })
+        }
+        kind => Ok(Policy::Send(load_route(kind, source)?)),
+    }
+}
+
+fn load_route(kind: u64, source: &mut impl Source) -> Result<Route, Corrupt> {
+    Ok(match kind {
+        DROP => Route::Drop,
         STREAM => {
             let dest = source.bytes()?[..].into();
             let (length, approximate) = (source.unsigned()?, source.unsigned()?);
@@ -197,9 +223,9 @@ fn load_policy(source: &mut impl Source) -> Result<Policy, Corrupt> {
                 (1..=DEADLINE_MAX, 0 | 1) => Some(MaxLen { length, approximate: approximate == 1 }),
                 _ => return Err(Corrupt("a stream's length is out of range")),
             };
-            Policy::Stream { dest, maxlen }
+            Route::Stream { dest, maxlen }
         }
-        PUBLISH => Policy::Publish { channel: source.bytes()?[..].into() },
+        PUBLISH => Route::Publish { channel: source.bytes()?[..].into() },
         _ => return Err(Corrupt("a policy of a later version of the module")),
     })
 }
@@ -435,15 +461,18 @@ mod tests {
     #[test]
     fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
         let maxlen = |length, approximate| Some(MaxLen { length, approximate });
-        let stream = |maxlen| Policy::Stream { dest: b"d\0st"[..].into(), maxlen };
-        for policy in [
-            Policy::Hold,
-            Policy::Drop,
+        let stream = |maxlen| Route::Stream { dest: b"d\0st"[..].into(), maxlen };
+        let routes = [
+            Route::Drop,
             stream(None),
             stream(maxlen(1, false)),
             stream(maxlen(DEADLINE_MAX, true)),
-            Policy::Publish { channel: b""[..].into() },
-        ] {
+            Route::Publish { channel: b""[..].into() },
+        ];
+        let limit = |route: &Route, deliveries| Policy::Limit { deliveries, route: route.clone() };
+        let limits = routes.iter().flat_map(|route| [limit(route, 1), limit(route, u16::MAX)]);
+        let sends = routes.iter().map(|route| Policy::Send(route.clone()));
+        for policy in limits.chain(sends).chain([Policy::Hold]) {
             let mut lawn = empty();
             lawn.start_at(b"i", 5, b"p", 5).expect("room");
             let mut fields = Fields::default();
@@ -466,7 +495,16 @@ mod tests {
         assert_eq!(lie(&[2, 2, DEADLINE_MAX + 1, 0, 0]), length);
         assert_eq!(lie(&[2, 2, 5, 1, 0]), None);
         assert!(lie(&[2, 0, 0]).is_some_and(|error| error.0.contains("later version")));
-        assert!(lie(&[2, 4, 0]).is_some_and(|error| error.0.contains("later version")));
+        assert!(lie(&[2, 5, 0]).is_some_and(|error| error.0.contains("later version")));
+        let limited = |numbers: &[u64]| {
+            let numbers = [&[2, 4], numbers].concat();
+            load_of(numbers.into_iter().map(Field::Unsigned)).err()
+        };
+        let range = Some(Corrupt("a limit of deliveries is out of range"));
+        assert_eq!(limited(&[1, 1, 0]), None);
+        assert_eq!(limited(&[0, 1, 0]), range);
+        assert_eq!(limited(&[65_536, 1, 0]), range);
+        assert!(limited(&[1, 4, 1, 1, 0]).is_some_and(|error| error.0.contains("later version")));
     }
 
     #[test]

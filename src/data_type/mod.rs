@@ -28,7 +28,8 @@ use redis_module::raw::RedisModuleType;
 
 use crate::config;
 use crate::lawn::{Ground, Lawn};
-use crate::pending::{blocked, compaction, schedule};
+use crate::pending::blocked::{self, Outlook};
+use crate::pending::{compaction, schedule};
 use crate::policy::Policy;
 use crate::replicate;
 use crate::server::context::publishes_module_events;
@@ -36,7 +37,7 @@ use crate::server::error::Result;
 use crate::server::{Context, Key, Str};
 
 pub use callbacks::register;
-pub use dehydrator::{Census, Dehydrator, moved, track_all};
+pub use dehydrator::{Census, DEAD_LETTERS_MAX, Dehydrator, moved, track_all};
 
 /// The type, once it is registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
@@ -155,6 +156,11 @@ impl<'a> Writing<'a> {
         Ok(changed)
     }
 
+    /// What there is to wait for.
+    pub fn outlook(&mut self) -> Outlook {
+        self.existing().map_or(Outlook::Next(None), |dehydrator| dehydrator.outlook())
+    }
+
     /// What becomes of what comes due.
     pub fn policy(&mut self) -> &Policy {
         const NONE: &Policy = &Policy::Hold;
@@ -249,11 +255,10 @@ fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator) {
     if dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
         compaction::note(context.selected_db(), name.bytes());
     }
-    let delivers = dehydrator.policy != Policy::Hold;
     blocked::note(context, name, dehydrator.outlook());
     if is_scheduled(&dehydrator.policy) {
         let serial = dehydrator.tracking().serial();
-        schedule::note(context, name, serial, next, delivers);
+        schedule::note(context, name, serial, next, dehydrator.sends_first());
         dehydrator.tracking().track();
     }
 }

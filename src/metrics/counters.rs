@@ -18,6 +18,8 @@ thread_local! {
     pub static REDELIVERIES: Cell<u64> = const { Cell::new(0) };
     /// Elements that were delivered without anybody asking.
     pub static DELIVERIES: Cell<u64> = const { Cell::new(0) };
+    /// Elements that had been given out too often, and went where dead letters go.
+    pub static DEAD_LETTERS: Cell<u64> = const { Cell::new(0) };
     /// Deliveries that failed, and are tried again.
     pub static RETRIES: Cell<u64> = const { Cell::new(0) };
 }
@@ -34,7 +36,9 @@ pub fn reset_with_server() -> bool {
     let before = SERVER_COUNTS.replace(counts);
     let is_reset = counts.iter().zip(before).any(|(now, before)| *now < before);
     if is_reset {
-        for counter in [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &RETRIES] {
+        for counter in
+            [&PUSHES, &PULLS, &POLLS, &REDELIVERIES, &DELIVERIES, &DEAD_LETTERS, &RETRIES]
+        {
             counter.set(0);
         }
     }

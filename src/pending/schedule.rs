@@ -69,6 +69,17 @@ pub struct Failure {
     pub since: u64,
     /// Why the last one did.
     pub reason: String,
+    /// When the next one is tried, on the monotonic clock, in microseconds.
+    again_us: u64,
+}
+
+/// How long deliveries that failed are not tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// In all, in milliseconds.
+    pub ms: u64,
+    /// From now on.
+    pub left_ms: u64,
 }
 
 /// The names in one database.
@@ -249,24 +260,48 @@ pub fn announce(name: &Name) -> bool {
     is_news
 }
 
-/// Says that a delivery failed; it is tried again after a while, which grows. Returns whether it is the
+/// Says that a delivery failed; it is to be tried again after a while, which grows. Returns whether it is the
 /// first failure in a row.
-pub fn failed(name: &Name, reason: &str) -> bool {
+pub fn failed(name: &Name, reason: &str) -> (bool, Wait) {
     let mut is_first = false;
+    let mut wait = BACK_OFF_US;
     let (now, now_us) = (clock::now(), clock::monotonic_us());
     with_entry(name, |database, key| {
         let failure = database.failures.entry(Rc::clone(key)).or_insert_with(|| Failure {
             count: 0,
             since: now,
             reason: String::new(),
+            again_us: 0,
         });
-        let wait = BACK_OFF_US.saturating_mul(1 << failure.count.min(16)).min(BACK_OFF_MAX_US);
+        wait = failure.back_off_us();
         is_first = failure.count == 0;
         failure.count = failure.count.saturating_add(1);
         failure.reason = reason.to_owned();
-        database.set_look_at(key, LookAt::Retry(now_us + wait));
+        failure.again_us = now_us + wait;
     });
-    is_first
+    (is_first, Wait { ms: wait / 1000, left_ms: wait / 1000 })
+}
+
+/// How long the deliveries of a dehydrator are not tried, because the last one failed. `None`: it is time.
+pub fn waits(name: &Name) -> Option<Wait> {
+    let now_us = clock::monotonic_us();
+    SCHEDULE.with_borrow(|schedule| {
+        let failure = schedule.databases.get(&name.db)?.failures.get(&name.key[..])?;
+        let left_us = failure.again_us.checked_sub(now_us).filter(|left| *left > 0)?;
+        Some(Wait { ms: failure.waited_us() / 1000, left_ms: left_us.div_ceil(1000) })
+    })
+}
+
+impl Failure {
+    /// How long it takes until the next try, if it fails once more.
+    fn back_off_us(&self) -> u64 {
+        BACK_OFF_US.saturating_mul(1 << self.count.min(16)).min(BACK_OFF_MAX_US)
+    }
+
+    /// How long it takes since the last try.
+    fn waited_us(&self) -> u64 {
+        BACK_OFF_US.saturating_mul(1 << self.count.saturating_sub(1).min(16)).min(BACK_OFF_MAX_US)
+    }
 }
 
 /// Says that a delivery went well, or that it is another one from here on: it waits no longer.

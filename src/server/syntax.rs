@@ -237,6 +237,7 @@ mod tests {
             "key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]",
             "key ttl AT unix-ms id [id ...]",
             "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
+            "key <HOLD [DELIVERIES n <DROP | STREAM dest>] | DROP | STREAM dest>",
         ] {
             assert_eq!(written(&parse(line)), line);
         }

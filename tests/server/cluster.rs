@@ -180,7 +180,12 @@ fn a_policy_is_refused_across_slots_elsewhere_and_while_the_cluster_is_down() {
         let refused = Ask::refused(node, &format!("DEHYDRATOR.ONDUE {line}"));
         assert!(refused.starts_with(code), "{line}: {refused}");
     };
-    let lines = ["{fHh}:k DROP", "{fHh}:k PUBLISH news", "{fHh}:k STREAM {fHh}:s"];
+    let lines = [
+        "{fHh}:k DROP",
+        "{fHh}:k PUBLISH news",
+        "{fHh}:k STREAM {fHh}:s",
+        "{fHh}:k HOLD DELIVERIES 5 STREAM {fHh}:s",
+    ];
     for line in lines {
         refuses(&mut node, line, "CLUSTERDOWN");
     }
@@ -192,6 +197,7 @@ fn a_policy_is_refused_across_slots_elsewhere_and_while_the_cluster_is_down() {
         info.contains("cluster_state:ok").then_some(())
     });
     refuses(&mut node, "{fHh}:k STREAM elsewhere", "CROSSSLOT");
+    refuses(&mut node, "{fHh}:k HOLD DELIVERIES 5 STREAM elsewhere", "CROSSSLOT");
     // Its slot is 12,182.
     refuses(&mut node, "foo DROP", "CLUSTERDOWN");
     for line in lines {

@@ -52,6 +52,8 @@ fn a_word_is_shown_as_far_as_it_is_sane() {
             ("POLL k BLOCK ", "BLOCK", "of milliseconds from 0 on"),
             ("POLL k LEASE ", "LEASE", "of milliseconds from 1 on"),
             ("ONDUE k STREAM s MAXLEN ", "MAXLEN", "from 1 on"),
+            ("ONDUE k HOLD DELIVERIES ", "DELIVERIES", "from 1 to 65535"),
+            ("ONDUE k HOLD DELIVERIES 5 STREAM s MAXLEN ", "MAXLEN", "from 1 on"),
         ] {
             let end = if name == "ttl" { " element id" } else { "" };
             let error = client.refused(&format!("DEHYDRATOR.{start}{word}{end}"));
@@ -212,7 +214,7 @@ fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
     }
-    for policy in ["STREAM s", "PUBLISH c"] {
+    for policy in ["STREAM s", "PUBLISH c", "HOLD DELIVERIES 5 STREAM s"] {
         let refused = client.refused(&format!("DEHYDRATOR.ONDUE k {policy}"));
         assert!(refused.starts_with("OOM"), "{refused}");
     }

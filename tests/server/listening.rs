@@ -181,6 +181,8 @@ fn a_listener_may_do_anything_when_something_is_delivered() {
         ("STREAM s", &["dehydrator.deliver", "dehydrator.due", "xadd"][..]),
         ("PUBLISH channel", &["dehydrator.deliver", "dehydrator.due"]),
         ("DROP", &["dehydrator.drop", "dehydrator.due"]),
+        ("HOLD DELIVERIES 1 STREAM s", &["dehydrator.deliver", "dehydrator.due", "xadd"]),
+        ("HOLD DELIVERIES 1 DROP", &["dehydrator.drop"]),
     ] {
         for event in events {
             for deed in DEEDS {
@@ -191,7 +193,9 @@ fn a_listener_may_do_anything_when_something_is_delivered() {
                 let deed = deed.replace("%key", "k");
                 let what = format!("{deed} at {event} with {policy}");
                 client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
-                client.ask("DEHYDRATOR.PUSH k 5 element a");
+                // Where there is a limit, it has reached that.
+                let at = if policy.starts_with("HOLD") { " AT 5 DELIVERIES 1" } else { "" };
+                client.ask(&format!("DEHYDRATOR.PUSH k 5 element a{at}"));
                 until(&format!("it is told: {what}"), || {
                     (!ran(&mut client).is_empty()).then_some(())
                 });
@@ -201,6 +205,51 @@ fn a_listener_may_do_anything_when_something_is_delivered() {
                 };
                 if !deed.ends_with("HOLD") {
                     until(&format!("it is over: {what}"), || is_over(&mut client).then_some(()));
+                }
+                pair.compare(&what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    for (route, events) in [
+        ("STREAM s", &["dehydrator.poll", "dehydrator.deliver", "xadd"][..]),
+        ("DROP", &["dehydrator.poll", "dehydrator.drop"]),
+    ] {
+        for event in events {
+            for deed in DEEDS {
+                client.ask("LISTENER.OFF");
+                client.ask("FLUSHALL");
+                client.ask(&format!("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 {route}"));
+                let deed = deed.replace("%key", "k");
+                let what = format!("{deed} at {event} with {route}");
+                client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
+                client.ask("MULTI");
+                for (at, id, deliveries) in [
+                    (1, "a", ""),
+                    (2, "dead-1", " DELIVERIES 1"),
+                    (3, "b", ""),
+                    (4, "dead-2", " DELIVERIES 1"),
+                    (5, "c", ""),
+                ] {
+                    client.ask(&format!("DEHYDRATOR.PUSH k 5 {id} {id} AT {at}{deliveries}"));
+                }
+                client.ask("DEHYDRATOR.POLL k");
+                let Value::Array(mut replies) = client.ask("EXEC") else { panic!("an array") };
+                let given: Vec<String> =
+                    redis::from_redis_value(replies.remove(5)).expect("elements");
+                assert!(given.iter().all(|it| !it.starts_with("dead")), "{what}: {given:?}");
+                assert!(!ran(&mut client).is_empty(), "{what}: it was not told");
+                if *event != "xadd" && ran(&mut client) == ["ok"] && route == "DROP" {
+                    holds(&mut client, &deed, &what);
+                }
+                let entries = format!("{:?}", client.ask("XRANGE s - +"));
+                for id in ["dead-1", "dead-2"] {
+                    assert!(entries.matches(id).count() <= 2, "{what}: {entries}");
                 }
                 pair.compare(&what);
             }

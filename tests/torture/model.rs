@@ -33,6 +33,32 @@ pub enum Policy {
         maxlen: Option<(bool, u64)>,
     },
     Publish(&'static str),
+    /// HOLD with so many deliveries at the most; then what is due goes there.
+    Limit(u64, Box<Policy>),
+}
+
+impl Policy {
+    /// Which way elements go.
+    pub fn route(&self) -> &Policy {
+        match self {
+            Policy::Limit(_, route) => route,
+            other => other,
+        }
+    }
+
+    /// Whether an element that is due goes by itself.
+    fn sends(&self, entry: &Entry) -> bool {
+        match self {
+            Policy::Hold => false,
+            Policy::Limit(most, _) => entry.deliveries >= *most,
+            _ => true,
+        }
+    }
+
+    /// Whether it waits to be taken, if it does not.
+    pub fn holds(&self) -> bool {
+        matches!(self, Policy::Hold | Policy::Limit(..))
+    }
 }
 
 #[derive(Clone, Default, Debug)]
@@ -129,11 +155,11 @@ pub enum Expect {
 }
 
 /// What came due in a dehydrator with a policy, in order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Delivered {
     pub db: usize,
     pub policy: Policy,
-    pub elements: Vec<(Bytes, Bytes)>,
+    pub elements: Vec<(Bytes, Bytes, u64)>,
 }
 
 /// All databases.
@@ -141,6 +167,10 @@ pub struct Delivered {
 pub struct World {
     pub dbs: [BTreeMap<&'static str, Kept>; 2],
     sequence: u64,
+    /// What was moved by the way.
+    delivered: Vec<Delivered>,
+    /// Dead letters that whoever asked for elements has met.
+    met: Vec<(Bytes, Bytes, u64)>,
 }
 
 const WRONG_TYPE: Expect = Expect::Refused("WRONGTYPE");
@@ -179,6 +209,26 @@ impl Dehydrator {
         all
     }
 
+    /// As [`Dehydrator::ordered`], without dead letters.
+    pub fn alive(&self) -> Vec<&Entry> {
+        let is_dead = |entry: &Entry| self.policy.holds() && self.policy.sends(entry);
+        self.ordered().into_iter().filter(|entry| !is_dead(entry)).collect()
+    }
+
+    /// Takes out what comes first and goes by the policy.
+    fn bury(&mut self, now: u64) -> Vec<(Bytes, Bytes, u64)> {
+        let mut dead = Vec::new();
+        for id in self.due(now) {
+            let at = self.find(&id).expect("it is due");
+            if !self.policy.sends(&self.entries[at]) {
+                break;
+            }
+            let entry = self.entries.remove(at);
+            dead.push((entry.id, entry.element, entry.deliveries));
+        }
+        dead
+    }
+
     pub fn due(&self, now: u64) -> Vec<Bytes> {
         let ordered = self.ordered().into_iter();
         ordered.filter(|entry| entry.deadline <= now).map(|entry| entry.id.clone()).collect()
@@ -215,7 +265,12 @@ impl World {
             Some(Kept::Dehydrator(dehydrator)) => dehydrator.clone(),
             None => Dehydrator::default(),
         };
+        let policy = inside.policy.clone();
         let expect = self.within(&mut inside, op, now, transaction);
+        if !self.met.is_empty() {
+            let elements = std::mem::take(&mut self.met);
+            self.delivered.push(Delivered { db, policy, elements });
+        }
         // What is empty is no key, unless it has a policy.
         if inside.entries.is_empty() && inside.policy == Policy::Hold {
             self.dbs[db].remove(key);
@@ -289,14 +344,25 @@ impl World {
                 {
                     return REFUSED;
                 }
-                let mut due = it.due(now);
-                due.truncate(count.unwrap_or(MAX) as usize);
-                if due.is_empty() && block.is_some() && !transaction {
-                    return Expect::Is(Value::Nil);
+                let count = count.unwrap_or(MAX) as usize;
+                // Dead letters in the way are moved; one that is first has somebody sleep until it has gone.
+                if block.is_some() && !transaction {
+                    let dead = it.policy.holds().then(|| it.bury(now)).unwrap_or_default();
+                    self.met.extend(dead);
+                    if it.due(now).is_empty() {
+                        return Expect::Is(Value::Nil);
+                    }
                 }
                 let mut given = Vec::new();
-                for id in due {
+                for id in it.due(now) {
+                    if given.len() == count {
+                        break;
+                    }
                     let mut entry = it.take(&id).expect("it is due");
+                    if it.policy.holds() && it.policy.sends(&entry) {
+                        self.met.push((entry.id, entry.element, entry.deliveries));
+                        continue;
+                    }
                     let (id, element) = (bulk(&entry.id), bulk(&entry.element));
                     match lease {
                         Some(ttl) => {
@@ -312,8 +378,9 @@ impl World {
                 Expect::Is(Value::Array(given))
             }
             Op::XPoll(count) => {
-                let due = it.due(now).into_iter().take(count.unwrap_or(MAX) as usize);
-                Expect::Is(Value::Array(due.map(Value::BulkString).collect()))
+                let due = it.alive().into_iter().filter(|entry| entry.deadline <= now);
+                let due = due.take(count.unwrap_or(MAX) as usize);
+                Expect::Is(Value::Array(due.map(|entry| bulk(&entry.id)).collect()))
             }
             Op::XAck(ids) => {
                 let mut replies = Vec::new();
@@ -431,18 +498,11 @@ impl World {
 
     /// Takes out what policies deliver at this time.
     pub fn deliver(&mut self, now: u64) -> Vec<Delivered> {
-        let mut all = Vec::new();
+        let mut all = std::mem::take(&mut self.delivered);
         for (db, keys) in self.dbs.iter_mut().enumerate() {
             for kept in keys.values_mut() {
                 let Kept::Dehydrator(it) = kept else { continue };
-                if it.policy == Policy::Hold {
-                    continue;
-                }
-                let due = it.due(now).into_iter();
-                let elements: Vec<_> = due
-                    .map(|id| it.take(&id).expect("it is due"))
-                    .map(|entry| (entry.id, entry.element))
-                    .collect();
+                let elements = it.bury(now);
                 if !elements.is_empty() {
                     all.push(Delivered { db, policy: it.policy.clone(), elements });
                 }

@@ -123,8 +123,11 @@ fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         }
         Op::OnDue(policy) => {
             let mut words = verb("ONDUE");
-            match policy {
-                Policy::Hold => words.push(text("HOLD")),
+            if let Policy::Limit(most, _) = policy {
+                words.extend([text("hold"), text("DELIVERIES"), number(*most)]);
+            }
+            match policy.route() {
+                Policy::Hold | Policy::Limit(..) => words.push(text("HOLD")),
                 Policy::Drop => words.push(text("drop")),
                 Policy::Publish(channel) => words.extend([text("PUBLISH"), text(channel)]),
                 Policy::Stream { dest, maxlen } => {
@@ -206,6 +209,12 @@ fn nonsense(random: &mut Random) -> Op {
         "ONDUE STREAM|s1|MAXLEN|0".to_owned(),
         format!("ONDUE STREAM|s1|MAXLEN|~|{bad}"),
         "ONDUE HOLD|DROP".to_owned(),
+        format!("ONDUE HOLD|DELIVERIES|{bad}|DROP"),
+        "ONDUE HOLD|DELIVERIES|0|DROP".to_owned(),
+        "ONDUE HOLD|DELIVERIES|65536|DROP".to_owned(),
+        "ONDUE HOLD|DELIVERIES|5".to_owned(),
+        "ONDUE HOLD|DELIVERIES|5|HOLD".to_owned(),
+        "ONDUE DROP|DELIVERIES|5".to_owned(),
         "TTN now".to_owned(),
         "SCAN cursor".to_owned(),
         format!("SCAN 0|COUNT|{bad}"),
@@ -324,16 +333,26 @@ impl Torture {
     }
 
     fn policy(&mut self) -> Policy {
-        let lengths = [None, Some((false, 1_000_000)), Some((true, 3))];
         match self.random.below(8) {
+            0..3 => self.route(),
+            3..6 => {
+                let most = self.random.pick(&[1, 1, 2, 2, 3, 65_535]);
+                Policy::Limit(most, Box::new(self.route()))
+            }
+            // Or nothing would ever be polled.
+            _ => Policy::Hold,
+        }
+    }
+
+    fn route(&mut self) -> Policy {
+        let lengths = [None, Some((false, 1_000_000)), Some((true, 3))];
+        match self.random.below(4) {
             0 => Policy::Drop,
             1 => Policy::Publish(CHANNEL),
-            2..4 => Policy::Stream {
+            _ => Policy::Stream {
                 dest: self.random.pick(&STREAMS),
                 maxlen: self.random.pick(&lengths),
             },
-            // Most of the time there is none, or nothing would ever be polled.
-            _ => Policy::Hold,
         }
     }
 
@@ -374,8 +393,7 @@ impl Torture {
                 let lease = if self.random.one_in(100) { Some(MAX) } else { lease };
                 let block = self.random.one_in(5).then(|| 1 + self.random.below(3));
                 // A client does not sleep beside a policy.
-                let is_bound =
-                    self.world.dehydrator(db, key).is_some_and(|it| it.policy != Policy::Hold);
+                let is_bound = self.world.dehydrator(db, key).is_some_and(|it| !it.policy.holds());
                 let block = block.filter(|_| !is_bound);
                 Op::Poll { count, block, lease, with_ids: self.random.one_in(2) }
             }
@@ -517,7 +535,7 @@ impl Torture {
                 self.check_stream(db, dest, &delivered);
             }
         }
-        let is_published = |it: &&Delivered| matches!(it.policy, Policy::Publish(_));
+        let is_published = |it: &&Delivered| matches!(it.policy.route(), Policy::Publish(_));
         let sources: Vec<_> = delivered.iter().filter(is_published).collect();
         let mut expected: Vec<_> = elements_of(&sources);
         let mut heard = Vec::new();
@@ -531,26 +549,30 @@ impl Torture {
             heard.sort();
             expected.sort_by(|one, other| one.1.cmp(&other.1));
         }
-        let expected: Vec<_> = expected.into_iter().map(|(_, element)| element).collect();
+        let expected: Vec<_> = expected.into_iter().map(|(_, element, _)| element).collect();
         assert_eq!(heard, expected, "published");
     }
 
     /// What was moved to a stream, which is empty then.
     fn check_stream(&mut self, db: usize, dest: &str, delivered: &[Delivered]) {
         self.select(db);
-        type Entries = Vec<(String, (Bytes, Bytes, Bytes, Bytes))>;
+        type Entries = Vec<(String, Vec<Bytes>)>;
         let entries: Entries =
             cmd(&format!("XRANGE {dest} - +")).query(&mut self.client).expect("entries");
         let mut found: Vec<_> = entries
             .into_iter()
-            .map(|(_, (id, id_value, element, element_value))| {
-                assert_eq!((&id[..], &element[..]), (&b"id"[..], &b"element"[..]));
-                (id_value, element_value)
+            .map(|(_, fields)| {
+                let (names, values): (Vec<_>, Vec<_>) =
+                    fields.chunks(2).map(|pair| (&pair[0][..], &pair[1])).unzip();
+                assert_eq!(names, [&b"id"[..], b"element", b"deliveries"][..names.len()]);
+                let deliveries = values.get(2).map(|it| String::from_utf8_lossy(it).parse());
+                let deliveries: Option<u64> = deliveries.map(|it| it.expect("a number"));
+                (values[0].clone(), values[1].clone(), deliveries)
             })
             .collect();
         self.client.ask(&format!("DEL {dest}"));
         let mut longest = None;
-        let goes_there = |it: &&Delivered| match it.policy {
+        let goes_there = |it: &&Delivered| match *it.policy.route() {
             Policy::Stream { dest: to, maxlen } if it.db == db && to == dest => {
                 longest = longest.or(maxlen.filter(|(exact, _)| *exact));
                 true
@@ -558,7 +580,15 @@ impl Torture {
             _ => false,
         };
         let sources: Vec<_> = delivered.iter().filter(goes_there).collect();
-        let mut expected = elements_of(&sources);
+        // Of dead letters alone it is said how often they were given out.
+        let told = |it: &Delivered| {
+            let is_dead = it.policy.holds();
+            let elements = it.elements.iter().cloned();
+            elements
+                .map(|(id, element, deliveries)| (id, element, is_dead.then_some(deliveries)))
+                .collect::<Vec<_>>()
+        };
+        let mut expected: Vec<_> = sources.iter().flat_map(|it| told(it)).collect();
         if sources.len() > 1 {
             // Of dehydrators that are due at one time each has its turn.
             found.sort();
@@ -607,7 +637,7 @@ impl Torture {
             for (key, kept) in kept {
                 let Kept::Dehydrator(dehydrator) = kept else { continue };
                 let ordered = dehydrator.ordered();
-                self.compare_order(key, &ordered);
+                self.compare_order(key, &dehydrator.alive());
                 self.compare_elements(key, &ordered);
                 self.compare_info(key, &ordered);
                 self.compare_scan(key, &ordered);
@@ -809,7 +839,7 @@ impl Torture {
     }
 }
 
-fn elements_of(sources: &[&Delivered]) -> Vec<(Bytes, Bytes)> {
+fn elements_of(sources: &[&Delivered]) -> Vec<(Bytes, Bytes, u64)> {
     sources.iter().flat_map(|it| it.elements.clone()).collect()
 }
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::lawn::DEADLINE_MAX;
-use crate::policy::{MaxLen, Policy};
+use crate::policy::{MaxLen, Policy, Route};
 use crate::server::fake::with_args;
 
 /// Reads a line, its words parted by single spaces.
@@ -292,23 +292,43 @@ fn info_is_short_or_full() {
 fn ondue_takes_the_words_of_every_policy_and_no_others() {
     needs_all_of("k HOLD", only!(OnDue));
     let on_due = |args: Args<'_>| OnDue::parse(args).map(|it| (text(it.key), it.policy));
-    let stream = |maxlen| Policy::Stream { dest: b"d"[..].into(), maxlen };
+    assert_eq!(read("k hold", on_due), Ok(("k".into(), Policy::Hold)));
+    let stream = |maxlen| Route::Stream { dest: b"d"[..].into(), maxlen };
     let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
-    for (line, policy) in [
-        ("k HOLD", Policy::Hold),
-        ("k drop", Policy::Drop),
-        ("k STREAM d", stream(None)),
-        ("k stream d maxlen 1", maxlen(1, false)),
-        ("k STREAM d MAXLEN = 5", maxlen(5, false)),
-        ("k STREAM d MAXLEN ~ 9223372036854775807", maxlen(DEADLINE_MAX, true)),
-        ("k PUBLISH k", Policy::Publish { channel: b"k"[..].into() }),
+    for (words, route) in [
+        ("drop", Route::Drop),
+        ("STREAM d", stream(None)),
+        ("stream d maxlen 1", maxlen(1, false)),
+        ("STREAM d MAXLEN = 5", maxlen(5, false)),
+        ("STREAM d MAXLEN ~ 9223372036854775807", maxlen(DEADLINE_MAX, true)),
+        ("PUBLISH k", Route::Publish { channel: b"k"[..].into() }),
     ] {
-        assert_eq!(read(line, on_due), Ok(("k".into(), policy)), "{line}");
+        let policy = Policy::Send(route.clone());
+        assert_eq!(read(&format!("k {words}"), on_due), Ok(("k".into(), policy)), "{words}");
+        for deliveries in [1, u16::MAX] {
+            let line = format!("k hold deliveries {deliveries} {words}");
+            let policy = Policy::Limit { deliveries, route: route.clone() };
+            assert_eq!(read(&line, on_due), Ok(("k".into(), policy)), "{line}");
+        }
     }
     refuses(
         &[
             "k NONE",
             "k HOLD DROP",
+            "k HOLD 5",
+            "k HOLD DELIVERIES",
+            "k HOLD DELIVERIES 5",
+            "k HOLD DELIVERIES 0 DROP",
+            "k HOLD DELIVERIES 65536 DROP",
+            "k HOLD DELIVERIES x DROP",
+            "k HOLD DELIVERIES 5 HOLD",
+            "k HOLD DELIVERIES 5 DROP more",
+            "k HOLD DELIVERIES 5 STREAM",
+            "k HOLD DELIVERIES 5 STREAM k",
+            "k HOLD DELIVERIES 5 DELIVERIES 5 DROP",
+            "k HOLD DROP DELIVERIES 5",
+            "k DROP DELIVERIES 5",
+            "k DELIVERIES 5 DROP",
             "k STREAM",
             "k STREAM k",
             "k STREAM d e",
@@ -330,15 +350,18 @@ fn ondue_takes_the_words_of_every_policy_and_no_others() {
 #[test]
 fn a_policy_s_own_words_ask_for_it() {
     let maxlen = |length, approximate| Some(MaxLen { length, approximate });
-    let stream = |maxlen| Policy::Stream { dest: b"d\0\xff"[..].into(), maxlen };
-    for policy in [
-        Policy::Hold,
-        Policy::Drop,
+    let stream = |maxlen| Route::Stream { dest: b"d\0\xff"[..].into(), maxlen };
+    let routes = [
+        Route::Drop,
         stream(None),
         stream(maxlen(1, false)),
         stream(maxlen(DEADLINE_MAX, true)),
-        Policy::Publish { channel: b"STREAM"[..].into() },
-    ] {
+        Route::Publish { channel: b"STREAM"[..].into() },
+    ];
+    let limit = |route: &Route| Policy::Limit { deliveries: 7, route: route.clone() };
+    let limits = routes.iter().map(limit);
+    let sends = routes.iter().map(|route| Policy::Send(route.clone()));
+    for policy in limits.chain(sends).chain([Policy::Hold]) {
         let words = policy.words();
         let words: Vec<&[u8]> =
             [&b"k"[..]].into_iter().chain(words.iter().map(AsRef::as_ref)).collect();

@@ -1,6 +1,7 @@
 //! Delivery without anybody asking.
 
 mod asleep;
+mod dead;
 mod delivery;
 mod event;
 mod ids;

@@ -68,17 +68,27 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
     client.ask("ACL SETUSER eve on nopass +@all ~k ~mine resetchannels &mine");
     let mut eve = server.connect();
     eve.ask("AUTH eve any");
-    for line in ["STREAM s", "stream s MAXLEN 5", "PUBLISH news", "publish STREAM"] {
+    for line in [
+        "STREAM s",
+        "stream s MAXLEN 5",
+        "PUBLISH news",
+        "publish STREAM",
+        "HOLD DELIVERIES 5 STREAM s",
+        "hold deliveries 5 stream s maxlen 5",
+        "HOLD DELIVERIES 5 PUBLISH news",
+    ] {
         let refused = eve.refused(&format!("DEHYDRATOR.ONDUE k {line}"));
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
     // Nor another key's policy.
-    for line in ["DROP", "HOLD", "PUBLISH mine", "STREAM k", "STREAM mine"] {
+    for line in
+        ["DROP", "HOLD", "PUBLISH mine", "STREAM k", "STREAM mine", "HOLD DELIVERIES 5 STREAM mine"]
+    {
         let refused = eve.refused(&format!("DEHYDRATOR.ONDUE other {line}"));
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
     // Neither in a transaction nor in a script.
-    for line in ["k STREAM s", "other DROP"] {
+    for line in ["k STREAM s", "k HOLD DELIVERIES 5 STREAM s", "other DROP"] {
         eve.ask("MULTI");
         let refused = eve.refused(&format!("DEHYDRATOR.ONDUE {line}"));
         assert!(refused.starts_with("NOPERM"), "{refused}");
@@ -99,7 +109,7 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
     assert!(!client.exists("k") && !client.exists("other"));
     let log = format!("{:?}", client.ask("ACL LOG"));
     assert!(log.contains("channel") && log.contains("news") && log.contains("eve"), "{log}");
-    for line in ["STREAM mine", "PUBLISH mine", "DROP", "HOLD"] {
+    for line in ["STREAM mine", "HOLD DELIVERIES 5 STREAM mine", "PUBLISH mine", "DROP", "HOLD"] {
         eve.ask(&format!("DEHYDRATOR.ONDUE k {line}"));
         let mut script = redis::cmd("EVAL");
         let words = line.replace(' ', "', '");

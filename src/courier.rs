@@ -1,0 +1,342 @@
+//! Moving elements where a policy sends them: what came due, and dead letters.
+//!
+//! ```text
+//!   background::delivery ─▶ deliver ─▶ collect, then for each: XADD or PUBLISH; and then REM of all
+//!                 └──────▶ retire ─────▲
+//!   POLL that meets dead letters ─▶ ┘
+//! ```
+//!
+//! Whatever calls out (a command of the server's, which publishes events of its own) may change anything, so each
+//! element is looked at again before it is sent, and no key is open meanwhile.
+//!
+//! *Dead letters.* Under a limit of deliveries an element that is due, and was given out as often, is exhausted. It goes
+//! when its turn comes: when it is the first in the order of delivery. To know that takes a look at the first, and no
+//! index of those that are exhausted. So both who gives elements out and who delivers them may meet it first. Whoever
+//! does moves it, in the same transaction as what it does besides; so nobody is given it, and nobody has to wait until
+//! somebody else has moved it.
+//!
+//! One that cannot go (its stream's key holds something else, memory has run out) must not keep those behind it
+//! waiting: they can be taken. It is put off, as TOUCH does, until it is tried again. So what is first in the order is
+//! always something that can be given out, or that may go; nobody walks over what is stuck, however much that is.
+
+use std::cell::Cell;
+use std::ffi::CStr;
+
+use crate::clock;
+use crate::data_type::{Dehydrator, Writing, inspect};
+use crate::lawn::Lawn;
+use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
+use crate::pending::schedule;
+use crate::policy::{MaxLen, Policy, Route};
+use crate::replicate::{self, Batch};
+use crate::server::context::log_warning;
+use crate::server::key::Name;
+use crate::server::{Context, OwnedStr, Str};
+
+/// Elements that are delivered before their removal is told: a few, so that the time that takes is
+/// within the budget too.
+const BATCH: usize = 64;
+/// Bytes of elements in a batch, but for the last one: they are copied, and copied again by what takes them.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Why nothing is dropped or published while clients may not write.
+pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
+
+/// What an element is delivered as.
+struct Delivery {
+    id: OwnedStr,
+    element: OwnedStr,
+    deadline: u64,
+    deliveries: u16,
+}
+
+/// Moves some of what comes first, and is due, to where the policy sends it, for as long as `go_on` says so. Returns how
+/// many, and why not another one.
+pub fn deliver(
+    context: &Context,
+    key: Str<'_>,
+    policy: &Policy,
+    now: u64,
+    mut go_on: impl FnMut() -> bool,
+) -> (u64, Result<(), String>) {
+    let Some(route) = policy.route() else { return (0, Ok(())) };
+    let Some(mut command) = Command::of(route, policy.limits()) else {
+        if context.lets_clients_write(key) {
+            return (drop_due(context, key, policy, now), Ok(()));
+        }
+        return (0, Err(REFUSED.to_owned()));
+    };
+    if command.adds && context.is_out_of_memory() {
+        return (0, Err("OOM used memory > 'maxmemory'".to_owned()));
+    }
+    // A stream is written to, and refuses by itself.
+    if !command.adds && !context.lets_clients_write(key) {
+        return (0, Err(REFUSED.to_owned()));
+    }
+    // Copied, because the commands that follow may call others that listen, who may do as they like.
+    let collect = |dehydrator: &Dehydrator| collect(dehydrator, policy, now);
+    let batch = inspect(context, key, collect).unwrap_or_default();
+    let (mut sent, mut result) = (Vec::new(), Ok(()));
+    for delivery in batch {
+        let is_there = inspect(context, key, |dehydrator| {
+            dehydrator.policy == *policy && delivery.is_in(&dehydrator.lawn)
+        });
+        if is_there != Some(true) {
+            continue;
+        }
+        result = command.send(context, &delivery);
+        if result.is_err() {
+            break;
+        }
+        sent.push(delivery);
+        if !go_on() {
+            break;
+        }
+    }
+    remove(context, key, &sent);
+    (sent.len() as u64, result)
+}
+
+/// Moves some of the dead letters that come first to where they go, or puts them off if they cannot go there. Returns
+/// how many come first no more.
+pub fn retire(
+    context: &Context,
+    key: Str<'_>,
+    policy: &Policy,
+    now: u64,
+    go_on: impl FnMut() -> bool,
+) -> u64 {
+    // Who listens to what is sent may ask for elements: what is being moved is still there then.
+    let Some(_guard) = Retiring::begin() else { return 0 };
+    let name = Name::of(context, key);
+    // What failed a moment ago is not tried for each that comes due meanwhile.
+    if let Some(wait) = schedule::waits(&name) {
+        return put_off(context, key, policy, now, wait);
+    }
+    let (moved, result) = deliver(context, key, policy, now, go_on);
+    counters::count(&DEAD_LETTERS, moved);
+    let Err(reason) = result else {
+        if moved > 0 {
+            schedule::succeeded(&name);
+        }
+        return moved;
+    };
+    counters::count(&RETRIES, 1);
+    let (is_first, wait) = schedule::failed(&name, &reason);
+    if is_first {
+        warn(&name, &reason);
+    }
+    moved + put_off(context, key, policy, now, wait)
+}
+
+thread_local! {
+    // Commands, timers and ticks run on the server's main thread alone.
+    static RETIRES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Dead letters are being moved, for as long as it lives.
+struct Retiring;
+
+impl Retiring {
+    /// `None` if they are already.
+    fn begin() -> Option<Self> {
+        (!RETIRES.replace(true)).then_some(Self)
+    }
+}
+
+impl Drop for Retiring {
+    fn drop(&mut self) {
+        RETIRES.set(false);
+    }
+}
+
+/// Says once that deliveries fail.
+pub fn warn(name: &Name, reason: &str) {
+    log_warning(&format!(
+        "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
+        name.key.escape_ascii(),
+        name.db,
+    ));
+}
+
+/// Gives some of the dead letters that come first another deadline: the moment at which they are tried again.
+fn put_off(
+    context: &Context,
+    key: Str<'_>,
+    policy: &Policy,
+    now: u64,
+    wait: schedule::Wait,
+) -> u64 {
+    let Ok(mut dehydrator) = Writing::open(context, key) else { return 0 };
+    if dehydrator.policy() != policy {
+        return 0;
+    }
+    let Some(lawn) = dehydrator.lawn() else { return 0 };
+    let ids: Vec<Vec<u8>> = lawn
+        .iter_until(now)
+        .take_while(|(_, element)| policy.sends(element.deliveries))
+        .take(BATCH)
+        .map(|(_, element)| element.id.to_vec())
+        .collect();
+    // The TTL names the queue: a few do for all of them.
+    let (ttl, deadline) = (wait.ms, now.saturating_add(wait.left_ms.max(1)));
+    let mut count = 0;
+    for id in ids {
+        if lawn.restart_at(&id, ttl, deadline) {
+            replicate::touched(context, key, &id, ttl, deadline);
+            count += 1;
+        }
+    }
+    if count > 0 {
+        dehydrator.changed(c"dehydrator.touch");
+    }
+    count
+}
+
+impl Delivery {
+    /// Whether the element that was copied is still there, and waits for the same time.
+    fn is_in(&self, lawn: &Lawn) -> bool {
+        lawn.look(self.id.as_str().bytes()).is_some_and(|element| {
+            element.deadline == self.deadline && element.deliveries == self.deliveries
+        })
+    }
+}
+
+/// The first of what is due.
+fn collect(dehydrator: &Dehydrator, policy: &Policy, now: u64) -> Vec<Delivery> {
+    let mut batch = Vec::new();
+    let mut bytes = 0;
+    for (_, element) in dehydrator.lawn.iter_until(now).take(BATCH) {
+        if !policy.sends(element.deliveries) {
+            break;
+        }
+        bytes += element.payload.len();
+        batch.push(Delivery {
+            id: OwnedStr::new(element.id),
+            element: OwnedStr::new(element.payload),
+            deadline: element.deadline,
+            deliveries: element.deliveries,
+        });
+        if bytes >= BATCH_BYTES {
+            break;
+        }
+    }
+    batch
+}
+
+/// The command of the server's that moves an element.
+struct Command {
+    name: &'static CStr,
+    /// The words before the id, or before the element if that is all that is sent.
+    head: Vec<OwnedStr>,
+    /// The names of a stream's fields.
+    fields: Option<Fields>,
+    /// Whether it adds data, which a server without memory does not take.
+    adds: bool,
+    /// Whether the stream's last id is later than the clock, so that the server makes the next one.
+    is_ahead: bool,
+}
+
+/// The names of the fields of a stream's entry.
+struct Fields {
+    id: OwnedStr,
+    element: OwnedStr,
+    /// Of a dead letter's.
+    deliveries: Option<OwnedStr>,
+}
+
+impl Command {
+    /// `None` if nothing is sent.
+    fn of(route: &Route, is_dead: bool) -> Option<Self> {
+        match route {
+            Route::Drop => None,
+            Route::Stream { dest, maxlen } => {
+                let mut head = vec![OwnedStr::new(dest)];
+                let trim = maxlen.map(MaxLen::words).into_iter().flatten();
+                head.extend(trim.map(|word| OwnedStr::new(&word)));
+                let fields = Some(Fields {
+                    id: OwnedStr::new(b"id"),
+                    element: OwnedStr::new(b"element"),
+                    deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
+                });
+                Some(Self { name: c"XADD", head, fields, adds: true, is_ahead: false })
+            }
+            Route::Publish { channel } => {
+                let head = vec![OwnedStr::new(channel)];
+                Some(Self { name: c"PUBLISH", head, fields: None, adds: false, is_ahead: false })
+            }
+        }
+    }
+
+    fn send(&mut self, context: &Context, delivery: &Delivery) -> Result<(), String> {
+        let Some(fields) = &self.fields else {
+            let words = self.head.iter().map(OwnedStr::as_str).chain([delivery.element.as_str()]);
+            return context.call(self.name, &words.collect::<Vec<_>>());
+        };
+        let deliveries = OwnedStr::of_number(delivery.deliveries.into());
+        let mut pairs = vec![&fields.id, &delivery.id, &fields.element, &delivery.element];
+        pairs.extend(fields.deliveries.iter().flat_map(|name| [name, &deliveries]));
+        let add = |id: &OwnedStr| {
+            let pairs = pairs.iter().copied().map(OwnedStr::as_str);
+            let words = self.head.iter().chain([id]).map(OwnedStr::as_str).chain(pairs);
+            context.call(self.name, &words.collect::<Vec<_>>())
+        };
+        // The id says when the element was delivered. The server's own `*` may say what time it was when the
+        // server last looked, which can be before the deadline (Redis 8, Valkey 8).
+        if !self.is_ahead {
+            let result = add(&OwnedStr::new(format!("{}-*", clock::now()).as_bytes()));
+            match result {
+                Err(reason) if reason.contains("equal or smaller") => self.is_ahead = true,
+                result => return result,
+            }
+        }
+        add(&OwnedStr::new(b"*"))
+    }
+}
+
+/// Takes out what was delivered.
+fn remove<'a>(context: &'a Context, key: Str<'a>, batch: &'a [Delivery]) {
+    let Ok(mut dehydrator) = Writing::open(context, key) else { return };
+    let mut removed = Batch::removed(context, key);
+    if let Some(lawn) = dehydrator.lawn() {
+        for delivery in batch {
+            let id = delivery.id.as_str();
+            // A listener to the stream's events may have taken it, and put another one there.
+            if delivery.is_in(lawn) && lawn.stop(id.bytes()).is_some() {
+                removed.push_sent(id);
+            }
+        }
+    }
+    if removed.finish() {
+        dehydrator.shrunk(c"dehydrator.deliver");
+    }
+}
+
+/// Takes out some of what is due, for nobody.
+fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
+    let Ok(mut dehydrator) = Writing::open(context, key) else { return 0 };
+    // To ask whether clients may write was a call out.
+    if dehydrator.policy() != policy {
+        return 0;
+    }
+    let mut removed = Batch::removed(context, key);
+    let mut count = 0;
+    if let Some(lawn) = dehydrator.lawn() {
+        let most = if policy.limits() {
+            let first = lawn.iter_until(now).take(BATCH);
+            first.take_while(|(_, element)| policy.sends(element.deliveries)).count()
+        } else {
+            BATCH
+        };
+        while count < most
+            && let Some(taken) = lawn.pop_due(now)
+        {
+            removed.push(taken.element().id);
+            count += 1;
+        }
+    }
+    if removed.finish() {
+        dehydrator.shrunk(c"dehydrator.drop");
+    }
+    count as u64
+}

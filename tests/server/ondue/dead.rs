@@ -1,0 +1,399 @@
+//! Dead letters: what has been given out as often as it may be, and is due again.
+
+use redis::{Connection, Value};
+
+use super::{field, policy};
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::sleeper::Sleeper;
+
+/// Id, element and deliveries of the entries in a stream of dead letters, in order.
+fn dead(client: &mut Connection, key: &str) -> Vec<(String, String, u64)> {
+    let entries: Vec<(String, Vec<String>)> =
+        cmd(&format!("XRANGE {key} - +")).query(client).expect("a stream");
+    let row = |(_, fields): (String, Vec<String>)| {
+        let [id, name, element, payload, deliveries, count] = &fields[..] else {
+            panic!("{fields:?}")
+        };
+        assert_eq!([id, element, deliveries], ["id", "element", "deliveries"]);
+        (name.clone(), payload.clone(), count.parse().expect("a number"))
+    };
+    entries.into_iter().map(row).collect()
+}
+
+fn dead_ids(client: &mut Connection, key: &str) -> Vec<String> {
+    dead(client, key).into_iter().map(|(id, ..)| id).collect()
+}
+
+/// Waits until so many dead letters are in a stream, and returns their ids.
+fn died(client: &mut Connection, key: &str, count: usize) -> Vec<String> {
+    until(&format!("{count} are in {key}"), || {
+        let ids = dead_ids(client, key);
+        (ids.len() == count).then_some(ids)
+    })
+}
+
+/// As POLL with LEASE replies it.
+fn leased(id: &str, deliveries: i64) -> Value {
+    Value::Array(vec![text(id), text("element"), Value::Int(deliveries)])
+}
+
+#[test]
+fn what_was_given_out_as_often_as_it_may_be_goes_to_the_stream_with_its_count() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 3 STREAM s MAXLEN ~ 1000");
+    assert_eq!(policy(&mut client, "k"), "HOLD DELIVERIES 3 STREAM s MAXLEN ~ 1000");
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    for deliveries in 1..=3 {
+        let reply = client.ask("DEHYDRATOR.POLL k BLOCK 0 LEASE 40");
+        assert_eq!(reply, Value::Array(vec![leased("id", deliveries)]));
+        assert_eq!(dead(&mut client, "s"), []);
+    }
+    // Nobody asks for it.
+    assert_eq!(died(&mut client, "s", 1), ["id"]);
+    assert_eq!(dead(&mut client, "s"), [("id".into(), "element".into(), 3)]);
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
+    assert_eq!((field(&server, "dead_letters"), field(&server, "deliveries")), (1, 0));
+    // What was not given out as often is not touched, nor what is settled in time.
+    for id in ["once", "settled"] {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} AT 5 DELIVERIES 2"));
+    }
+    assert_eq!(
+        client.ask("DEHYDRATOR.POLL k COUNT 1 WITHIDS"),
+        Value::Array(vec![texts(&["once", "element"])])
+    );
+    client.ask("DEHYDRATOR.POLL k LEASE 60000");
+    assert_eq!(client.ask("DEHYDRATOR.XACK k settled"), texts(&["element"]));
+    assert_eq!(dead(&mut client, "s").len(), 1);
+    // With a policy an empty one stays.
+    assert!(client.exists("k"));
+    client.ask("DEHYDRATOR.ONDUE k HOLD");
+    assert!(!client.exists("k"));
+}
+
+#[test]
+fn nobody_is_given_a_dead_letter_though_he_comes_before_the_server() {
+    let server = Server::start(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    let elements =
+        |ids: &[&str]| Value::Array(ids.iter().map(|id| texts(&[id, "element"])).collect());
+    for script in [false, true] {
+        client.ask("FLUSHALL");
+        client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 STREAM s");
+        // In a transaction or a script the server has no chance to deliver between two commands.
+        let lines = [
+            "DEHYDRATOR.PUSH k 0 element a AT 1",
+            "DEHYDRATOR.PUSH k 0 element x AT 2 DELIVERIES 1",
+            "DEHYDRATOR.PUSH k 0 element b AT 3",
+            "DEHYDRATOR.PUSH k 0 element y AT 4 DELIVERIES 2",
+            "DEHYDRATOR.PUSH k 0 element c AT 5",
+            "DEHYDRATOR.PUSH k 0 element z AT 0 DELIVERIES 65535",
+            "DEHYDRATOR.LEASE k 5 AT 2 x",
+            "DEHYDRATOR.XPOLL k",
+            "DEHYDRATOR.POLL k COUNT 2 WITHIDS",
+            "DEHYDRATOR.LEN k",
+            "DEHYDRATOR.POLL k BLOCK 0 WITHIDS",
+            "DEHYDRATOR.LEN k",
+        ];
+        let replies = if script {
+            let calls =
+                lines.map(|line| format!("r[#r+1] = redis.call('{}')", line.replace(' ', "', '")));
+            let mut eval = redis::cmd("EVAL");
+            eval.arg(format!("local r = {{}} {} return r", calls.join(" "))).arg(0);
+            eval.query(&mut client).expect("replies")
+        } else {
+            client.ask("MULTI");
+            lines.iter().for_each(|line| _ = client.ask(line));
+            client.ask("EXEC")
+        };
+        let Value::Array(replies) = replies else { panic!("{replies:?}") };
+        let expected = [
+            texts(&["a", "b", "c"]),
+            elements(&["a", "b"]),
+            Value::Int(2),
+            elements(&["c"]),
+            Value::Int(0),
+        ];
+        assert_eq!(replies[7..], expected, "in a script: {script}");
+        assert_eq!(dead_ids(&mut client, "s"), ["z", "x", "y"]);
+        let counts: Vec<u64> =
+            dead(&mut client, "s").into_iter().map(|(.., count)| count).collect();
+        assert_eq!(counts, [65_535, 2, 2]);
+        let digest = client.ask("DEBUG DIGEST");
+        client.ask("DEBUG LOADAOF");
+        assert_eq!(client.ask("DEBUG DIGEST"), digest);
+    }
+    assert_eq!(field(&server, "dead_letters"), 6);
+}
+
+#[test]
+fn whatever_is_before_a_dead_letter_it_goes_when_its_turn_comes() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 0 element first AT 1");
+    client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERIES 1");
+    client.ask("DEHYDRATOR.PUSH k 0 element last AT 3");
+    for away in ["POLL k COUNT 1", "PULL k first", "XACK k first", "TOUCH k first 60000"] {
+        assert_eq!(client.ask("EXISTS s"), Value::Int(0));
+        assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["first", "last"]));
+        client.ask(&format!("DEHYDRATOR.{away}"));
+        assert_eq!(died(&mut client, "s", 1), ["dead"], "{away}");
+        assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["last"]));
+        client.ask("DEL s");
+        client.ask("DEHYDRATOR.PUSH k 0 element first REPLACE AT 1");
+        client.ask("DEHYDRATOR.PUSH k 0 element dead AT 2 DELIVERIES 1");
+    }
+    // A limit that is set when it was exceeded long ago.
+    client.ask("DEHYDRATOR.ONDUE k HOLD");
+    client.ask("DEHYDRATOR.REM k first");
+    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["dead", "last"]));
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 STREAM s");
+    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["dead", "last"]));
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    assert_eq!(died(&mut client, "s", 1), ["dead"]);
+}
+
+#[test]
+fn who_sleeps_is_woken_for_what_he_may_have() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    // The first thing that comes due is a dead letter, then one whose lease has run out, then one for him.
+    client.ask("DEHYDRATOR.PUSH k 0 element leased");
+    assert_eq!(client.ask("DEHYDRATOR.POLL k LEASE 300"), Value::Array(vec![leased("leased", 1)]));
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
+    client.ask("DEHYDRATOR.PUSH k 0 element dead AT 5 DELIVERIES 9");
+    assert_eq!(died(&mut client, "s", 2), ["dead", "leased"]);
+    assert!(!sleeper.is_awake());
+    client.ask("DEHYDRATOR.PUSH k 50 element id");
+    assert_eq!(sleeper.reply(), Value::Array(vec![texts(&["id", "element"])]));
+
+    // What is his is behind dead letters, and is there before them.
+    let sleepers =
+        [(); 2].map(|()| Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 WITHIDS"));
+    client.ask("MULTI");
+    for (at, id, deliveries) in
+        [(1, "a", ""), (2, "b", " DELIVERIES 1"), (3, "c", ""), (4, "d", " DELIVERIES 1")]
+    {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id} AT {at}{deliveries}"));
+    }
+    client.ask("EXEC");
+    let [first, second] = sleepers.map(Sleeper::reply);
+    assert_eq!(first, Value::Array(vec![texts(&["a", "element"])]));
+    assert_eq!(second, Value::Array(vec![texts(&["c", "element"])]));
+    assert_eq!(died(&mut client, "s", 4), ["dead", "leased", "b", "d"]);
+    // Nothing but dead letters: who asks goes to sleep.
+    client.ask("DEHYDRATOR.PUSH k 0 element e AT 5 DELIVERIES 1");
+    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
+}
+
+#[test]
+fn dead_letters_are_dropped_or_published_if_that_is_said() {
+    let server = Server::start(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    let mut ear = server.connect();
+    let mut listener = ear.as_pubsub();
+    listener.subscribe("news").expect("a subscription");
+    for (route, counted) in [("DROP", 100), ("PUBLISH news", 200)] {
+        client.ask(&format!("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 {route}"));
+        let mut pipe = redis::pipe();
+        for id in 0..100 {
+            pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(format!("element-{id}")).arg(id);
+            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg(format!("dead-{id}"));
+            push.arg(100 + id).arg("AT").arg(7).arg("DELIVERIES").arg(2 + id % 3);
+        }
+        pipe.exec(&mut client).expect("replies");
+        until("they are gone", || {
+            (client.ask("DEHYDRATOR.LEN k") == Value::Int(100)).then_some(())
+        });
+        assert_eq!(field(&server, "dead_letters"), counted);
+        let Value::Array(left) = client.ask("DEHYDRATOR.POLL k") else { panic!("an array") };
+        let alive: Vec<_> = (0..100).map(|id| text(&format!("element-{id}"))).collect();
+        assert_eq!(left, alive);
+    }
+    for id in 0..100 {
+        let heard: String = listener.get_message().expect("a message").get_payload().expect("text");
+        assert_eq!(heard, format!("dead-{id}"));
+    }
+    let digest = client.ask("DEBUG DIGEST");
+    client.ask("DEBUG LOADAOF");
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+}
+
+#[test]
+fn where_dead_letters_cannot_go_the_others_are_given_out_all_the_same() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (breaks, mends, reason) in [
+        ("SET s text", "DEL s", "WRONGTYPE"),
+        ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0", "OOM"),
+    ] {
+        client.ask("FLUSHALL");
+        client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+        client.ask("MULTI");
+        for id in 0..300 {
+            client.ask(&format!("DEHYDRATOR.PUSH k 0 element dead-{id} AT 5 DELIVERIES 1"));
+        }
+        client.ask("DEHYDRATOR.PUSH k 0 element alive");
+        client.ask("DEHYDRATOR.PUSH k 1000 element later");
+        let warned = server.log().matches("could not be delivered").count();
+        client.ask(breaks);
+        client.ask("EXEC");
+        // Who comes first and who sleeps.
+        assert_eq!(
+            client.ask("DEHYDRATOR.POLL k WITHIDS BLOCK 0"),
+            Value::Array(vec![texts(&["alive", "element"])])
+        );
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
+        assert_eq!(sleeper.reply(), Value::Array(vec![texts(&["later", "element"])]));
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(300));
+        let tried = field(&server, "retries");
+        until("it is tried again", || (field(&server, "retries") > tried).then_some(()));
+        assert_eq!(field(&server, "stuck"), 1);
+        let info = format!("{:?}", client.ask("DEHYDRATOR.INFO k"));
+        assert!(info.contains(reason), "{info}");
+        // One that has not gone yet can be settled, taken, and given more time.
+        assert_eq!(client.ask("DEHYDRATOR.XACK k dead-0"), texts(&["element"]));
+        assert_eq!(client.ask("DEHYDRATOR.PULL k dead-1"), text("element"));
+        assert_eq!(client.ask("DEHYDRATOR.TOUCH k dead-2 600000"), Value::Int(1));
+        client.ask(mends);
+        let ids = died(&mut client, "s", 297);
+        assert!((3..300).all(|id| ids.contains(&format!("dead-{id}"))));
+        assert_eq!(field(&server, "stuck"), 0);
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
+        assert_eq!(server.log().matches("could not be delivered").count(), warned + 1);
+    }
+}
+
+#[test]
+fn however_many_dead_letters_there_are_who_asks_passes_over_some_of_them_alone() {
+    const COUNT: usize = 5000;
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    let mut pipe = redis::pipe();
+    pipe.atomic();
+    for id in 0..COUNT {
+        let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 9).arg("element").arg(id);
+        push.arg("AT").arg(id).arg("DELIVERIES").arg(1).ignore();
+    }
+    pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(0).arg("element").arg("alive").ignore();
+    pipe.cmd("DEHYDRATOR.POLL").arg("k");
+    pipe.cmd("XLEN").arg("s");
+    let (given, moved): (Vec<String>, usize) = pipe.query(&mut client).expect("replies");
+    assert_eq!(given, Vec::<String>::new());
+    assert!((1024..1200).contains(&moved), "{moved}");
+    // The server sees to the rest; who sleeps meanwhile gets what is behind.
+    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 0"), texts(&["element"]));
+    let order: Vec<String> = (0..COUNT).map(|id| id.to_string()).collect();
+    assert!(died(&mut client, "s", COUNT) == order, "each once, in order");
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
+}
+
+#[test]
+fn a_limit_and_the_counts_go_wherever_the_key_goes() {
+    let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
+    let ways: [(&str, &[&str]); 8] = [
+        ("RENAME", &["RENAME k there"]),
+        ("MOVE", &["MOVE k 3", "SELECT 3", "RENAME k there"]),
+        ("COPY", &["COPY k there", "DEL k"]),
+        ("SWAPDB", &["RENAME k there", "SWAPDB 0 5", "SELECT 5"]),
+        ("DEBUG RELOAD", &["RENAME k there", "DEBUG RELOAD"]),
+        ("rewriting the AOF", &["RENAME k there", "BGREWRITEAOF", "rewritten", "DEBUG LOADAOF"]),
+        ("a restart", &["RENAME k there", "restart"]),
+        ("a crash", &["RENAME k there", "crash"]),
+    ];
+    for (way, lines) in ways {
+        let mut client = server.connect();
+        client.ask("FLUSHALL");
+        let line = "HOLD DELIVERIES 2 STREAM s MAXLEN ~ 1000";
+        client.ask(&format!("DEHYDRATOR.ONDUE k {line}"));
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        client.ask("DEHYDRATOR.POLL k LEASE 1");
+        assert_eq!(
+            client.ask("DEHYDRATOR.POLL k LEASE 1000 BLOCK 0"),
+            Value::Array(vec![leased("id", 2)])
+        );
+        for line in lines {
+            match *line {
+                "rewritten" => until("the file is rewritten", || {
+                    let is_over = client.info("persistence", "aof_rewrite_in_progress")
+                        + client.info("persistence", "aof_rewrite_scheduled")
+                        == 0;
+                    is_over.then_some(())
+                }),
+                "restart" | "crash" => {
+                    if *line == "crash" {
+                        server.crash_and_restart()
+                    } else {
+                        server.restart()
+                    }
+                    client = server.connect();
+                }
+                line => _ = client.ask(line),
+            }
+        }
+        assert_eq!(policy(&mut client, "there"), line, "after {way}");
+        assert_eq!(died(&mut client, "s", 1), ["id"], "after {way}");
+    }
+}
+
+#[test]
+fn a_replica_sends_no_dead_letters_until_it_is_promoted() {
+    let primary = Server::start_with_port(&[]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&primary);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    for id in 0..100 {
+        client.ask(&format!("DEHYDRATOR.PUSH k {} element {id}", id % 3));
+    }
+    let mut given = 0;
+    while given < 100 {
+        let Value::Array(rows) = client.ask("DEHYDRATOR.POLL k BLOCK 0 LEASE 30 COUNT 7") else {
+            panic!("an array")
+        };
+        given += rows.len();
+    }
+    died(&mut client, "s", 100);
+    client.ask("DEHYDRATOR.PUSH k 0 element later AT 5");
+    client.ask("DEHYDRATOR.POLL k LEASE 1500");
+    client.ask("WAIT 1 0");
+    let mut other = replica.connect();
+    for key in ["s", "k"] {
+        assert_eq!(client.digest(key), other.digest(key));
+    }
+    assert_eq!(policy(&mut other, "k"), "HOLD DELIVERIES 1 STREAM s");
+    drop(client);
+    drop(primary);
+    until("it is due", || (other.ask("DEHYDRATOR.PTTL k later") == Value::Int(0)).then_some(()));
+    assert_eq!(other.ask("DEHYDRATOR.LEN k"), Value::Int(1));
+    other.ask("REPLICAOF NO ONE");
+    assert_eq!(died(&mut other, "s", 101)[100], "later");
+    assert_eq!(field(&replica, "dead_letters"), 1);
+}
+
+#[test]
+fn what_was_put_off_is_the_same_on_a_replica() {
+    let primary = Server::start_with_port(&[]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&primary);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    client.ask("SET s text");
+    for id in 0..200 {
+        client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERIES 1"));
+    }
+    let mut other = replica.connect();
+    until("they were put off together", || {
+        client.ask("CLIENT PAUSE 60000 WRITE");
+        let same = (0..20).any(|_| client.digest("k") == other.digest("k"));
+        client.ask("CLIENT UNPAUSE");
+        (same && field(&primary, "retries") > 2).then_some(())
+    });
+    assert_eq!(other.ask("DEHYDRATOR.LEN k"), Value::Int(200));
+    // It waits for the next try, like every other.
+    let Value::Int(left) = client.ask("DEHYDRATOR.PTTL k 7") else { panic!("a number") };
+    assert!(left <= 10_000, "{left}");
+}
