@@ -79,7 +79,9 @@ pub fn deliver(
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     for delivery in batch {
         let is_there = inspect(context, key, |dehydrator| {
-            dehydrator.policy == *policy && delivery.is_in(&dehydrator.lawn)
+            dehydrator.rules.policy == *policy
+                && !dehydrator.is_paused(now)
+                && delivery.is_in(&dehydrator.lawn)
         });
         if is_there != Some(true) {
             continue;
@@ -316,7 +318,7 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, batch: &'a [Delivery]) {
 fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return 0 };
     // To ask whether clients may write was a call out.
-    if dehydrator.policy() != policy {
+    if dehydrator.policy() != policy || dehydrator.is_paused(now) {
         return 0;
     }
     let mut removed = Batch::removed(context, key);

@@ -39,6 +39,7 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"dead_letters", DEAD_LETTERS.get()),
         (c"retries", RETRIES.get()),
         (c"stuck", schedule::stuck() as u64),
+        (c"paused", all.paused as u64),
         (c"lateness_last_us", late_last),
         (c"lateness_p50_us", latency::percentile_us(500)),
         (c"lateness_p99_us", latency::percentile_us(990)),

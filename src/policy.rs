@@ -1,6 +1,37 @@
-//! What becomes of an element when it comes due without anybody asking for it.
+//! What becomes of an element when it comes due without anybody asking for it, and whether it may.
 
 use std::borrow::Cow;
+use std::num::NonZeroU64;
+
+/// What is said of a dehydrator as a whole.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Rules {
+    pub policy: Policy,
+    pub pause: Option<Pause>,
+}
+
+/// For so long elements are neither given out nor delivered. See PAUSE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pause(NonZeroU64);
+
+impl Pause {
+    /// Until somebody resumes it. No moment is that late.
+    pub const UNTIL_RESUMED: Self = Self(NonZeroU64::MAX);
+
+    /// Until that moment, in milliseconds since the epoch.
+    pub fn until(moment: u64) -> Self {
+        Self(NonZeroU64::new(moment).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// When it ends by itself, in milliseconds since the epoch.
+    pub fn end(self) -> Option<u64> {
+        (self != Self::UNTIL_RESUMED).then_some(self.0.get())
+    }
+
+    pub fn is_on(self, now: u64) -> bool {
+        now < self.0.get()
+    }
+}
 
 /// See ONDUE.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -141,6 +172,15 @@ mod tests {
             (Policy::default().words().join(&b' '), Policy::Hold.memory()),
             (b"HOLD".into(), 0)
         );
+    }
+
+    #[test]
+    fn a_pause_ends_at_its_moment_or_never_by_itself() {
+        let until = Pause::until(100);
+        assert_eq!((until.end(), until.is_on(99), until.is_on(100)), (Some(100), true, false));
+        let resumed = Pause::UNTIL_RESUMED;
+        assert_eq!((resumed.end(), resumed.is_on(u64::MAX >> 1)), (None, true));
+        assert_eq!(Pause::until(0), Pause::until(1));
     }
 
     #[test]

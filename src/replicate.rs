@@ -14,6 +14,8 @@
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
 //! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl AT deadline` |
 //! | what becomes of what comes due | `DEHYDRATOR.ONDUE key policy` |
+//! | nothing is given out or delivered for a while | `DEHYDRATOR.PAUSE key [AT end]` |
+//! | that is over | `DEHYDRATOR.RESUME key` |
 //! | what came due was moved to a stream | `XADD dest ... id element`, and REM, in one transaction |
 //! | an empty dehydrator of ReDe's went | `DEL key` |
 
@@ -23,7 +25,7 @@ use std::thread::LocalKey;
 use redis_module::raw::RedisModuleString;
 
 use crate::lawn::Element;
-use crate::policy::Policy;
+use crate::policy::{Pause, Policy};
 use crate::server::io::Io;
 use crate::server::{Context, OwnedStr, Str, api, quiet};
 
@@ -191,6 +193,44 @@ pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy) {
             words.len(),
         ))
     };
+}
+
+/// Nothing is given out or delivered for a while.
+pub fn paused(context: &Context, key: Str<'_>, pause: Pause) {
+    let (context, name, key) = (context.as_ptr(), c"DEHYDRATOR.PAUSE".as_ptr(), key.as_ptr());
+    // SAFETY: the context is live. The formats say what follows: a string of the server's, and perhaps a C string and
+    // a number; all are copied. Times are at most 2^63 - 1.
+    unsafe {
+        match pause.end() {
+            None => api!(RedisModule_Replicate(context, name, c"s".as_ptr(), key)),
+            Some(end) => {
+                let (format, at, end) = (c"scl".as_ptr(), c"AT".as_ptr(), end as c_longlong);
+                api!(RedisModule_Replicate(context, name, format, key, at, end))
+            }
+        }
+    };
+}
+
+/// As [`paused`], into an append-only file that is being rewritten.
+pub fn rewrite_pause(io: &Io, key: Str<'_>, pause: Pause) {
+    let (io, name, key) = (io.as_ptr(), c"DEHYDRATOR.PAUSE".as_ptr(), key.as_ptr());
+    // SAFETY: the io is live. As above.
+    unsafe {
+        match pause.end() {
+            None => api!(RedisModule_EmitAOF(io, name, c"s".as_ptr(), key)),
+            Some(end) => {
+                let (format, at, end) = (c"scl".as_ptr(), c"AT".as_ptr(), end as c_longlong);
+                api!(RedisModule_EmitAOF(io, name, format, key, at, end))
+            }
+        }
+    };
+}
+
+/// A pause is over.
+pub fn resumed(context: &Context, key: Str<'_>) {
+    let (context, name) = (context.as_ptr(), c"DEHYDRATOR.RESUME".as_ptr());
+    // SAFETY: the context is live, and the format takes one string of the server's.
+    unsafe { api!(RedisModule_Replicate(context, name, c"s".as_ptr(), key.as_ptr())) };
 }
 
 /// Whether a command is one that every server with the module has: not those that go by ReDe's names, which a replica

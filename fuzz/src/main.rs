@@ -62,17 +62,17 @@ fuzz_target!(|data: &[u8]| {
     let Some((version, rest)) = data.split_first() else { return };
     // Of either form, and often of one that changes.
     let small = version >> 1 & 7;
-    let Ok((mut lawn, policy)) =
+    let Ok((mut lawn, rules)) =
         encoding::load(empty(small), &mut Cut(rest), i32::from(version % 2))
     else {
         return;
     };
     lawn.check();
     let mut saved = Fields::default();
-    encoding::save(&lawn, &policy, &mut saved);
+    encoding::save(&lawn, &rules, &mut saved);
     let (again, same) =
         encoding::load(empty(7 - small), &mut saved, encoding::VERSION).expect("our own words");
-    assert!(lawn.iter().eq(again.iter()) && policy == same);
+    assert!(lawn.iter().eq(again.iter()) && rules == same);
 
     // Taken one by one it gives out what it listed.
     let now = u64::from(*version) << 56;

@@ -17,12 +17,13 @@
 //! and while clients are paused, nothing is done; the next tick tries again.
 
 use crate::courier;
-use crate::data_type::{inspect, is_scheduled};
+use crate::data_type::{Writing, inspect, is_scheduled};
 use crate::metrics::counters::{self, DELIVERIES, RETRIES};
 use crate::metrics::latency;
-use crate::pending::schedule;
 use crate::pending::schedule::Serial;
+use crate::pending::{blocked, schedule};
 use crate::policy::Policy;
+use crate::replicate;
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str};
 use crate::{clock, config};
@@ -68,6 +69,8 @@ enum Task {
     None,
     /// Nothing until then.
     Later(Serial, Option<u64>, bool),
+    /// A pause is over.
+    Resume,
     /// Something is due, and perhaps goes by the policy.
     Due { deadline: u64, goes: Option<Policy> },
 }
@@ -76,15 +79,20 @@ enum Task {
 fn look(context: &Context, key: Str<'_>, now: u64) -> Task {
     inspect(context, key, |dehydrator| {
         dehydrator.tracking().track();
-        if !is_scheduled(&dehydrator.policy) {
+        if !is_scheduled(dehydrator) {
             return Task::None;
+        }
+        let serial = dehydrator.tracking().serial();
+        if let Some(pause) = dehydrator.rules.pause {
+            let is_on = pause.is_on(now);
+            return if is_on { Task::Later(serial, pause.end(), true) } else { Task::Resume };
         }
         let goes = dehydrator.sends_first();
         match dehydrator.lawn.next_deadline() {
             Some(deadline) if deadline <= now => {
-                Task::Due { deadline, goes: goes.then(|| dehydrator.policy.clone()) }
+                Task::Due { deadline, goes: goes.then(|| dehydrator.rules.policy.clone()) }
             }
-            next => Task::Later(dehydrator.tracking().serial(), next, goes),
+            next => Task::Later(serial, next, goes),
         }
     })
     .unwrap_or(Task::None)
@@ -100,6 +108,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
             // It was noted without its deadline, or something was taken or put off.
             return schedule::note(context, key, serial, next, delivers);
         }
+        Task::Resume => return resume(context, name, key),
         Task::Due { .. } => {}
     }
     if !context.serves(key) {
@@ -129,6 +138,21 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
         }
         Err(reason) => wait_after(name, &reason),
     }
+}
+
+/// Says that a pause is over, as it is by itself on replicas too. One that is empty then goes.
+fn resume(context: &Context, name: &Name, key: Str<'_>) {
+    if !context.serves(key) || !context.lets_clients_write(key) {
+        return schedule::wait(name, ELSEWHERE_US);
+    }
+    let Ok(mut dehydrator) = Writing::open(context, key) else { return };
+    if dehydrator.set_pause(None) {
+        schedule::begin(name);
+        blocked::begin(name);
+        replicate::resumed(context, key);
+        dehydrator.shrunk(c"dehydrator.resume");
+    }
+    schedule::again(name);
 }
 
 /// Moves dead letters, which are late only if somebody is to have what is behind them.

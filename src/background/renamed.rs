@@ -86,7 +86,7 @@ impl Finder {
             let more = walk.step(context, |name, key| {
                 inspect_open(key, |dehydrator| {
                     let tracking = dehydrator.tracking();
-                    if is_scheduled(&dehydrator.policy) && (for_all || !tracking.is_tracked()) {
+                    if is_scheduled(dehydrator) && (for_all || !tracking.is_tracked()) {
                         let name = Name { db, key: name.bytes().into() };
                         schedule::add(&name, tracking.serial());
                     }

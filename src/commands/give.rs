@@ -19,6 +19,9 @@ pub(super) fn take_due<'a>(
     take: Take,
     give: impl FnMut(Element<'_>),
 ) {
+    if dehydrator.is_paused(now) {
+        return;
+    }
     if dehydrator.policy().limits() {
         return take_below_limit(context, dehydrator, key, now, take, give);
     }
@@ -38,6 +41,9 @@ fn take_below_limit<'a>(
     let (mut left, mut dead) = (take.count, 0);
     loop {
         let policy = dehydrator.policy().clone();
+        if dehydrator.is_paused(now) {
+            return;
+        }
         let Some(lawn) = dehydrator.lawn() else { return };
         let mut due = lawn.iter_until(now).take(left);
         let is_dead = |element: &Element<'_>| policy.limits() && policy.sends(element.deliveries);

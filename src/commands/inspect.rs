@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading};
 use crate::pending::schedule::{self, Failure};
-use crate::policy::Policy;
+use crate::policy::{Pause, Policy};
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
@@ -61,7 +61,7 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
     let encoding = if lawn.is_none_or(|lawn| lawn.is_small()) { "small" } else { "lawn" };
     reply.push(b"encoding").bulk(encoding.as_bytes());
     let hold = Policy::Hold;
-    let policy = dehydrator.dehydrator().map_or(&hold, |dehydrator| &dehydrator.policy);
+    let policy = dehydrator.dehydrator().map_or(&hold, |dehydrator| &dehydrator.rules.policy);
     reply.push(b"policy").bulk(&policy.line());
     let failure = schedule::failure(&Name::of(context, key));
     reply.push(b"failures").integer(failure.as_ref().map_or(0, |failure| failure.count.into()));
@@ -74,6 +74,13 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
             reply.push(b"failing-since").null();
             reply.push(b"last-failure").null();
         }
+    }
+    let pause = dehydrator.dehydrator().and_then(|dehydrator| dehydrator.rules.pause);
+    let pause = pause.filter(|pause| pause.is_on(now));
+    reply.push(b"paused").integer(pause.is_some().into());
+    match pause.and_then(Pause::end) {
+        Some(end) => reply.push(b"paused-until").integer(end as i64),
+        None => reply.push(b"paused-until").null(),
     }
     if full {
         let mut counts = reply.push(b"elements-by-ttl").open_map();

@@ -32,6 +32,16 @@ pub fn lease(context: &Context, ttl: u64, now: u64) -> Result<u64> {
     from_now(context, "LEASE", ttl, ttl, now)
 }
 
+/// When a pause that begins now ends.
+///
+/// # Errors
+///
+/// If that does not fit in 63 bits.
+pub fn pause(ms: u64, now: u64) -> Result<u64> {
+    let end = Lawn::deadline(ms, now);
+    end.map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits").into())
+}
+
 fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
     if let Some(max) = exceeded(context, asked) {
         let reason = format!("{word} '{asked}' is greater than dehydrator.max-ttl, {max} ms");

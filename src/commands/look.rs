@@ -1,7 +1,7 @@
 //! Looking without touching: LOOK, XPOLL, TTN, PTTL.
 
 use crate::clock;
-use crate::data_type::Reading;
+use crate::data_type::{Dehydrator, Reading};
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
 
@@ -34,13 +34,14 @@ pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `TTN key`: milliseconds to the next deadline, 0 when something is due, nil when nothing waits.
+/// `TTN key`: milliseconds until something can be taken, 0 when something is due, nil when nothing waits, or is given
+/// out before somebody ends a pause.
 pub fn ttn(context: &Context, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::OfKey::parse(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
-    match dehydrator.lawn().and_then(|lawn| lawn.next_deadline()) {
+    match dehydrator.dehydrator().and_then(Dehydrator::next) {
         Some(deadline) => context.reply_integer(deadline.saturating_sub(now) as i64),
         None => context.reply_null(),
     }

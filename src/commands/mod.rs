@@ -12,6 +12,7 @@
 //! | `look` | LOOK, XPOLL, TTN, PTTL: one element, or the next |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `ondue` | ONDUE |
+//! | `pause` | PAUSE, RESUME |
 //! | `debug` | DEBUG, in debug builds alone |
 //! | `args` | what all of these call first: typed requests, and every syntax error |
 //! | `limits` | what an operator allows: the longest TTL, the most elements |
@@ -26,6 +27,7 @@ mod inspect;
 mod limits;
 mod look;
 mod ondue;
+mod pause;
 mod push;
 mod table;
 mod take;

@@ -6,7 +6,7 @@ use crate::server::{Context, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{inspect, look, ondue, push, take, update};
+use super::{inspect, look, ondue, pause, push, take, update};
 
 /// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
 /// `fast` if its cost does not grow with what it finds.
@@ -114,6 +114,16 @@ pub fn commands() -> Vec<Command> {
             "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
             c"O(1)",
             c"Says what becomes of elements when they come due: they wait to be taken, perhaps so often at the most, are removed, or are moved to a stream or a channel.",
+        ),
+        Command::new(c"pause", handler!(pause::pause), c"write fast", -2, access::TOUCH).described(
+            "key [ms | AT unix-ms]",
+            c"O(1)",
+            c"Stops POLL and deliveries for a while, or until RESUME.",
+        ),
+        Command::new(c"resume", handler!(pause::resume), c"write fast", 2, access::TOUCH).described(
+            "key",
+            c"O(1)",
+            c"Ends a pause.",
         ),
         Command::new(c"ttn", handler!(look::ttn), c"readonly fast", 2, access::READ).described(
             "key",

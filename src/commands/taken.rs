@@ -47,7 +47,7 @@ pub fn take_for_blocked(context: &Context, key: &[u8], take: Take) -> Option<Box
     let now = clock::now();
     // What is given back needs its TTL, which is not said of an element that is taken out.
     let ttls = inspect(context, name, |dehydrator| {
-        let count = if dehydrator.policy.holds() { take.count } else { 0 };
+        let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
         let due = dehydrator.given_out(now, count);
         due.map(|(ttl, element)| (ttl, element.deadline)).collect::<Vec<_>>()
     })?;

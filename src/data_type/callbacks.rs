@@ -94,7 +94,7 @@ impl Sink for Io {
 
 /// Gives a new value to the server, which will put it under this name.
 fn leak(dehydrator: Dehydrator, name: Option<Name>) -> *mut c_void {
-    if is_scheduled(&dehydrator.policy) {
+    if is_scheduled(&dehydrator) {
         let tracking = dehydrator.tracking();
         name.into_iter().for_each(|name| schedule::add(&name, tracking.serial()));
         tracking.track();
@@ -110,7 +110,7 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
         // SAFETY: the server's promise above.
         let mut io = unsafe { Io::from_raw(io) };
         match encoding::load(new_lawn(), &mut io, version) {
-            Ok((lawn, policy)) => leak(Dehydrator::new(lawn, policy), io.name()),
+            Ok((lawn, rules)) => leak(Dehydrator::new(lawn, rules), io.name()),
             Err(error) => {
                 io.log_warning(&format!("dehydrator: a corrupt payload was refused: {}", error.0));
                 ptr::null_mut()
@@ -123,7 +123,7 @@ unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
-        encoding::save(&value.lawn, &value.policy, &mut io);
+        encoding::save(&value.lawn, &value.rules, &mut io);
     });
 }
 
@@ -141,8 +141,11 @@ unsafe extern "C" fn aof_rewrite(
         for (ttl, element) in value.lawn.iter() {
             replicate::rewrite(&io, key, ttl, element);
         }
-        if value.policy != Policy::Hold {
-            replicate::rewrite_policy(&io, key, &value.policy);
+        if value.rules.policy != Policy::Hold {
+            replicate::rewrite_policy(&io, key, &value.rules.policy);
+        }
+        if let Some(pause) = value.rules.pause {
+            replicate::rewrite_pause(&io, key, pause);
         }
     });
 }
@@ -152,12 +155,16 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guard(0, || unsafe { dehydrator(value) }.memory())
 }
 
-/// The policy, the order of delivery, ids, payloads, TTLs and deadlines: all that a client could ever see.
+/// The rules, the order of delivery, ids, payloads, TTLs and deadlines: all that a client could ever see.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut digest, value) = unsafe { (Digest::from_raw(digest), dehydrator(value)) };
-        value.policy.words().iter().for_each(|word| digest.bytes(word));
+        value.rules.policy.words().iter().for_each(|word| digest.bytes(word));
+        if let Some(pause) = value.rules.pause {
+            digest.bytes(b"PAUSE");
+            digest.unsigned(pause.end().unwrap_or(0));
+        }
         for (ttl, element) in value.lawn.iter() {
             digest.bytes(element.id);
             digest.bytes(element.payload);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::lawn::{Element, Lawn, rounded};
 use crate::pending::blocked::Outlook;
 use crate::pending::schedule::Serial;
-use crate::policy::Policy;
+use crate::policy::{Policy, Rules};
 
 /// Dead letters that who asks for elements passes over: the time that takes has a bound.
 pub const DEAD_LETTERS_MAX: usize = 1024;
@@ -14,16 +14,16 @@ pub const DEAD_LETTERS_MAX: usize = 1024;
 /// The value of a key.
 pub struct Dehydrator {
     pub lawn: Lawn,
-    pub policy: Kept,
+    pub rules: Kept,
     tracking: Tracking,
     counted: Counted,
 }
 
 impl Dehydrator {
-    pub fn new(lawn: Lawn, policy: Policy) -> Self {
+    pub fn new(lawn: Lawn, rules: Rules) -> Self {
         let mut new = Self {
             lawn,
-            policy: policy.into(),
+            rules: rules.into(),
             tracking: Tracking::none(),
             counted: Counted::default(),
         };
@@ -33,24 +33,53 @@ impl Dehydrator {
     }
 
     /// Whether it would do nothing, and so should not be there: with a policy an empty one stays, as a
-    /// stream with consumer groups does.
+    /// stream with consumer groups does, and while it is paused.
     pub fn is_idle(&self) -> bool {
-        self.lawn.is_empty() && self.policy == Policy::Hold
+        self.lawn.is_empty() && self.is_usual()
+    }
+
+    /// Whether nothing is said of it as a whole.
+    pub fn is_usual(&self) -> bool {
+        *self.rules == USUAL
+    }
+
+    /// Whether nothing is given out or delivered at this time.
+    pub fn is_paused(&self, now: u64) -> bool {
+        self.rules.pause.is_some_and(|pause| pause.is_on(now))
+    }
+
+    /// When something can be given out, or could, as far as deadlines and a pause say.
+    pub fn next(&self) -> Option<u64> {
+        let next = self.lawn.next_deadline()?;
+        match self.rules.pause {
+            Some(pause) => pause.end().map(|end| end.max(next)),
+            None => Some(next),
+        }
+    }
+
+    /// When there is something to do by itself, and whether it is to be done again and again while something is due.
+    pub fn next_task(&self) -> (Option<u64>, bool) {
+        match self.rules.pause {
+            // It ends by itself.
+            Some(pause) => (pause.end(), true),
+            None => (self.lawn.next_deadline(), self.sends_first()),
+        }
     }
 
     /// What there is to wait for.
     pub fn outlook(&self) -> Outlook {
-        match *self.policy {
+        match self.rules.policy {
             Policy::Send(_) => Outlook::Delivered,
             // A dead letter is first. When it has gone, there is something to wait for.
             Policy::Limit { .. } if self.sends_first() => Outlook::Next(None),
-            _ => Outlook::Next(self.lawn.next_deadline()),
+            _ => Outlook::Next(self.next()),
         }
     }
 
     /// The first of what POLL gives out at this time, in order: what is due, but for dead letters.
     pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
-        let limit = Some(&self.policy).filter(|policy| policy.limits());
+        let count = if self.is_paused(now) { 0 } else { count };
+        let limit = Some(&self.rules.policy).filter(|policy| policy.limits());
         let passed_over = if limit.is_some() { DEAD_LETTERS_MAX } else { 0 };
         let due = self.lawn.iter_until(now).take(count.saturating_add(passed_over));
         let is_dead = move |deliveries| limit.is_some_and(|limit| limit.sends(deliveries));
@@ -59,12 +88,12 @@ impl Dehydrator {
 
     /// Whether the first in the order of delivery, when it is due, goes by the policy.
     pub fn sends_first(&self) -> bool {
-        match *self.policy {
+        match self.rules.policy {
             Policy::Hold => false,
             Policy::Send(_) => true,
             Policy::Limit { .. } => {
                 let first = self.lawn.iter().next();
-                first.is_some_and(|(_, element)| self.policy.sends(element.deliveries))
+                first.is_some_and(|(_, element)| self.rules.policy.sends(element.deliveries))
             }
         }
     }
@@ -74,7 +103,7 @@ impl Dehydrator {
     pub fn memory(&self) -> usize {
         const KEPT_IN: usize = 2 * 16;
         let own = KEPT_IN + rounded(size_of::<Self>());
-        self.lawn.memory() - size_of::<Lawn>() + own + self.policy.memory_kept()
+        self.lawn.memory() - size_of::<Lawn>() + own + self.rules.memory_kept()
     }
 
     /// Counts what is in it anew, after it was changed. O(1).
@@ -83,6 +112,7 @@ impl Dehydrator {
             elements: counted(self.lawn.len()),
             leased: counted(self.lawn.delivered()),
             ttls: counted(self.lawn.ttls()),
+            paused: self.rules.pause.is_some().into(),
         };
         if now != self.counted {
             self.counted.replace(now);
@@ -97,7 +127,7 @@ impl Dehydrator {
 impl Clone for Dehydrator {
     /// The clone is nowhere yet.
     fn clone(&self) -> Self {
-        Self::new(self.lawn.clone(), Policy::clone(&self.policy))
+        Self::new(self.lawn.clone(), Rules::clone(&self.rules))
     }
 }
 
@@ -108,34 +138,30 @@ impl Drop for Dehydrator {
     }
 }
 
-/// A policy, in a place of its own if it is not the usual one: it would be most of a small dehydrator.
-#[derive(PartialEq, Eq)]
-pub struct Kept(Option<Box<Policy>>);
+/// Rules, in a place of their own if they are not the usual ones: they would be most of a small dehydrator.
+pub struct Kept(Option<Box<Rules>>);
+
+/// What is said of a dehydrator of which nothing is said.
+static USUAL: Rules = Rules { policy: Policy::Hold, pause: None };
 
 impl Kept {
     /// Bytes on the heap.
     fn memory_kept(&self) -> usize {
-        self.0.as_ref().map_or(0, |policy| rounded(size_of::<Policy>()) + policy.memory())
+        self.0.as_ref().map_or(0, |rules| rounded(size_of::<Rules>()) + rules.policy.memory())
     }
 }
 
-impl From<Policy> for Kept {
-    fn from(policy: Policy) -> Self {
-        Self((policy != Policy::Hold).then(|| Box::new(policy)))
+impl From<Rules> for Kept {
+    fn from(rules: Rules) -> Self {
+        Self((rules != USUAL).then(|| Box::new(rules)))
     }
 }
 
 impl Deref for Kept {
-    type Target = Policy;
+    type Target = Rules;
 
-    fn deref(&self) -> &Policy {
-        self.0.as_deref().unwrap_or(&Policy::Hold)
-    }
-}
-
-impl PartialEq<Policy> for Kept {
-    fn eq(&self, other: &Policy) -> bool {
-        **self == *other
+    fn deref(&self) -> &Rules {
+        self.0.as_deref().unwrap_or(&USUAL)
     }
 }
 
@@ -148,6 +174,8 @@ pub struct Census {
     pub leased: usize,
     /// TTLs, those of one dehydrator apart from those of another.
     pub ttls: usize,
+    /// Dehydrators that are paused.
+    pub paused: usize,
 }
 
 // A value may be freed on a background thread, hence atomics. Nothing is ordered by them.
@@ -155,6 +183,7 @@ static DEHYDRATORS: AtomicUsize = AtomicUsize::new(0);
 static ELEMENTS: AtomicUsize = AtomicUsize::new(0);
 static LEASED: AtomicUsize = AtomicUsize::new(0);
 static TTLS: AtomicUsize = AtomicUsize::new(0);
+static PAUSED: AtomicUsize = AtomicUsize::new(0);
 
 impl Census {
     /// Of all dehydrators, in every database.
@@ -164,6 +193,7 @@ impl Census {
             elements: ELEMENTS.load(Ordering::Relaxed),
             leased: LEASED.load(Ordering::Relaxed),
             ttls: TTLS.load(Ordering::Relaxed),
+            paused: PAUSED.load(Ordering::Relaxed),
         }
     }
 }
@@ -174,6 +204,7 @@ struct Counted {
     elements: u32,
     leased: u32,
     ttls: u32,
+    paused: u32,
 }
 
 fn counted(number: usize) -> u32 {
@@ -188,6 +219,7 @@ impl Counted {
             (&ELEMENTS, old.elements, new.elements),
             (&LEASED, old.leased, new.leased),
             (&TTLS, old.ttls, new.ttls),
+            (&PAUSED, old.paused, new.paused),
         ] {
             if old != new {
                 // Modulo 2^64, so that a decrease is the same addition.

@@ -4,13 +4,15 @@
 //! that a million elements are a few thousand fields:
 //!
 //! ```text
-//!   unsigned   features: bits, 1: leases, 2: a policy; one that a reader does not know makes it refuse
+//!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause; one that a reader does not know makes it refuse
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, and for
 //!       STREAM     string: the stream; unsigned: MAXLEN, 0 if none; unsigned: 1 if that is `~`, or 0
 //!       PUBLISH    string: the channel
 //!       HOLD DELIVERIES
 //!                  unsigned: how many; then 1, 2 or 3, as above
+//!   with feature 4:
+//!     unsigned   when the pause ends, ms since the epoch; 0: when it is resumed
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128
@@ -41,7 +43,7 @@
 use std::ops::Deref;
 
 use crate::lawn::{DEADLINE_MAX, Lawn, StartError};
-use crate::policy::{MaxLen, Policy, Route};
+use crate::policy::{MaxLen, Pause, Policy, Route, Rules};
 
 /// A payload that cannot be what a server wrote, or ends too early.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,6 +80,8 @@ const VERSION_REDE: i32 = 0;
 const LEASES: u64 = 1;
 /// A feature: what becomes of what comes due is not HOLD.
 const POLICY: u64 = 2;
+/// A feature: nothing is given out or delivered for a while.
+const PAUSE: u64 = 4;
 
 const DROP: u64 = 1;
 const STREAM: u64 = 2;
@@ -89,12 +93,17 @@ const LIMIT: u64 = 4;
 const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator, in the newest version.
-pub fn save(lawn: &Lawn, policy: &Policy, sink: &mut impl Sink) {
+pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
+    let Rules { policy, pause } = rules;
     // What needs no new feature stays readable for what does not know it.
     let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
-    let features = leases | if *policy == Policy::Hold { 0 } else { POLICY };
+    let paused = if pause.is_some() { PAUSE } else { 0 };
+    let features = leases | paused | if *policy == Policy::Hold { 0 } else { POLICY };
     sink.unsigned(features);
     save_policy(policy, sink);
+    if let Some(pause) = pause {
+        sink.unsigned(pause.end().unwrap_or(0));
+    }
     sink.unsigned(lawn.len() as u64);
     let mut chunk = Vec::new();
     let mut last = 0;
@@ -153,20 +162,21 @@ fn save_route(route: &Route, sink: &mut impl Sink) {
 /// # Errors
 ///
 /// [`Corrupt`] if that is not what `source` holds.
-pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn, Policy), Corrupt> {
+pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn, Rules), Corrupt> {
     match version {
         VERSION => load_current(lawn, source),
-        VERSION_REDE => Ok((load_rede(lawn, source)?, Policy::Hold)),
+        VERSION_REDE => Ok((load_rede(lawn, source)?, Rules::default())),
         _ => Err(Corrupt("written by a later version of the module")),
     }
 }
 
-fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Policy), Corrupt> {
+fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules), Corrupt> {
     let features = source.unsigned()?;
-    if features & !(LEASES | POLICY) != 0 {
+    if features & !(LEASES | POLICY | PAUSE) != 0 {
         return Err(Corrupt("uses a feature of a later version of the module"));
     }
     let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
+    let pause = if features & PAUSE != 0 { Some(load_pause(source)?) } else { None };
     let mut left = source.unsigned()?;
     let mut deadline: u64 = 0;
     while left > 0 {
@@ -196,7 +206,15 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Polic
             }
         }
     }
-    Ok((lawn, policy))
+    Ok((lawn, Rules { policy, pause }))
+}
+
+fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {
+    match source.unsigned()? {
+        0 => Ok(Pause::UNTIL_RESUMED),
+        end @ 1..=DEADLINE_MAX => Ok(Pause::until(end)),
+        _ => Err(Corrupt("the end of a pause is out of range")),
+    }
 }
 
 fn load_policy(source: &mut impl Source) -> Result<Policy, Corrupt> {
@@ -309,7 +327,7 @@ mod tests {
 
     fn saved(lawn: &Lawn) -> Fields {
         let mut fields = Fields::default();
-        save(lawn, &Policy::Hold, &mut fields);
+        save(lawn, &Rules::default(), &mut fields);
         fields
     }
 
@@ -453,7 +471,7 @@ mod tests {
         let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
         let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
         assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
-        let fields = [Field::Unsigned(4), Field::Unsigned(0)];
+        let fields = [Field::Unsigned(8), Field::Unsigned(0)];
         assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
         assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
     }
@@ -475,14 +493,18 @@ mod tests {
         for policy in limits.chain(sends).chain([Policy::Hold]) {
             let mut lawn = empty();
             lawn.start_at(b"i", 5, b"p", 5).expect("room");
-            let mut fields = Fields::default();
-            save(&lawn, &policy, &mut fields);
-            for kept in 0..fields.0.len() {
-                let fields = fields.0.iter().take(kept).cloned();
-                assert!(load_of(fields).is_err(), "{kept} fields of {policy:?}");
+            let pause = [None, Some(Pause::until(77)), Some(Pause::UNTIL_RESUMED)];
+            for pause in pause {
+                let rules = Rules { policy: policy.clone(), pause };
+                let mut fields = Fields::default();
+                save(&lawn, &rules, &mut fields);
+                for kept in 0..fields.0.len() {
+                    let fields = fields.0.iter().take(kept).cloned();
+                    assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
+                }
+                let (loaded, found) = load(empty(), &mut fields, VERSION).expect("our own words");
+                assert_eq!((content(&loaded), found), (content(&lawn), rules));
             }
-            let (loaded, found) = load(empty(), &mut fields, VERSION).expect("our own words");
-            assert_eq!((content(&loaded), found), (content(&lawn), policy));
         }
         let lie = |numbers: &[u64]| {
             let dest = Field::Bytes(b"dest".into());
@@ -500,6 +522,10 @@ mod tests {
             let numbers = [&[2, 4], numbers].concat();
             load_of(numbers.into_iter().map(Field::Unsigned)).err()
         };
+        let paused = |end| load_of([4, end, 0].map(Field::Unsigned)).err();
+        assert_eq!([0, 1, DEADLINE_MAX].map(paused), [None, None, None]);
+        let late = Some(Corrupt("the end of a pause is out of range"));
+        assert_eq!(paused(DEADLINE_MAX + 1), late);
         let range = Some(Corrupt("a limit of deliveries is out of range"));
         assert_eq!(limited(&[1, 1, 0]), None);
         assert_eq!(limited(&[0, 1, 0]), range);

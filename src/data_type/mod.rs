@@ -30,7 +30,7 @@ use crate::config;
 use crate::lawn::{Ground, Lawn};
 use crate::pending::blocked::{self, Outlook};
 use crate::pending::{compaction, schedule};
-use crate::policy::Policy;
+use crate::policy::{Pause, Policy, Rules};
 use crate::replicate;
 use crate::server::context::publishes_module_events;
 use crate::server::error::Result;
@@ -60,10 +60,10 @@ fn dehydrator_in(key: &Key) -> Result<Option<NonNull<Dehydrator>>> {
     Ok(key.value(kind())?.map(NonNull::cast))
 }
 
-/// Whether the module must know by name a dehydrator with such a policy: because there is something to
-/// do when an element comes due, or somebody to tell.
-pub fn is_scheduled(policy: &Policy) -> bool {
-    *policy != Policy::Hold || publishes_module_events()
+/// Whether the module must know a dehydrator by name: because there is something to do when an element comes due, or
+/// when a pause ends, or somebody to tell.
+pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
+    !dehydrator.is_usual() || publishes_module_events()
 }
 
 /// A dehydrator that is open for looking at it.
@@ -152,7 +152,7 @@ impl<'a> Writing<'a> {
         }
         let mut lawn = new_lawn();
         let changed = change(&mut lawn)?;
-        self.new = Some(Dehydrator::new(lawn, Policy::Hold));
+        self.new = Some(Dehydrator::new(lawn, Rules::default()));
         Ok(changed)
     }
 
@@ -164,17 +164,46 @@ impl<'a> Writing<'a> {
     /// What becomes of what comes due.
     pub fn policy(&mut self) -> &Policy {
         const NONE: &Policy = &Policy::Hold;
-        self.existing().map_or(NONE, |dehydrator| &dehydrator.policy)
+        self.existing().map_or(NONE, |dehydrator| &dehydrator.rules.policy)
     }
 
     /// Says what becomes of what comes due. A dehydrator comes into being if there was none, unless it
     /// would be idle. Returns whether that is another policy than before.
     pub fn set_policy(&mut self, policy: Policy) -> bool {
         match self.existing() {
-            Some(dehydrator) if dehydrator.policy == policy => return false,
-            Some(dehydrator) => dehydrator.policy = policy.into(),
+            Some(dehydrator) if dehydrator.rules.policy == policy => return false,
+            Some(dehydrator) => {
+                let pause = dehydrator.rules.pause;
+                dehydrator.rules = Rules { policy, pause }.into();
+            }
             None if policy == Policy::Hold => return false,
-            None => self.new = Some(Dehydrator::new(new_lawn(), policy)),
+            None => {
+                let rules = Rules { policy, ..Rules::default() };
+                self.new = Some(Dehydrator::new(new_lawn(), rules));
+            }
+        }
+        true
+    }
+
+    /// Whether nothing is given out or delivered at this time.
+    pub fn is_paused(&mut self, now: u64) -> bool {
+        self.existing().is_some_and(|dehydrator| dehydrator.is_paused(now))
+    }
+
+    /// Pauses it, or ends its pause. One that is paused comes into being if there was none. Returns whether that is
+    /// another pause than before.
+    pub fn set_pause(&mut self, pause: Option<Pause>) -> bool {
+        match self.existing() {
+            Some(dehydrator) if dehydrator.rules.pause == pause => return false,
+            Some(dehydrator) => {
+                let policy = dehydrator.rules.policy.clone();
+                dehydrator.rules = Rules { policy, pause }.into();
+            }
+            None if pause.is_none() => return false,
+            None => {
+                let rules = Rules { pause, ..Rules::default() };
+                self.new = Some(Dehydrator::new(new_lawn(), rules));
+            }
         }
         true
     }
@@ -251,14 +280,14 @@ impl Drop for Writing<'_> {
 /// Notes what is to be done with a dehydrator that was changed.
 fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator) {
     dehydrator.recount();
-    let next = dehydrator.lawn.next_deadline();
     if dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
         compaction::note(context.selected_db(), name.bytes());
     }
     blocked::note(context, name, dehydrator.outlook());
-    if is_scheduled(&dehydrator.policy) {
+    if is_scheduled(dehydrator) {
         let serial = dehydrator.tracking().serial();
-        schedule::note(context, name, serial, next, dehydrator.sends_first());
+        let (next, delivers) = dehydrator.next_task();
+        schedule::note(context, name, serial, next, delivers);
         dehydrator.tracking().track();
     }
 }

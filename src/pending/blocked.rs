@@ -225,6 +225,15 @@ pub fn note(context: &Context, key: Str<'_>, outlook: Outlook) {
     }
 }
 
+/// Says that a pause is over: what is overdue could not be given out before.
+pub fn begin(name: &Name) {
+    WATCHES.with_borrow_mut(|watches| {
+        if let Some(watch) = watches.by_name.get_mut(name) {
+            watch.overdue = Overdue::since_now();
+        }
+    });
+}
+
 fn note_outlook(context: &Context, name: &Name, outlook: Outlook) {
     match outlook {
         Outlook::Next(next) => note_name(context, name, next),

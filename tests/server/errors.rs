@@ -5,7 +5,7 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 18] = [
+const VERBS: [&str; 20] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
@@ -23,6 +23,8 @@ const VERBS: [&str; 18] = [
     "DEHYDRATOR.LEN KEY",
     "DEHYDRATOR.SCAN KEY 0",
     "DEHYDRATOR.INFO KEY",
+    "DEHYDRATOR.PAUSE KEY 5",
+    "DEHYDRATOR.RESUME KEY",
     "DEHYDRATOR.ONDUE KEY DROP",
 ];
 

@@ -46,7 +46,7 @@ const DEEDS: [&str; 9] = [
 ];
 
 /// What brings an event about, and which.
-const VERBS: [(&str, &str); 12] = [
+const VERBS: [(&str, &str); 13] = [
     ("DEHYDRATOR.PUSH k 600000 element new", "dehydrator.push"),
     ("DEHYDRATOR.PUSH k 600000 element a REPLACE", "dehydrator.push"),
     ("DEHYDRATOR.MPUSH k 600000 element x 600000 element y", "dehydrator.push"),
@@ -59,6 +59,7 @@ const VERBS: [(&str, &str); 12] = [
     ("DEHYDRATOR.POLL k LEASE 60000", "dehydrator.poll"),
     ("DEHYDRATOR.XACK k a", "dehydrator.xack"),
     ("DEHYDRATOR.ONDUE k PUBLISH nowhere", "dehydrator.ondue"),
+    ("DEHYDRATOR.PAUSE k", "dehydrator.pause"),
 ];
 
 /// One that is due, and two that are not.

@@ -23,6 +23,7 @@ mod migration;
 mod nodes;
 mod ondue;
 mod operator;
+mod pause;
 mod persistence;
 mod rede;
 mod refused;

@@ -29,6 +29,8 @@ fn what_the_server_is_told_of_each_command() {
         ("len", 2, "readonly fast", "RO access"),
         ("scan", -3, "readonly", "RO access"),
         ("info", -2, "readonly", "RO access"),
+        ("pause", -2, "write fast", "RW update"),
+        ("resume", 2, "write fast", "RW update"),
     ];
     for (name, arity, flags, access) in expected {
         let Value::Array(infos) = client.ask(&format!("COMMAND INFO dehydrator.{name}")) else {
@@ -55,6 +57,9 @@ fn what_the_server_is_told_of_each_command() {
         ("k PUBLISH stream", &["k"]),
         ("k PUBLISH c", &["k"]),
         ("k DROP", &["k"]),
+        ("k HOLD DELIVERIES 5 STREAM d MAXLEN 5", &["k", "d"]),
+        ("k hold deliveries stream stream d", &["k", "d"]),
+        ("k HOLD DELIVERIES 5 PUBLISH STREAM", &["k"]),
         ("stream HOLD", &["stream"]),
     ] {
         let found = client.ask(&format!("COMMAND GETKEYS DEHYDRATOR.ONDUE {line}"));
@@ -152,7 +157,7 @@ fn access_lists_know_the_commands_by_what_they_do() {
         let reading = ["help", "info", "len", "look", "pttl", "scan", "ttn", "xpoll"];
         assert_eq!(in_category("read"), reading.map(|verb| format!("dehydrator.{verb}")));
         assert_eq!(in_category("blocking"), ["dehydrator.poll"]);
-        for (category, count) in [("write", 11), ("fast", 14), ("slow", 5), ("dehydrator", 19)] {
+        for (category, count) in [("write", 13), ("fast", 16), ("slow", 5), ("dehydrator", 21)] {
             let found = in_category(category);
             assert_eq!(found.len(), count, "{category}: {found:?}");
         }

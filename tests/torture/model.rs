@@ -65,6 +65,8 @@ impl Policy {
 pub struct Dehydrator {
     pub entries: Vec<Entry>,
     pub policy: Policy,
+    /// When a pause ends; [`MAX`]: when it is resumed.
+    pub pause: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -122,6 +124,12 @@ pub enum Op {
         ids: Vec<Bytes>,
     },
     OnDue(Policy),
+    /// For so long, or until then.
+    Pause {
+        ms: Option<u64>,
+        at: Option<u64>,
+    },
+    Resume,
     Ttn,
     Pttl(Bytes),
     Len,
@@ -215,9 +223,16 @@ impl Dehydrator {
         self.ordered().into_iter().filter(|entry| !is_dead(entry)).collect()
     }
 
+    pub fn is_paused(&self, now: u64) -> bool {
+        self.pause.is_some_and(|end| end > now)
+    }
+
     /// Takes out what comes first and goes by the policy.
     fn bury(&mut self, now: u64) -> Vec<(Bytes, Bytes, u64)> {
         let mut dead = Vec::new();
+        if self.is_paused(now) {
+            return dead;
+        }
         for id in self.due(now) {
             let at = self.find(&id).expect("it is due");
             if !self.policy.sends(&self.entries[at]) {
@@ -271,8 +286,8 @@ impl World {
             let elements = std::mem::take(&mut self.met);
             self.delivered.push(Delivered { db, policy, elements });
         }
-        // What is empty is no key, unless it has a policy.
-        if inside.entries.is_empty() && inside.policy == Policy::Hold {
+        // What is empty is no key, unless it has a policy or is paused.
+        if inside.entries.is_empty() && inside.policy == Policy::Hold && inside.pause.is_none() {
             self.dbs[db].remove(key);
         } else {
             self.dbs[db].insert(key, Kept::Dehydrator(inside));
@@ -345,6 +360,10 @@ impl World {
                     return REFUSED;
                 }
                 let count = count.unwrap_or(MAX) as usize;
+                if it.is_paused(now) {
+                    let sleeps = block.is_some() && !transaction;
+                    return Expect::Is(if sleeps { Value::Nil } else { Value::Array(vec![]) });
+                }
                 // Dead letters in the way are moved; one that is first has somebody sleep until it has gone.
                 if block.is_some() && !transaction {
                     let dead = it.policy.holds().then(|| it.bury(now)).unwrap_or_default();
@@ -379,7 +398,8 @@ impl World {
             }
             Op::XPoll(count) => {
                 let due = it.alive().into_iter().filter(|entry| entry.deadline <= now);
-                let due = due.take(count.unwrap_or(MAX) as usize);
+                let count = if it.is_paused(now) { 0 } else { count.unwrap_or(MAX) };
+                let due = due.take(count as usize);
                 Expect::Is(Value::Array(due.map(|entry| bulk(&entry.id)).collect()))
             }
             Op::XAck(ids) => {
@@ -431,12 +451,27 @@ impl World {
                 it.policy = policy.clone();
                 Expect::Is(Value::Okay)
             }
+            Op::Pause { ms, at } => {
+                let end = match (ms, at) {
+                    (Some(ms), _) => at_or(None, *ms),
+                    (None, at) => Some(at.unwrap_or(MAX)),
+                };
+                let Some(end) = end else { return REFUSED };
+                it.pause = Some(end);
+                Expect::Is(Value::Okay)
+            }
+            Op::Resume => {
+                let was_paused = it.is_paused(now);
+                it.pause = None;
+                int(was_paused.into())
+            }
             Op::Ttn => match it.ordered().first() {
-                Some(first) => first.left(now),
+                Some(_) if it.pause == Some(MAX) => Expect::Is(Value::Nil),
+                Some(first) => left(first.deadline.max(it.pause.unwrap_or(0)), now),
                 None => Expect::Is(Value::Nil),
             },
             Op::Pttl(id) => match it.find(id) {
-                Some(at) => it.entries[at].left(now),
+                Some(at) => left(it.entries[at].deadline, now),
                 None => Expect::Is(Value::Int(-2)),
             },
             Op::Len => int(it.entries.len() as u64),
@@ -496,6 +531,28 @@ impl World {
         })
     }
 
+    /// How many dehydrators are paused.
+    pub fn paused(&self) -> usize {
+        let kept = self.dbs.iter().flat_map(BTreeMap::values);
+        kept.filter(|kept| matches!(kept, Kept::Dehydrator(it) if it.pause.is_some())).count()
+    }
+
+    /// Ends the pauses whose time is over. Returns whether there were any.
+    pub fn resume(&mut self, now: u64) -> bool {
+        let before = self.paused();
+        for keys in &mut self.dbs {
+            keys.retain(|_, kept| {
+                let Kept::Dehydrator(it) = kept else { return true };
+                if it.pause.is_none_or(|end| end == MAX || end > now) {
+                    return true;
+                }
+                it.pause = None;
+                !it.entries.is_empty() || it.policy != Policy::Hold
+            });
+        }
+        self.paused() < before
+    }
+
     /// Takes out what policies deliver at this time.
     pub fn deliver(&mut self, now: u64) -> Vec<Delivered> {
         let mut all = std::mem::take(&mut self.delivered);
@@ -518,11 +575,11 @@ impl Entry {
         self.deliveries = (self.deliveries + 1).min(65_535);
         (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);
     }
+}
 
-    fn left(&self, now: u64) -> Expect {
-        match self.deadline.saturating_sub(now) {
-            0 => Expect::Is(Value::Int(0)),
-            left => Expect::Near(left),
-        }
+fn left(deadline: u64, now: u64) -> Expect {
+    match deadline.saturating_sub(now) {
+        0 => Expect::Is(Value::Int(0)),
+        left => Expect::Near(left),
     }
 }

@@ -140,6 +140,13 @@ fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             }
             words
         }
+        Op::Pause { ms, at } => {
+            let mut words = verb("PAUSE");
+            words.extend(ms.map(number));
+            words.extend(option("AT", *at));
+            words
+        }
+        Op::Resume => verb("RESUME"),
         Op::Ttn => verb("TTN"),
         Op::Pttl(id) => [verb("PTTL"), vec![id.clone()]].concat(),
         Op::Len => verb("LEN"),
@@ -215,6 +222,11 @@ fn nonsense(random: &mut Random) -> Op {
         "ONDUE HOLD|DELIVERIES|5".to_owned(),
         "ONDUE HOLD|DELIVERIES|5|HOLD".to_owned(),
         "ONDUE DROP|DELIVERIES|5".to_owned(),
+        format!("PAUSE {bad}"),
+        format!("PAUSE AT|{bad}"),
+        "PAUSE 0".to_owned(),
+        "PAUSE 5|5".to_owned(),
+        "RESUME now".to_owned(),
         "TTN now".to_owned(),
         "SCAN cursor".to_owned(),
         format!("SCAN 0|COUNT|{bad}"),
@@ -418,7 +430,14 @@ impl Torture {
                 Op::Lease { ttl, at, ids }
             }
             840..860 => Op::OnDue(self.policy()),
-            860..880 => Op::Ttn,
+            860..866 => match self.random.below(4) {
+                0 => Op::Pause { ms: None, at: None },
+                1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)) },
+                _ => Op::Pause { ms: Some(self.ttl_or_too_much().max(GRAIN)), at: None },
+            },
+            // Or nothing would ever be polled.
+            866..875 => Op::Resume,
+            875..880 => Op::Ttn,
             880..900 => Op::Pttl(self.id()),
             900..910 => Op::Len,
             910..940 => nonsense(&mut self.random),
@@ -514,6 +533,12 @@ impl Torture {
     /// Waits until what policies deliver is delivered, and looks for it where it should have come.
     fn deliver(&mut self) {
         let now = self.now();
+        if self.world.resume(now) {
+            let paused = self.world.paused() as u64;
+            until("pauses are over", || {
+                (self.client.info("dehydrator", "dehydrator_paused") == paused).then_some(())
+            });
+        }
         let delivered = self.world.deliver(now);
         if delivered.is_empty() {
             return;
@@ -637,7 +662,10 @@ impl Torture {
             for (key, kept) in kept {
                 let Kept::Dehydrator(dehydrator) = kept else { continue };
                 let ordered = dehydrator.ordered();
-                self.compare_order(key, &dehydrator.alive());
+                let alive = dehydrator.alive();
+                // At the end of time only what nobody has resumed is paused.
+                let is_paused = dehydrator.pause == Some(MAX);
+                self.compare_order(key, if is_paused { &[] } else { &alive });
                 self.compare_elements(key, &ordered);
                 self.compare_info(key, &ordered);
                 self.compare_scan(key, &ordered);
@@ -705,6 +733,17 @@ impl Torture {
                 assert!(first.deadline.abs_diff(next as u64) <= BEHIND, "{key:?}: {next}");
             }
             (next, first) => panic!("{key:?}: {next:?} instead of {first:?}"),
+        }
+        let dehydrator = self.world.dehydrator(self.selected, key);
+        let is_paused = dehydrator.is_some_and(|it| it.is_paused(now));
+        assert_eq!(field("paused"), Value::Int(is_paused.into()), "{key:?}");
+        let end = dehydrator.and_then(|it| it.pause).filter(|end| *end != MAX);
+        match (field("paused-until"), end) {
+            (Value::Nil, None) => {}
+            (Value::Int(told), Some(end)) => {
+                assert!(end.abs_diff(told as u64) <= BEHIND, "{key:?}: {told}");
+            }
+            (told, end) => panic!("{key:?}: {told:?} instead of {end:?}"),
         }
         let policy = self.world.dehydrator(self.selected, key).map(|it| it.policy.clone());
         let policy = words_of(key, &Op::OnDue(policy.unwrap_or_default()))[2..].join(&b' ');

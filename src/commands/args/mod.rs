@@ -3,7 +3,7 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `push`, `take`, `update`, `inspect`, `ondue` | the requests of each family of verbs |
+//! | `push`, `take`, `update`, `inspect`, `ondue`, `pause` | the requests of each family of verbs |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
 //! | `word` | a word as the client is shown it |
@@ -16,6 +16,7 @@ mod inspect;
 mod number;
 mod ondue;
 mod options;
+mod pause;
 mod push;
 #[cfg(test)]
 mod requests;
@@ -28,6 +29,7 @@ use crate::server::{Error, Str, error::Result};
 
 pub use inspect::{Info, Scan};
 pub use ondue::OnDue;
+pub use pause::{Pause, PauseEnd};
 pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
 pub use take::{Lease, Poll, Take, XPoll};
 pub use update::{Condition, Touch, Update};

@@ -289,6 +289,30 @@ fn info_is_short_or_full() {
 }
 
 #[test]
+fn a_pause_is_for_good_for_a_while_or_until_a_moment() {
+    needs_all_of("k", only!(Pause));
+    let pause = |args: Args<'_>| Pause::parse(args).map(|it| (text(it.key), it.end));
+    assert_eq!(read("k", pause), Ok(("k".into(), PauseEnd::Never)));
+    assert_eq!(read("k 1", pause), Ok(("k".into(), PauseEnd::After(1))));
+    assert_eq!(read("k at 9", pause), Ok(("k".into(), PauseEnd::At(9))));
+    refuses(
+        &[
+            "k 0",
+            "k -1",
+            "k x",
+            "k 9223372036854775808",
+            "k AT",
+            "k AT 0",
+            "k AT x",
+            "k AT 9 9",
+            "k 9 AT 9",
+            "k 9 9",
+        ],
+        only!(Pause),
+    );
+}
+
+#[test]
 fn ondue_takes_the_words_of_every_policy_and_no_others() {
     needs_all_of("k HOLD", only!(OnDue));
     let on_due = |args: Args<'_>| OnDue::parse(args).map(|it| (text(it.key), it.policy));

@@ -1,0 +1,48 @@
+//! An operator's pause: PAUSE, RESUME.
+
+use crate::clock;
+use crate::data_type::Writing;
+use crate::pending::{blocked, schedule};
+use crate::policy::Pause;
+use crate::replicate;
+use crate::server::key::Name;
+use crate::server::string::Args;
+use crate::server::{Context, error::Result};
+
+use super::args;
+use super::limits;
+
+/// `PAUSE key [ms | AT unix-ms]`: OK. Until RESUME, or for so long, nothing is given out or delivered.
+pub fn pause(context: &Context, args: Args<'_>) -> Result {
+    let args::Pause { key, end } = args::Pause::parse(args)?;
+    let mut dehydrator = Writing::open(context, key)?;
+    let pause = match end {
+        args::PauseEnd::Never => Pause::UNTIL_RESUMED,
+        args::PauseEnd::After(ms) => Pause::until(limits::pause(ms, clock::now())?),
+        args::PauseEnd::At(moment) => Pause::until(moment),
+    };
+
+    if dehydrator.set_pause(Some(pause)) {
+        replicate::paused(context, key, pause);
+        dehydrator.changed(c"dehydrator.pause");
+    }
+    context.reply_ok();
+    Ok(())
+}
+
+/// `RESUME key`: 1, or 0 if it was not paused.
+pub fn resume(context: &Context, args: Args<'_>) -> Result {
+    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let mut dehydrator = Writing::open(context, key)?;
+    let was_paused = dehydrator.is_paused(clock::now());
+
+    if dehydrator.set_pause(None) {
+        let name = Name::of(context, key);
+        schedule::begin(&name);
+        blocked::begin(&name);
+        replicate::resumed(context, key);
+        dehydrator.shrunk(c"dehydrator.resume");
+    }
+    context.reply_integer(was_paused.into());
+    Ok(())
+}
