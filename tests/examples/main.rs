@@ -52,6 +52,23 @@ fn a_consumer_group_gets_what_is_due_and_retries() {
 }
 
 #[test]
+fn what_fails_too_often_is_a_dead_letter() {
+    let lines = fs::read_to_string("examples/worker.py").expect("a recipe").lines().count();
+    assert!(lines <= 60, "it is said to be short: {lines} lines");
+    run_on_a_server("worker.py", 700);
+}
+
+#[test]
+fn an_order_is_cancelled_or_paid() {
+    run_on_a_server("cancelled_order.py", 200);
+}
+
+#[test]
+fn an_operator_pauses_and_resumes() {
+    run_on_a_server("pause.py", 500);
+}
+
+#[test]
 fn a_sorted_set_becomes_a_dehydrator_under_load() {
     run_on_a_server("migrate_sorted_set.py", 1000);
 }

@@ -58,7 +58,6 @@ fn what_the_server_is_told_of_each_command() {
         ("k PUBLISH c", &["k"]),
         ("k DROP", &["k"]),
         ("k HOLD DELIVERIES 5 STREAM d MAXLEN 5", &["k", "d"]),
-        ("k hold deliveries stream stream d", &["k", "d"]),
         ("k HOLD DELIVERIES 5 PUBLISH STREAM", &["k"]),
         ("stream HOLD", &["stream"]),
     ] {
@@ -223,6 +222,9 @@ fn no_verb_gets_at_a_key_without_the_right_to_it() {
         "TOUCH other id 0",
         "REM other id",
         "ONDUE other DROP",
+        "ONDUE other HOLD DELIVERIES 5 DROP",
+        "PAUSE other",
+        "RESUME other",
         "TTN other",
         "PTTL other id",
         "LEN other",

@@ -158,7 +158,9 @@ fn dead_letters_and_every_other_delivery_wait_for_the_end_of_it() {
 
 #[test]
 fn a_pause_goes_wherever_the_key_goes() {
-    let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
+    let options =
+        ["--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--appendfsync", "always"];
+    let mut server = Server::start(&options);
     let ways: [(&str, &[&str]); 8] = [
         ("RENAME", &["RENAME k there"]),
         ("MOVE", &["MOVE k 3", "MOVE s 3", "SELECT 3", "RENAME k there"]),

@@ -6,6 +6,7 @@ mod harness;
 
 mod concurrent;
 mod crash;
+mod dead;
 mod deliver;
 mod disk;
 mod history;

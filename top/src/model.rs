@@ -23,6 +23,10 @@ pub struct Facts {
     /// Since when they have failed without one that succeeded, in unix milliseconds.
     pub failing_since: Option<u64>,
     pub last_failure: Option<Vec<u8>>,
+    /// Whether nothing is given out or delivered. Older modules do not say; nor until when.
+    pub paused: bool,
+    /// When that ends by itself, in unix milliseconds.
+    pub paused_until: Option<u64>,
 }
 
 /// Why there is nothing new to show.

@@ -220,6 +220,7 @@ fn long_info(seconds: u64) -> String {
         "redis_version:7.0.15\r\nserver_time_usec:1700000600000000\r\n{}{}\
          dehydrator_elements:1234567890\r\ndehydrator_leased:1234567890\r\n\
          dehydrator_waiters:10000\r\ndehydrator_retries:1234567890\r\n\
+         dehydrator_dead_letters:1234567890\r\n\
          dehydrator_tick_longest_us:59940000\r\n",
         counters.concat(),
         times.concat()
@@ -258,6 +259,7 @@ fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
         ("leased", "1,234,567,890"),
         ("waiters", "10,000"),
         ("retries", "1,234,567,890"),
+        ("dead letters", "1,234,567,890"),
         ("in", "2,469,134/s"),
         ("out", "2,469,134/s"),
         ("pulls", "2,469,134/s"),
@@ -327,6 +329,40 @@ fn a_user_that_may_not_ask_is_told_which_rights_are_missing() {
     assert!(refused.contains("needs +info +scan +dehydrator.info, and ~*"), "{refused}");
     let unknown = of("looker:wrong");
     assert!(unknown.contains("wants another user or password"), "{unknown}");
+}
+
+#[test]
+fn a_dehydrator_that_is_paused_is_counted_and_says_so_below_its_row() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    push(&mut client, b"jobs", 600_000, 0..3);
+    push(&mut client, b"mails", 600_000, 0..2);
+    push(&mut client, b"other", 600_000, 0..1);
+    client.ask("DEHYDRATOR.PAUSE jobs");
+    client.ask("DEHYDRATOR.PAUSE mails 7200000");
+    client.ask("DEHYDRATOR.ONDUE other HOLD DELIVERIES 1 DROP");
+    client.ask("DEHYDRATOR.PUSH other 0 element dead AT 5 DELIVERIES 1");
+    harness::until("it has died", || {
+        (client.ask("DEHYDRATOR.LEN other") == redis::Value::Int(1)).then_some(())
+    });
+    let (mut watch, mut model) = (watch(&server), Model::default());
+    watch.refresh(&mut model, SECOND);
+    let drawn = drawn_in(80, &model);
+    let all = words(&drawn);
+    assert!(all.contains("paused 2") && all.contains("dead letters 1"), "{drawn:#?}");
+    let below = |key: &str| {
+        let row = drawn.iter().position(|line| line.contains(key)).expect("a row");
+        drawn[row + 1].clone()
+    };
+    assert!(below("jobs ").contains("paused until it is resumed"), "{drawn:#?}");
+    let left = below("mails ");
+    assert!(left.contains("paused for 2 h more") || left.contains("paused for 1.9"), "{drawn:#?}");
+    assert!(!below("other ").contains("paused"), "{drawn:#?}");
+    for key in ["jobs", "mails"] {
+        client.ask(&format!("DEHYDRATOR.RESUME {key}"));
+    }
+    watch.refresh(&mut model, 2 * SECOND);
+    assert!(!words(&drawn_in(80, &model)).contains("paused"));
 }
 
 #[test]

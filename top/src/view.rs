@@ -97,9 +97,12 @@ fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
         ("leased", field("leased")),
         ("waiters", field("waiters")),
         ("retries", field("retries")),
+        ("dead letters", field("dead_letters")),
     ];
     let stuck = model.fields.get("stuck").filter(|stuck| **stuck > 0.0);
     there.extend(stuck.map(|stuck| (STUCK, count(*stuck))));
+    let paused = model.fields.get("paused").filter(|paused| **paused > 0.0);
+    there.extend(paused.map(|paused| (PAUSED, count(*paused))));
     there.push(("tick: last", time("tick_last_us")));
     there.push(("longest", time("tick_longest_us")));
     let groups = [
@@ -128,7 +131,7 @@ fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>>
     for (name, value) in pairs {
         let [name_text, value_text] = [format!(" {name} "), format!("{value} ")];
         let room = length(&name_text) + length(&value_text);
-        let spans = if name == STUCK {
+        let spans = if [STUCK, PAUSED].contains(&name) {
             [Span::raw(name_text).red().bold(), Span::raw(value_text).red().bold()]
         } else {
             [Span::raw(name_text).dim(), Span::raw(value_text)]
@@ -143,6 +146,8 @@ fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>>
 
 /// The field of the dehydrators whose deliveries fail.
 const STUCK: &str = "stuck";
+/// The field of those that are paused.
+const PAUSED: &str = "paused";
 
 /// The columns: a title, what they sort by, and how wide they are at least.
 const COLUMNS: [(&str, Option<Order>, usize); 8] = [
@@ -156,7 +161,7 @@ const COLUMNS: [(&str, Option<Order>, usize); 8] = [
     ("memory", Some(Order::Memory), 8),
 ];
 
-/// A line for each dehydrator, and a second one for each whose deliveries fail.
+/// A line for each dehydrator, and more for each that is paused or whose deliveries fail.
 fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     let room = usize::from(area.width.saturating_sub(2));
     let sorted = model.sorted();
@@ -180,6 +185,9 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
     frame.render_widget(heads(&widths, model.order), head);
     let items = sorted.iter().zip(&rows).map(|((_, dehydrator), row)| {
         let mut text = Text::from(aligned(row, &widths));
+        if let Some(pause) = pause(dehydrator, model.now_ms) {
+            text.push_line(Line::from(fitting(&pause, room)).red());
+        }
         if let Some(failure) = failure(dehydrator, model.now_ms) {
             text.push_line(Line::from(fitting(&failure, room)).red());
         }
@@ -233,6 +241,14 @@ fn aligned(cells: &[String; 8], widths: &[usize; 8]) -> String {
         parts.into_iter().for_each(|part| line.push_str(part));
     }
     line
+}
+
+/// For how long it is paused yet. `None`: it is not, or the module does not say.
+fn pause(dehydrator: &Dehydrator, now_ms: u64) -> Option<String> {
+    let facts = &dehydrator.facts;
+    let left = facts.paused_until.map(|end| duration(end.saturating_sub(now_ms) as f64));
+    let left = left.map_or("until it is resumed".to_owned(), |left| format!("for {left} more"));
+    facts.paused.then(|| format!("  paused {left}"))
 }
 
 /// Since when deliveries fail, how often, and why. `None`: they do not, or the module does not say.

@@ -198,6 +198,8 @@ fn parse(reply: &Value) -> Option<(Facts, Vec<(u64, u64)>)> {
             b"failures" => facts.failures = number(value).unwrap_or(0),
             b"failing-since" => facts.failing_since = number(value),
             b"last-failure" => facts.last_failure = text(value),
+            b"paused" => facts.paused = number(value) == Some(1),
+            b"paused-until" => facts.paused_until = number(value),
             b"elements-by-ttl" => {
                 let pairs = value.as_map_iter()?;
                 by_ttl = pairs.filter_map(|(ttl, n)| Some((number(ttl)?, number(n)?))).collect();

@@ -293,7 +293,9 @@ fn however_many_dead_letters_there_are_who_asks_passes_over_some_of_them_alone()
 
 #[test]
 fn a_limit_and_the_counts_go_wherever_the_key_goes() {
-    let mut server = Server::start(&["--appendonly", "yes", "--aof-use-rdb-preamble", "no"]);
+    let options =
+        ["--appendonly", "yes", "--aof-use-rdb-preamble", "no", "--appendfsync", "always"];
+    let mut server = Server::start(&options);
     let ways: [(&str, &[&str]); 8] = [
         ("RENAME", &["RENAME k there"]),
         ("MOVE", &["MOVE k 3", "SELECT 3", "RENAME k there"]),

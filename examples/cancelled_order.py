@@ -1,0 +1,91 @@
+"""A cancelled order: one that is not paid in time is cancelled, and one that is paid is not.
+
+The timer and the order's state change together, in a script: whoever takes the timer's element decides. So an order is
+never both paid and cancelled, though payment and deadline may meet at the same moment, or a worker may die between the
+two. Asked for more time, the shop postpones the deadline.
+
+Prints:
+
+    order 18: paid, its timer is gone
+    order 19: cancelled
+    order 19: it is too late to pay
+    order 20: has more time
+    order 20: paid, its timer is gone
+    nothing is left
+"""
+
+import os
+
+import redis
+
+TIMERS = "{demo:orders}:timers"
+STATE = "{demo:orders}:state"
+BLOCK_MS = 10_000
+
+# PULL takes the element whether it is due or not, and though a worker has it on loan.
+PAY = """
+if not redis.call('DEHYDRATOR.PULL', KEYS[1], ARGV[1]) then return 0 end
+redis.call('HSET', KEYS[2], ARGV[1], 'paid')
+return 1
+"""
+# XACK takes nothing if the order was paid since the worker was given it.
+CANCEL = """
+if not redis.call('DEHYDRATOR.XACK', KEYS[1], ARGV[1])[1] then return 0 end
+redis.call('HSET', KEYS[2], ARGV[1], 'cancelled')
+return 1
+"""
+
+
+def connect():
+    # The read timeout must be longer than the block.
+    url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+    return redis.Redis.from_url(url, socket_timeout=BLOCK_MS / 1000 + 5, decode_responses=True)
+
+
+def place(server, order, ms_to_pay):
+    order_and_timer = server.pipeline(transaction=True)
+    order_and_timer.hset(STATE, order, "placed")
+    order_and_timer.execute_command("DEHYDRATOR.PUSH", TIMERS, ms_to_pay, "cancel", order)
+    order_and_timer.execute()
+
+
+def pay(server, order):
+    paid = server.eval(PAY, 2, TIMERS, STATE, order)
+    print(f"{order}: paid, its timer is gone" if paid else f"{order}: it is too late to pay")
+
+
+def give_more_time(server, order, ms):
+    # Not if it is cancelled already; and GT: never less time than it has.
+    if server.execute_command("DEHYDRATOR.TOUCH", TIMERS, order, ms, "GT"):
+        print(f"{order}: has more time")
+
+
+def cancel_next(server):
+    """Waits for an order whose time is up. If the worker dies here, another one is given it after a second."""
+    options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", 1000]
+    for order, _, _ in server.execute_command("DEHYDRATOR.POLL", TIMERS, *options) or []:
+        if server.eval(CANCEL, 2, TIMERS, STATE, order):
+            print(f"{order}: cancelled")
+
+
+def main():
+    server = connect()
+    server.delete(TIMERS, STATE)
+    place(server, "order 18", 600_000)
+    place(server, "order 19", 200)
+    place(server, "order 20", 600_000)
+    pay(server, "order 18")
+    cancel_next(server)
+    pay(server, "order 19")
+    give_more_time(server, "order 20", 900_000)
+    pay(server, "order 20")
+
+    states = server.hgetall(STATE)
+    assert states == {"order 18": "paid", "order 19": "cancelled", "order 20": "paid"}, states
+    assert server.execute_command("DEHYDRATOR.LEN", TIMERS) == 0
+    print("nothing is left")
+    server.delete(STATE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""An operator's pause: while something behind the workers is repaired, nothing is given out, and nothing is lost.
+
+Programs go on pushing, and workers sleep on in the server: nobody has to stop or start them. A pause with a time ends by
+itself, so that a forgotten one does no harm; it holds through restarts and failovers. Work that a worker has in hand is
+finished and settled as ever.
+
+Prints:
+
+    worker: job 1
+    operator: paused, until it is resumed; 2 jobs wait
+    worker: settles what it had in hand
+    operator: resumed
+    worker: job 2
+    worker: job 3
+    operator: paused for 300 ms
+    worker: job 4, 300 ms later
+"""
+
+import os
+import threading
+import time
+
+import redis
+
+KEY = "demo:jobs"
+BLOCK_MS = 10_000
+
+
+def connect():
+    # The read timeout must be longer than the block.
+    url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+    return redis.Redis.from_url(url, socket_timeout=BLOCK_MS / 1000 + 5, decode_responses=True)
+
+
+def next_job(server):
+    options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", 60_000]
+    return server.execute_command("DEHYDRATOR.POLL", KEY, *options)[0]
+
+
+def push(server, number):
+    server.execute_command("DEHYDRATOR.PUSH", KEY, 0, f"job {number}", number)
+
+
+def info(server):
+    fields = server.execute_command("DEHYDRATOR.INFO", KEY)
+    return fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2]))
+
+
+def work(asleep, resumed):
+    server = connect()
+    id, job, _ = next_job(server)
+    print(f"worker: {job}")
+    asleep.wait()
+    server.execute_command("DEHYDRATOR.XACK", KEY, id)
+    print("worker: settles what it had in hand")
+    resumed.release()
+    for _ in range(2):
+        # It falls asleep during the pause.
+        id, job, _ = next_job(server)
+        server.execute_command("DEHYDRATOR.XACK", KEY, id)
+        print(f"worker: {job}")
+
+
+def main():
+    server = connect()
+    server.delete(KEY)
+    paused, settled = threading.Event(), threading.Semaphore(0)
+    push(server, 1)
+    worker = threading.Thread(target=work, args=[paused, settled])
+    worker.start()
+    while not info(server)["leased"]:
+        time.sleep(0.01)
+
+    server.execute_command("DEHYDRATOR.PAUSE", KEY)
+    push(server, 2)
+    push(server, 3)
+    assert info(server)["paused"] == 1
+    print(f"operator: paused, until it is resumed; {info(server)['due']} jobs wait")
+    paused.set()
+    settled.acquire()
+    time.sleep(0.2)
+    assert info(server)["due"] == 2, "a job was given out during a pause"
+    print("operator: resumed")
+    server.execute_command("DEHYDRATOR.RESUME", KEY)
+    worker.join()
+
+    server.execute_command("DEHYDRATOR.PAUSE", KEY, 300)
+    started = time.monotonic()
+    push(server, 4)
+    print("operator: paused for 300 ms")
+    id, job, _ = next_job(server)
+    # Times of the server are whole milliseconds.
+    assert time.monotonic() - started >= 0.298, "it came early"
+    server.execute_command("DEHYDRATOR.XACK", KEY, id)
+    print(f"worker: {job}, 300 ms later")
+    server.delete(KEY)
+
+
+if __name__ == "__main__":
+    main()
