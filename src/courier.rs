@@ -330,12 +330,7 @@ fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
         } else {
             BATCH
         };
-        while count < most
-            && let Some(taken) = lawn.pop_due(now)
-        {
-            removed.push(taken.element().id);
-            count += 1;
-        }
+        count = lawn.drain(now, most, |_, element| removed.push(element.id));
     }
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.drop");

@@ -99,16 +99,13 @@ fn remove_due(
     let mut removed = Batch::removed(context, key);
     let (mut polled, mut redelivered) = (0, 0);
     if let Some(lawn) = dehydrator.lawn() {
-        for _ in 0..count {
-            let Some(taken) = lawn.pop_due(now) else { break };
-            let element = taken.element();
+        polled = lawn.drain(now, count, |_, element| {
             give(element);
-            polled += 1;
             redelivered += u64::from(element.deliveries > 0);
             removed.push(element.id);
-        }
+        });
     }
-    counters::count(&POLLS, polled);
+    counters::count(&POLLS, polled as u64);
     counters::count(&REDELIVERIES, redelivered);
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.poll");

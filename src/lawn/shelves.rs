@@ -43,6 +43,7 @@ impl<T> Shelves<T> {
         self.len += 1;
     }
 
+    #[cfg(any(test, fuzzing))]
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.shelves.iter().flatten()
     }

@@ -48,7 +48,6 @@ const CANDIDATES: usize = 32;
 const EXACT: usize = 128;
 /// The widest slot, in units.
 pub(super) const WIDEST: usize = 1024;
-const CLASSES: usize = EXACT + 8 * (WIDEST / EXACT).ilog2() as usize;
 
 /// What slots are made of. The owner may write anything into a slot that it has, but for what marks the first unit of a free one.
 pub(super) trait Unit: Copy + Default {
@@ -603,7 +602,7 @@ mod tests {
             assert_eq!(class_of(rounded), (class, rounded), "rounding is not idempotent");
             last = (class, rounded);
         }
-        assert_eq!(last, (CLASSES - 1, WIDEST));
+        assert_eq!(last, (EXACT + 23, WIDEST));
     }
 
     #[test]
