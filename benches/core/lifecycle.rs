@@ -7,8 +7,13 @@
 //! Ids are touched, restarted and stopped in random order. Expiry follows a fill, without any of that
 //! in between; what comes due then lies where starting put it. What is taken out is read: a store must
 //! not look faster because the compiler saw that nobody wants the payload.
+//!
+//! One operation after the other lets the processor begin the next ones while it waits for memory. A server's commands do
+//! not follow each other like that. So all is measured again with a fence before each operation, which has it finish what it
+//! has begun: `fenced`.
 
 use std::hint::black_box;
+use std::sync::atomic::{Ordering, fence};
 
 use crate::load::{PAYLOAD, TTL_MIN, Ttls, id, shuffled};
 use crate::memory;
@@ -32,11 +37,12 @@ struct Life<S> {
     count: usize,
     ttls: Ttls,
     now: u64,
+    fenced: bool,
 }
 
 impl<S: Store> Life<S> {
-    fn new(count: usize, ttls: Ttls) -> Self {
-        Self { store: S::new(0), count, ttls, now: 0 }
+    fn new(count: usize, ttls: Ttls, fenced: bool) -> Self {
+        Self { store: S::new(0), count, ttls, now: 0, fenced }
     }
 
     /// Runs an operation for each element and returns nanoseconds an operation. Time moves on between
@@ -55,6 +61,9 @@ impl<S: Store> Life<S> {
             let stopwatch = Stopwatch::start();
             while done < until {
                 let Some(element) = elements.next() else { break };
+                if self.fenced {
+                    fence(Ordering::SeqCst);
+                }
                 operation(self, element);
                 done += 1;
             }
@@ -80,6 +89,15 @@ impl<S: Store> Life<S> {
 
 /// Measures all operations and says each figure as it comes.
 pub fn run<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) {
+    live::<S>(count, ttls, false, say);
+}
+
+/// As [`run`], with a fence before each operation.
+pub fn run_fenced<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) {
+    live::<S>(count, ttls, true, say);
+}
+
+fn live<S: Store>(count: usize, ttls: usize, fenced: bool, say: &mut dyn FnMut(&str, f64)) {
     let ttls = Ttls::new(ttls);
     if ttls.longest() > S::MAX_TTL {
         return;
@@ -88,7 +106,7 @@ pub fn run<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) 
     let randomly = || order.iter().map(|element| *element as usize);
 
     memory::set_counting(true);
-    let mut life = Life::<S>::new(count, ttls);
+    let mut life = Life::<S>::new(count, ttls, fenced);
     life.start_all();
     say("bytes", memory::allocated() as f64 / count as f64);
     for element in randomly().skip(1) {
@@ -98,7 +116,7 @@ pub fn run<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) 
     drop(life);
     memory::set_counting(false);
 
-    let mut life = Life::<S>::new(count, ttls);
+    let mut life = Life::<S>::new(count, ttls, fenced);
     say("start", life.start_all());
     if S::TIMERS {
         let touch = life.phase(randomly(), |life, element| {
@@ -116,7 +134,7 @@ pub fn run<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) 
     say("stop", stop);
     drop(life);
 
-    let mut life = Life::<S>::new(count, ttls);
+    let mut life = Life::<S>::new(count, ttls, fenced);
     life.start_all();
     if !S::TIMERS {
         // The nearest thing to expiry: everything goes in the order in which it came.
@@ -137,6 +155,9 @@ pub fn run<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str, f64)) 
         life.store.expire(life.now, &mut |_, payload| {
             black_box(*payload);
             expired += 1;
+            if fenced {
+                fence(Ordering::SeqCst);
+            }
         });
         if (life.now / STEP).is_multiple_of(16) && stopwatch.ns() > PATIENCE {
             break;

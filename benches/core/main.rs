@@ -11,6 +11,7 @@
 //!   … -- small                              a lawn of a few elements in either form, printed
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`
 //!   … -- one lawn start --timers 10000        one operation, see `one`
+//!   BEFORE=path cargo bench --bench core      with another build of this bench, whose core is called `before`
 //! ```
 //!
 //! Each measurement of each store runs in a process of its own, one after the other, so that none finds
@@ -68,7 +69,7 @@ use store::Store;
 /// What is measured, and how much of it: the command line of a measuring process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Measure {
-    /// `life`, `steady`, `growth`, `worst`, `overflow`, `collisions`, `workers`, `units`, `sessions` or `small`.
+    /// `life`, `fenced`, `steady`, `growth`, `worst`, `overflow`, `collisions`, `workers`, `units`, `sessions` or `small`.
     pub kind: String,
     pub timers: usize,
     pub ttls: usize,
@@ -86,6 +87,7 @@ impl Measure {
         let Self { timers, ttls, count, ticks, .. } = *self;
         match self.kind.as_str() {
             "life" => for_store!(store, life(timers, ttls, say)),
+            "fenced" => for_store!(store, fenced_life(timers, ttls, say)),
             "steady" => for_store!(store, steady(timers, ttls, say)),
             "growth" => for_store!(store, growth(timers, ttls, say)),
             "worst" => for_store!(store, worst(timers, say)),
@@ -102,7 +104,7 @@ impl Measure {
 
 // The macro wants names without paths.
 use growth::run as growth;
-use lifecycle::run as life;
+use lifecycle::{run as life, run_fenced as fenced_life};
 use one::run as one_operation;
 use overflow::run as overflow;
 use sessions::run as sessions;

@@ -12,6 +12,8 @@ use crate::{small, units};
 
 /// The store that is the module's own.
 pub const OURS: &str = "lawn";
+/// The module's own store as another build of this bench has it, which the environment names in `BEFORE`.
+pub const BEFORE: &str = "before";
 /// The one peer with our duty: ids and elements of any length.
 pub const ANY_LENGTH: &str = "hierarchy-any";
 /// Those that look at more timers the more there are: only for a few timers.
@@ -33,14 +35,22 @@ pub const OVERFLOW: [&str; 4] = ["lawn", "overflow-wheel", "hierarchy", "heap"];
 pub const SHARES: [usize; 5] = [0, 1, 10, 50, 100];
 /// How many timers there are then: a pause that is O(n) shows beside a tenth of n.
 pub const CROWDS: [usize; 2] = [100_000, 1_000_000];
-pub const INSTRUCTIONS: [&str; 7] =
-    ["lawn", "hierarchy", ANY_LENGTH, "delay-queue", "heap", "floor-arena", "floor-boxes"];
+pub const INSTRUCTIONS: [&str; 8] =
+    ["lawn", BEFORE, "hierarchy", ANY_LENGTH, "delay-queue", "heap", "floor-arena", "floor-boxes"];
 /// Timers whose operations are counted in instructions.
 pub const COUNTED: usize = 10_000;
 
 /// Where the figures of the last run are.
 pub fn figures_file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/core-figures.tsv")
+}
+
+/// Which program measures a store, and what it is called there. `None` for what is not to be had.
+fn executable(store: &str) -> Option<(PathBuf, &str)> {
+    if store == BEFORE {
+        return Some((std::env::var_os("BEFORE")?.into(), OURS));
+    }
+    Some((std::env::current_exe().expect("a path"), store))
 }
 
 struct Plan {
@@ -64,8 +74,9 @@ impl Plan {
                     "{:4} s  {kind} {store}, {timers} timers, {ttls} TTLs, count {count} ({round}/{rounds})",
                     self.began.elapsed().as_secs(),
                 );
-                let mut child = Command::new(std::env::current_exe().expect("a path"));
-                child.args([kind, store]);
+                let Some((exe, name)) = executable(store) else { continue };
+                let mut child = Command::new(exe);
+                child.args([kind, name]);
                 for (name, value) in [
                     ("--timers", *timers as u64),
                     ("--ttls", *ttls as u64),
@@ -106,11 +117,12 @@ impl Plan {
                     "{:4} s  instructions {store} {operation}",
                     self.began.elapsed().as_secs()
                 );
+                let Some((exe, name)) = executable(store) else { continue };
                 let output = Command::new("valgrind")
                     .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
                     .args(["--collect-atstart=no", "--toggle-collect=core::one::measured*"])
-                    .arg(std::env::current_exe().expect("a path"))
-                    .args(["one", store, operation, "--timers", &COUNTED.to_string()])
+                    .arg(exe)
+                    .args(["one", name, operation, "--timers", &COUNTED.to_string()])
                     .output();
                 let Ok(output) = output else {
                     eprintln!("no valgrind, no instructions counted");
@@ -161,15 +173,17 @@ fn scalable(store: &&str) -> bool {
 
 /// Three rounds of what the goals are measured against, one of what is far from it.
 fn everything(plan: &mut Plan) {
-    plan.measure(3, &Measure::new("life", 10_000, 8), ALL);
+    plan.measure(3, &Measure::new("life", 10_000, 8), ALL.into_iter().chain([BEFORE]));
     let all_scalable = ALL.into_iter().filter(scalable);
     let (near, far): (Vec<_>, Vec<_>) = all_scalable.partition(|store| NEAR.contains(store));
-    plan.measure(3, &Measure::new("life", 1_000_000, 8), near);
+    plan.measure(3, &Measure::new("life", 1_000_000, 8), near.iter().copied().chain([BEFORE]));
+    let fenced = near.iter().copied().chain([BEFORE]);
+    plan.measure(3, &Measure::new("fenced", 1_000_000, 8), fenced);
     plan.measure(1, &Measure::new("life", 1_000_000, 8), far);
     plan.measure(1, &Measure::new("growth", 10_000_000, 8), GROWTH);
-    plan.measure(1, &Measure::new("life", 10_000_000, 8), LARGE);
+    plan.measure(1, &Measure::new("life", 10_000_000, 8), LARGE.into_iter().chain([BEFORE]));
     for ttls in [10, 1_000, 100_000, 1_000_000] {
-        plan.measure(1, &Measure::new("steady", 1_000_000, ttls), BEST);
+        plan.measure(1, &Measure::new("steady", 1_000_000, ttls), BEST.into_iter().chain([BEFORE]));
     }
     plan.measure(1, &Measure::new("worst", 1_000_000, 1), WORST);
     for share in SHARES {

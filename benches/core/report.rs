@@ -3,8 +3,8 @@
 use crate::figures::Figures;
 use crate::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
 use crate::plan::{
-    ANY_LENGTH, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, OURS, OVERFLOW, SHARES, TTLS, WORST,
-    figures_file, overflow, timed,
+    ANY_LENGTH, BEFORE, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, OURS, OVERFLOW, SHARES, TTLS,
+    WORST, figures_file, overflow, timed,
 };
 use crate::stores::wheel::SIMPLE;
 use crate::stores::{ALL, label};
@@ -71,6 +71,42 @@ impl Report {
         });
         let columns: Vec<&str> = columns.into_iter().chain(["rounds"]).collect();
         table(&head("ns an operation (times ours)", &columns), rows)
+    }
+
+    /// As [`Report::operations`] at a million, where the processor finishes each operation before it begins the next one.
+    fn fenced(&self) -> String {
+        let measure = Measure::new("fenced", 1_000_000, 8);
+        let rows = self.having(&measure, "start", &ALL).into_iter().map(|store| {
+            let values = OPERATIONS.map(|it| cell(self.figures.get(&measure, store, it)));
+            std::iter::once(label(store).to_owned()).chain(values).collect()
+        });
+        table(&head("ns an operation, fenced", &OPERATIONS), rows)
+    }
+
+    /// Ours beside what it was in another build, and how much of that is left. `None` if that was not measured.
+    fn before(&self) -> Option<String> {
+        let life = |timers| Self::life(timers, 8);
+        let rows: Vec<_> = [
+            ("10^4, ns", life(10_000)),
+            ("10^6, ns", life(1_000_000)),
+            ("10^6, fenced, ns", Measure::new("fenced", 1_000_000, 8)),
+            ("10^7, ns", life(10_000_000)),
+            ("10^4, instructions", Measure::new("instructions", COUNTED, 8)),
+        ]
+        .into_iter()
+        .filter_map(|(what, measure)| {
+            let values = OPERATIONS.map(|figure| {
+                let before = self.figures.get(&measure, BEFORE, figure)?;
+                let now = self.figures.get(&measure, OURS, figure)?;
+                Some(format!("{} / {}: {:.2}", number(before), number(now), now / before))
+            });
+            values[0].as_ref()?;
+            let values = values.map(Option::unwrap_or_default);
+            Some(std::iter::once(what.to_owned()).chain(values).collect())
+        })
+        .collect();
+        (!rows.is_empty())
+            .then(|| table(&head("before / now: ratio", &OPERATIONS), rows.into_iter()))
     }
 
     /// The best store of all that are not ours and keep time.
@@ -357,7 +393,7 @@ impl Report {
     fn instructions(&self) -> String {
         let measure = Measure::new("instructions", COUNTED, 8);
         let columns = ["start", "restart", "touch", "stop", "expire", "quiet"];
-        let rows = INSTRUCTIONS.into_iter().map(|store| {
+        let rows = INSTRUCTIONS.into_iter().filter(|store| *store != BEFORE).map(|store| {
             let values = columns.map(|figure| cell(self.figures.get(&measure, store, figure)));
             std::iter::once(label(store).to_owned()).chain(values).collect()
         });
@@ -376,6 +412,7 @@ pub fn write() {
         ("goals", report.goals()),
         ("few", report.operations(10_000)),
         ("million", report.operations(1_000_000)),
+        ("fenced", report.fenced()),
         ("most", report.operations(10_000_000)),
         ("ttls", report.ttls(1_000_000)),
         ("ttls-few", report.ttls(10_000)),
@@ -391,5 +428,8 @@ pub fn write() {
         ("instructions", report.instructions()),
     ] {
         page::put(&format!("core:{section}"), &content);
+    }
+    if let Some(before) = report.before() {
+        page::put("core:before", &before);
     }
 }

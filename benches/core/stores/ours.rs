@@ -42,13 +42,12 @@ impl Store for Ours {
     }
 
     fn expire(&mut self, now: u64, sink: &mut impl FnMut(&Id, &Payload)) {
-        while let Some(taken) = self.0.pop_due(now) {
-            let element = taken.element();
+        self.0.drain(now, usize::MAX, |_, element| {
             sink(
                 element.id.try_into().expect("16 bytes"),
                 element.payload.try_into().expect("64 bytes"),
             );
-        }
+        });
     }
 
     fn rearm(&mut self, now: u64, ttl: &mut impl FnMut() -> u64) -> usize {
