@@ -9,8 +9,8 @@ pub enum StartError {
     Exists,
     /// The deadline would be after [`DEADLINE_MAX`](super::DEADLINE_MAX).
     TooLate,
-    /// The lawn holds as much as its handles can name: 256 GiB of records, or four million of more
-    /// than 8 KiB.
+    /// The lawn holds as much as its handles can name: 32 GiB of records, of which one of more than 8 KiB counts as 32
+    /// bytes.
     Full,
 }
 

@@ -260,7 +260,7 @@ impl Lawn {
         either!(&self.form, it => it.next_deadline())
     }
 
-    /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 59, and at each
+    /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 62, and at each
     /// element in the overflow.
     pub fn count_due(&self, now: u64) -> usize {
         either!(&self.form, it => it.count_due(now))

@@ -396,7 +396,7 @@ impl Full {
         (self.queues.len(), self.overflow.len())
     }
 
-    /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 59, and at each
+    /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 62, and at each
     /// element in the overflow.
     pub fn count_due(&self, now: u64) -> usize {
         self.queues.count_due(&self.records, now) + self.overflow.count_due(now)

@@ -23,7 +23,7 @@
 //!                 Records: deadline, push no., spot, id, payload  (one slot each, in pages)
 //!                   ▲                           │
 //!                   │                           ▼
-//!   Heads ──▶ Queues: one for each TTL, a list of blocks of 59 handles
+//!   Heads ──▶ Queues: one for each TTL, a list of blocks of 62 handles
 //!   (heap)    Overflow: rare TTLs and what is far out of order, a B-tree by turn
 //! ```
 //!
@@ -33,17 +33,18 @@
 //! | `small` | a lawn of a few elements, in one allocation |
 //! | `full` | a lawn of any size: what the parts below make together |
 //! | `turn` | when an element's turn comes: deadline, then order of pushing |
-//! | `slab` | fixed-width slots in pages; grows without copying, gives memory back |
+//! | `slab`, `shelves`, `boxes` | fixed-width slots in pages, and what is too wide for one; grows without copying, gives memory back |
 //! | `records` | the bytes of an element |
 //! | `index`, `lanes` | id to record |
 //! | `block`, `queues`, `heads` | the FIFO of each TTL, and which is next |
 //! | `overflow` | what fits into no queue |
 //! | `iter` | a walk over all elements in order |
+//! | `processor` | two instructions for which the language has no words: the only `unsafe` here |
 //! | `upkeep` | giving memory back, moving allocations, measuring, checking |
 //! | `error` | why something is refused |
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
-//! *head* is the first of them. A *block* is a piece of a queue, with places for 59 handles; a place that was left is a
+//! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is a
 //! *hole*. A *record* is the bytes of an element, in a slot of a page; a *sparse page* has few of them. The *overflow* is the
 //! tree for what fits no queue. A *turn* is an element's place in the order of delivery.
 //!
@@ -53,10 +54,10 @@
 //! |---|---|
 //! | [`Lawn::start`] | O(1); O(log n) for TTLs beyond the 1,024th with fewer than sixteen elements each, beyond the 16,384th, and out of order by more than a hundred |
 //! | [`Lawn::stop`], [`Lawn::look`], [`Lawn::update`] | O(1); in the overflow O(log n) |
-//! | [`Lawn::pop_due`] | O(log TTLs), or O(log n) from the overflow; nothing due: O(1) |
+//! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; O(log n) from the overflow; nothing due: O(1) |
 //! | [`Lawn::next_deadline`] | O(1), exact |
 //! | [`Lawn::iter`] | O(log TTLs) for each element |
-//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, or 16,384 queues |
+//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 16,384 queues, or the table of pages, 24 bytes for each 256 KiB |
 //!
 //! # Rules
 //!

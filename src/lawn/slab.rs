@@ -38,6 +38,8 @@ const EARLY_BYTES: usize = if TINY { 512 } else { 64 * 1024 };
 /// A class that has so many pages makes the next one at its full size: what that may waste is little beside
 /// them.
 const EARLY_PAGES: u32 = 4;
+/// Below this a page grows by a half at a time.
+const LITTLE_BYTES: usize = 16 * 1024;
 /// Bytes that are made ready at once in a page that has memory.
 const STRETCH_BYTES: usize = 2048;
 /// "No page" in the links between pages, and "no slot" in those between free slots.
@@ -568,7 +570,10 @@ fn slots_in<T: Unit>(bytes: usize, width: usize) -> usize {
 #[inline(never)]
 fn stretch<T: Unit>(units: &mut Vec<T>, needed: usize, capacity: usize) {
     if needed > units.capacity() {
-        let room = (2 * units.len()).clamp(needed, capacity);
+        // By a half while that is little: what is not used is paid by every lawn that is a little too large to be small.
+        let is_little = units.len() * size_of::<T>() < LITTLE_BYTES;
+        let more = if is_little { units.len() / 2 } else { units.len() };
+        let room = (units.len() + more).clamp(needed, capacity);
         units.reserve_exact(room - units.len());
     }
     let most = (units.len() + STRETCH_BYTES / size_of::<T>()).min(units.capacity());
