@@ -366,7 +366,7 @@ impl World {
                 }
                 // Dead letters in the way are moved; one that is first has somebody sleep until it has gone.
                 if block.is_some() && !transaction {
-                    let dead = it.policy.holds().then(|| it.bury(now)).unwrap_or_default();
+                    let dead = if it.policy.holds() { it.bury(now) } else { Default::default() };
                     self.met.extend(dead);
                     if it.due(now).is_empty() {
                         return Expect::Is(Value::Nil);
