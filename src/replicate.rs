@@ -8,9 +8,10 @@
 //! |---|---|
 //! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
 //! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]`; of PULL and REM, the command as it was sent |
-//! | an element was given back, or the file is rewritten, and it was leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n` |
+//! | an element that had been leased was given back | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n` |
+//! | the file is rewritten, and an element is leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n TOKEN token` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl element id AT deadline REPLACE` |
-//! | elements were leased | `DEHYDRATOR.LEASE key ttl AT deadline id [id ...]` |
+//! | elements were leased | `DEHYDRATOR.LEASE key ttl TOKEN token AT deadline id [id ...]` |
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
 //! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl AT deadline` |
 //! | what becomes of what comes due | `DEHYDRATOR.ONDUE key policy` |
@@ -24,7 +25,7 @@ use std::thread::LocalKey;
 
 use redis_module::raw::RedisModuleString;
 
-use crate::lawn::Element;
+use crate::lawn::{Element, Token};
 use crate::policy::{Pause, Policy};
 use crate::server::io::Io;
 use crate::server::{Context, OwnedStr, Str, api, quiet};
@@ -131,15 +132,15 @@ pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u
 }
 
 /// As [`pushed`], into an append-only file that is being rewritten.
-pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>) {
+pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>, token: Option<Token>) {
     let Element { id, payload, deadline, deliveries } = element;
     let (io, name, key) = (io.as_ptr(), c"DEHYDRATOR.PUSH".as_ptr(), key.as_ptr());
     let (ttl, deadline) = (ttl as c_longlong, deadline as c_longlong);
     let (payload, payload_len) = (payload.as_ptr(), payload.len());
     let (id, id_len, at) = (id.as_ptr(), id.len(), c"AT".as_ptr());
     // SAFETY: the io is live. The formats say what follows: a string of the server's, a number, two
-    // buffers with their lengths, a C string and a number, and perhaps the same once more; all are
-    // copied. Times are at most 2^63 - 1.
+    // buffers with their lengths, a C string and a number, and perhaps the same once or twice more; all are
+    // copied. Times and tokens are at most 2^63 - 1.
     unsafe {
         if deliveries == 0 {
             let format = c"slbbcl".as_ptr();
@@ -157,12 +158,12 @@ pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>) {
                 deadline
             ));
         } else {
-            let (format, word) = (c"slbbclcl".as_ptr(), c"DELIVERIES".as_ptr());
-            let deliveries = c_longlong::from(deliveries);
+            // Without a token the last two are not looked at.
+            let format = if token.is_some() { c"slbbclclcl" } else { c"slbbclcl" };
             api!(RedisModule_EmitAOF(
                 io,
                 name,
-                format,
+                format.as_ptr(),
                 key,
                 ttl,
                 payload,
@@ -171,8 +172,10 @@ pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>) {
                 id_len,
                 at,
                 deadline,
-                word,
-                deliveries
+                c"DELIVERIES".as_ptr(),
+                c_longlong::from(deliveries),
+                c"TOKEN".as_ptr(),
+                token.map_or(0, Token::number) as c_longlong
             ));
         }
     };
@@ -296,12 +299,15 @@ pub fn deleted(context: &Context, key: Str<'_>) {
     };
 }
 
+/// The TTL and the deadline of a lease, and its token.
+type LeaseTo = (u64, u64, Token);
+
 /// Effects on several elements, told in as few words as may be: a verb with the ids behind it.
 pub struct Batch<'a> {
     context: &'a Context,
     key: Str<'a>,
-    /// What stands before the ids: the TTL and the deadline of a lease.
-    lease: Option<(u64, u64)>,
+    /// What stands before the ids.
+    lease: Option<LeaseTo>,
     /// Strings of the server's: of the command's arguments, or among those that are kept.
     ids: Vec<*mut RedisModuleString>,
     kept: Vec<OwnedStr>,
@@ -318,8 +324,14 @@ impl<'a> Batch<'a> {
     }
 
     /// Elements that are leased, in the order in which they were.
-    pub fn leased(context: &'a Context, key: Str<'a>, ttl: u64, deadline: u64) -> Self {
-        Self { lease: Some((ttl, deadline)), ..Self::removed(context, key) }
+    pub fn leased(
+        context: &'a Context,
+        key: Str<'a>,
+        ttl: u64,
+        deadline: u64,
+        token: Token,
+    ) -> Self {
+        Self { lease: Some((ttl, deadline, token)), ..Self::removed(context, key) }
     }
 
     /// One more.
@@ -366,7 +378,7 @@ impl<'a> Batch<'a> {
         let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
         let (ids, count) = (self.ids.as_ptr(), self.ids.len());
         // SAFETY: the context is live. The formats say what follows: a string of the server's, for a
-        // lease a number, a C string and a number, and an array of strings of the server's with its
+        // lease a number, and twice a C string and a number, and an array of strings of the server's with its
         // length; those live, as arguments of the command or in `kept`.
         unsafe {
             match self.lease {
@@ -378,12 +390,14 @@ impl<'a> Batch<'a> {
                     ids,
                     count,
                 )),
-                Some((ttl, deadline)) => api!(RedisModule_Replicate(
+                Some((ttl, deadline, token)) => api!(RedisModule_Replicate(
                     context,
                     c"DEHYDRATOR.LEASE".as_ptr(),
-                    c"slclv".as_ptr(),
+                    c"slclclv".as_ptr(),
                     key,
                     ttl as c_longlong,
+                    c"TOKEN".as_ptr(),
+                    token.number() as c_longlong,
                     c"AT".as_ptr(),
                     deadline as c_longlong,
                     ids,

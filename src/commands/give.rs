@@ -2,13 +2,14 @@
 
 use crate::courier;
 use crate::data_type::{DEAD_LETTERS_MAX, Writing};
-use crate::lawn::{DEADLINE_MAX, Element};
+use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::replicate::Batch;
 use crate::server::context::OpenArray;
 use crate::server::{Context, Str};
 
 use super::args::Take;
+use super::push::random_bits;
 
 /// Takes or leases what is due, tells replicas, and gives each element to `give`.
 pub(super) fn take_due<'a>(
@@ -79,13 +80,20 @@ fn take_first(
     dehydrator: Writing<'_>,
     key: Str<'_>,
     now: u64,
-    Take { count, lease, .. }: Take,
+    take: Take,
     give: impl FnMut(Element<'_>),
 ) {
-    match lease {
-        None => remove_due(context, dehydrator, key, now, count, give),
-        Some(ttl) => lease_due(context, dehydrator, key, now, count, ttl, give),
+    match take.lease {
+        None => remove_due(context, dehydrator, key, now, take.count, give),
+        Some(ttl) => lease_due(context, dehydrator, key, now, take, ttl, give),
     }
+}
+
+/// What the client holds already under the token that it has chosen: its reply was lost. The lawn may be looked at
+/// alone, as nothing is changed.
+pub(super) fn held(lawn: &Lawn, take: Take, now: u64) -> impl Iterator<Item = Element<'_>> {
+    let token = take.token.filter(|token| token.is_chosen());
+    token.into_iter().flat_map(move |token| lawn.held(token, now)).take(take.count)
 }
 
 fn remove_due(
@@ -117,15 +125,17 @@ fn lease_due(
     mut dehydrator: Writing<'_>,
     key: Str<'_>,
     now: u64,
-    count: usize,
+    take: Take,
     ttl: u64,
     mut give: impl FnMut(Element<'_>),
 ) {
-    let mut leased = Batch::leased(context, key, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
+    let deadline = now.saturating_add(ttl).min(DEADLINE_MAX);
+    let token = take.token.expect("a lease has a token");
+    let mut leased = Batch::leased(context, key, ttl, deadline, token);
     let (mut polled, mut redelivered) = (0, 0);
     if let Some(lawn) = dehydrator.lawn() {
-        for _ in 0..count {
-            let Some(element) = lawn.lease_due(now, ttl) else { break };
+        for _ in 0..take.count {
+            let Some(element) = lawn.lease_due(now, ttl, Some(token)) else { break };
             give(element);
             polled += 1;
             redelivered += u64::from(element.deliveries > 1);
@@ -140,6 +150,15 @@ fn lease_due(
 }
 
 impl Take {
+    /// A lease has a token, if the client has not chosen one.
+    pub(super) fn with_token(self) -> Self {
+        let token = match self.lease {
+            Some(_) => self.token.or_else(|| Some(drawn_token())),
+            None => None,
+        };
+        Self { token, ..self }
+    }
+
     /// Replies an element as it was asked for.
     pub(super) fn reply(self, reply: &mut OpenArray<'_>, element: &Element<'_>) {
         let Element { id, payload, deliveries, .. } = *element;
@@ -148,6 +167,8 @@ impl Take {
             row.push_bulk(id);
             row.push_bulk(payload);
             row.push_integer(deliveries.into());
+            // As a string: languages whose numbers are all fractions would round it.
+            row.push_bulk(self.token.map_or(0, Token::number).to_string().as_bytes());
         } else if self.with_ids {
             let mut pair = reply.push_open_array();
             pair.push_bulk(id);
@@ -156,4 +177,10 @@ impl Take {
             reply.push_bulk(payload);
         }
     }
+}
+
+/// A token that no other lease has.
+fn drawn_token() -> Token {
+    let [a, b, c, d, e, f, g, h, ..] = random_bits();
+    Token::drawn(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
 }

@@ -8,6 +8,7 @@
 //! | `take` | PULL, POLL, XACK, REM, LEASE |
 //! | `taken` | POLL for a client that is blocked |
 //! | `give` | giving out what is due, for both of these |
+//! | `settle` | SETTLE, RENEW: for those who hold a lease |
 //! | `update` | UPDATE, TOUCH |
 //! | `look` | LOOK, XPOLL, TTN, PTTL: one element, or the next |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
@@ -29,6 +30,7 @@ mod look;
 mod ondue;
 mod pause;
 mod push;
+mod settle;
 mod table;
 mod take;
 mod taken;

@@ -13,11 +13,11 @@ use crate::server::{Context, Error, OwnedStr, api, error::Result};
 use super::args::{self, IfThere};
 use super::limits;
 
-/// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]`: OK, or nil.
+/// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`: OK, or nil.
 pub fn push(context: &Context, args: Args<'_>) -> Result {
     let request = args::Push::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let args::Push { key, ttl, element, id, if_there, at, deliveries } = request;
+    let args::Push { key, ttl, element, id, if_there, at, deliveries, token } = request;
     let now = clock::now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
@@ -37,7 +37,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
             return Err(limits::full());
         }
         if deliveries > 0 {
-            lawn.set_deliveries(id, deliveries);
+            lawn.set_deliveries(id, deliveries, token);
         }
         Ok(true)
     })?;
@@ -149,9 +149,14 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// 128 bits of the server's own random generator, as 32 hexadecimal digits.
+/// 128 bits of the server's own random generator.
+pub(super) fn random_bits() -> [u8; 16] {
+    RANDOM.with_borrow_mut(Random::take)
+}
+
+/// Random bits as 32 hexadecimal digits.
 fn generated_id() -> [u8; 32] {
-    let bits = RANDOM.with_borrow_mut(Random::take);
+    let bits = random_bits();
     let mut id = [0; 32];
     for (digits, byte) in id.chunks_exact_mut(2).zip(bits) {
         digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];

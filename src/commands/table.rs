@@ -6,7 +6,7 @@ use crate::server::{Context, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{inspect, look, ondue, pause, push, take, update};
+use super::{inspect, look, ondue, pause, push, settle, take, update};
 
 /// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
 /// `fast` if its cost does not grow with what it finds.
@@ -20,7 +20,7 @@ pub fn commands() -> Vec<Command> {
             access::INSERT,
         )
         .described(
-            "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]",
+            "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]",
             c"O(1)",
             c"Puts an element away; it comes due after ttl milliseconds.",
         ),
@@ -54,12 +54,12 @@ pub fn commands() -> Vec<Command> {
             c"Takes an element by its id, due or not.",
         ),
         Command::new(c"poll", handler!(take::poll), c"write blocking", -2, access::TAKE).described(
-            "key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]",
+            "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             c"O(N), N being the number of elements it takes",
             c"Takes, or leases, elements that are due, earliest deadline first.",
         ),
         Command::new(c"lease", handler!(take::lease), c"write fast", -6, access::TOUCH).described(
-            "key ttl AT unix-ms id [id ...]",
+            "key ttl [TOKEN token] AT unix-ms id [id ...]",
             c"O(N), N being the number of ids",
             c"Leases elements by their ids, due or not: the form in which leases replicate.",
         ),
@@ -73,6 +73,18 @@ pub fn commands() -> Vec<Command> {
             c"O(N), N being the number of ids",
             c"Takes those of the given elements that are due or leased.",
         ),
+        Command::new(c"settle", handler!(settle::settle), c"write fast", -4, access::DELETE)
+            .described(
+                "key token id [token id ...]",
+                c"O(N), N being the number of ids",
+                c"Takes those of the given elements that are held under the given tokens.",
+            ),
+        Command::new(c"renew", handler!(settle::renew), c"write fast", -5, access::TOUCH)
+            .described(
+                "key ttl token id [token id ...]",
+                c"O(N), N being the number of ids",
+                c"Sets a new deadline for those of the given elements that are held under the given tokens.",
+            ),
         Command::new(c"look", handler!(look::look), c"readonly fast", 3, access::READ).described(
             "key id",
             c"O(1)",

@@ -12,7 +12,7 @@ use crate::server::string::Args;
 use crate::server::{Context, Str, error::Result};
 
 use super::args;
-use super::give::take_due;
+use super::give::{held, take_due};
 use super::limits;
 use super::taken::take_for_blocked;
 
@@ -34,14 +34,22 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `POLL key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]`: the elements that are due, in order, and gone;
-/// with LEASE, hidden. With BLOCK it waits until there are some.
+/// `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and gone;
+/// with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are some.
 pub fn poll(context: &Context, args: Args<'_>) -> Result {
     let args::Poll { key, block, take } = args::Poll::parse(args)?;
+    let take = take.with_token();
     let mut dehydrator = Writing::open(context, key)?;
     let now = clock::now();
     // Refused before anything is given out.
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
+    if let Some(lawn) = dehydrator.lawn()
+        && held(lawn, take, now).next().is_some()
+    {
+        let mut reply = context.reply_open_array();
+        held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element));
+        return Ok(());
+    }
 
     if let Some(timeout) = block.filter(|_| context.may_block()) {
         let Outlook::Next(next) = dehydrator.outlook() else {
@@ -71,18 +79,18 @@ fn peek(context: &Context, key: Str<'_>) -> Outlook {
     inspect(context, key, Dehydrator::outlook).unwrap_or(Outlook::Next(None))
 }
 
-/// `LEASE key ttl AT unix-ms id [id ...]`: how many there were, which are leased now, due or not. The
+/// `LEASE key ttl [TOKEN token] AT unix-ms id [id ...]`: how many there were, which are leased now, due or not. The
 /// form in which leases replicate.
 pub fn lease(context: &Context, args: Args<'_>) -> Result {
     let request = args::Lease::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let args::Lease { ttl, deadline, .. } = request;
+    let args::Lease { ttl, token, deadline, .. } = request;
     limits::deadline(context, ttl, ttl, Some(deadline), clock::now())?;
 
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
         for id in request.ids() {
-            count += i64::from(lawn.lease_at(id, request.ttl, request.deadline));
+            count += i64::from(lawn.lease_at(id, ttl, deadline, token));
         }
     }
     if count > 0 {

@@ -9,7 +9,7 @@ use crate::server::context::log_warning;
 use crate::server::{Context, OwnedStr, Str};
 
 use super::args::Take;
-use super::give::take_due;
+use super::give::{held, take_due};
 
 /// What was taken, copied: it is replied when the lawn may be another one.
 struct ForBlocked {
@@ -45,6 +45,14 @@ pub fn take_for_blocked(context: &Context, key: &[u8], take: Take) -> Option<Box
     let key = OwnedStr::new(key);
     let name = key.as_str();
     let now = clock::now();
+    // Another connection of the client's may have been given something for it, which nobody has heard of.
+    let again = inspect(context, name, |dehydrator| {
+        let held = held(&dehydrator.lawn, take, now);
+        held.map(|element| Copied::new(element, 0)).collect::<Vec<_>>()
+    });
+    if let Some(elements) = again.filter(|elements| !elements.is_empty()) {
+        return Some(Box::new(ForBlocked { db: context.selected_db(), key, take, elements }));
+    }
     // What is given back needs its TTL, which is not said of an element that is taken out.
     let ttls = inspect(context, name, |dehydrator| {
         let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
@@ -96,7 +104,8 @@ impl Taken for ForBlocked {
                 let Copied { id, payload, deadline, deliveries, ttl } = copied;
                 // An id that was pushed meanwhile is another element.
                 if lawn.start_at(id, *ttl, payload, *deadline).is_ok() {
-                    lawn.set_deliveries(id, *deliveries);
+                    // Whoever held it holds it no more.
+                    lawn.set_deliveries(id, *deliveries, None);
                     given_back.push(copied);
                 }
             }

@@ -13,7 +13,7 @@ use redis_module::raw::{
 use super::dehydrator::Dehydrator;
 use super::encoding::{self, Corrupt, Sink, Source};
 use super::{TYPE, is_scheduled, new_lawn};
-use crate::lawn::Mover;
+use crate::lawn::{Mover, Token};
 use crate::pending::schedule;
 use crate::policy::Policy;
 use crate::replicate;
@@ -139,7 +139,7 @@ unsafe extern "C" fn aof_rewrite(
         // SAFETY: the server's promise above.
         let key = unsafe { Str::from_raw(key) };
         for (ttl, element) in value.lawn.iter() {
-            replicate::rewrite(&io, key, ttl, element);
+            replicate::rewrite(&io, key, ttl, element, value.lawn.token(&element));
         }
         if value.rules.policy != Policy::Hold {
             replicate::rewrite_policy(&io, key, &value.rules.policy);
@@ -155,7 +155,7 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guard(0, || unsafe { dehydrator(value) }.memory())
 }
 
-/// The rules, the order of delivery, ids, payloads, TTLs and deadlines: all that a client could ever see.
+/// The rules, the order of delivery, ids, payloads, TTLs, deadlines and leases: all that a client could ever see.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
@@ -171,6 +171,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
             digest.unsigned(ttl);
             digest.unsigned(element.deadline);
             digest.unsigned(element.deliveries.into());
+            digest.unsigned(value.lawn.token(&element).map_or(0, Token::number));
         }
         digest.end_sequence();
     });

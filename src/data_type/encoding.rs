@@ -4,7 +4,7 @@
 //! that a million elements are a few thousand fields:
 //!
 //! ```text
-//!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause; one that a reader does not know makes it refuse
+//!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens; one that a reader does not know makes it refuse
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, and for
 //!       STREAM     string: the stream; unsigned: MAXLEN, 0 if none; unsigned: 1 if that is `~`, or 0
@@ -18,6 +18,7 @@
 //!                deadline, ms since the epoch, less that of the element before   LEB128
 //!                ttl, ms                                                        LEB128
 //!                with feature 1: how often it was given out under a lease        LEB128
+//!                with feature 8, if it was: the token of the lease, 0 if none    LEB128
 //!                length of the id, length of the payload                        LEB128
 //!                id, payload
 //! ```
@@ -42,7 +43,7 @@
 
 use std::ops::Deref;
 
-use crate::lawn::{DEADLINE_MAX, Lawn, StartError};
+use crate::lawn::{DEADLINE_MAX, Lawn, StartError, Token};
 use crate::policy::{MaxLen, Pause, Policy, Route, Rules};
 
 /// A payload that cannot be what a server wrote, or ends too early.
@@ -82,6 +83,8 @@ const LEASES: u64 = 1;
 const POLICY: u64 = 2;
 /// A feature: nothing is given out or delivered for a while.
 const PAUSE: u64 = 4;
+/// A feature: elements that were given out know under which token.
+const TOKENS: u64 = 8;
 
 const DROP: u64 = 1;
 const STREAM: u64 = 2;
@@ -97,8 +100,10 @@ pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
     let Rules { policy, pause } = rules;
     // What needs no new feature stays readable for what does not know it.
     let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
+    let tokens = if lawn.has_tokens() { TOKENS } else { 0 };
     let paused = if pause.is_some() { PAUSE } else { 0 };
-    let features = leases | paused | if *policy == Policy::Hold { 0 } else { POLICY };
+    let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
+    let features = leases | tokens | paused | ruled;
     sink.unsigned(features);
     save_policy(policy, sink);
     if let Some(pause) = pause {
@@ -112,6 +117,9 @@ pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
         put_number(&mut chunk, ttl);
         if features & LEASES != 0 {
             put_number(&mut chunk, element.deliveries.into());
+        }
+        if features & TOKENS != 0 && element.deliveries > 0 {
+            put_number(&mut chunk, lawn.token(&element).map_or(0, Token::number));
         }
         put_number(&mut chunk, element.id.len() as u64);
         put_number(&mut chunk, element.payload.len() as u64);
@@ -172,7 +180,7 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn,
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules), Corrupt> {
     let features = source.unsigned()?;
-    if features & !(LEASES | POLICY | PAUSE) != 0 {
+    if features & !(LEASES | POLICY | PAUSE | TOKENS) != 0 {
         return Err(Corrupt("uses a feature of a later version of the module"));
     }
     let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
@@ -196,13 +204,17 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules
             let deliveries = if features & LEASES != 0 { take_number(&mut rest)? } else { 0 };
             let deliveries = u16::try_from(deliveries)
                 .map_err(|_| Corrupt("a number of deliveries is out of range"))?;
+            let token = match features & TOKENS {
+                TOKENS if deliveries > 0 => take_token(&mut rest)?,
+                _ => None,
+            };
             let id_length = take_number(&mut rest)?;
             let payload_length = take_number(&mut rest)?;
             let id = take_bytes(&mut rest, id_length)?;
             let payload = take_bytes(&mut rest, payload_length)?;
             start(&mut lawn, id, ttl, payload, deadline)?;
             if deliveries > 0 {
-                lawn.set_deliveries(id, deliveries);
+                lawn.set_deliveries(id, deliveries, token);
             }
         }
     }
@@ -303,6 +315,13 @@ fn take_number(rest: &mut &[u8]) -> Result<u64, Corrupt> {
     Err(Corrupt("a number has more than 64 bits"))
 }
 
+fn take_token(rest: &mut &[u8]) -> Result<Option<Token>, Corrupt> {
+    match take_number(rest)? {
+        0 => Ok(None),
+        number => Token::new(number).map(Some).ok_or(Corrupt("a token is out of range")),
+    }
+}
+
 fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], Corrupt> {
     let length = usize::try_from(length).map_err(|_| Corrupt("a string is cut off"))?;
     let (bytes, tail) = rest.split_at_checked(length).ok_or(Corrupt("a string is cut off"))?;
@@ -356,7 +375,7 @@ mod tests {
         lawn.start_at(b"\0\r\n\xff", 0, b"", 0).expect("room");
         for number in 0..50_u64 {
             for _ in 0..=number {
-                assert!(lawn.lease_at(&number.to_be_bytes(), 77, 5000));
+                assert!(lawn.lease_at(&number.to_be_bytes(), 77, 5000, None));
             }
         }
         lawn
@@ -415,12 +434,30 @@ mod tests {
         let chunk = |bytes: &[u8]| Field::Bytes(bytes.into());
         let plain = chunk(&[5, 0xac, 2, 1, 1, b'i', b'p', 2, 0, 1, 0, b'j']);
         assert_eq!(saved(&lawn).0, [&header(0)[..], &[plain]].concat());
-        assert!(lawn.set_deliveries(b"j", 200));
+        assert!(lawn.set_deliveries(b"j", 200, None));
         let leased = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 1, 0, b'j']);
         let fields = [&header(LEASES)[..], &[leased]].concat();
         assert_eq!(saved(&lawn).0, fields);
         let loaded = load_of(fields).expect("our own words");
         assert_eq!((content(&loaded), loaded.delivered()), (content(&lawn), 1));
+
+        // As little is written of tokens: of what was given out, and only if one has a token.
+        assert!(lawn.set_deliveries(b"j", 200, Token::new(300)));
+        let held = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 0xac, 2, 1, 0, b'j']);
+        let fields = [&header(LEASES | TOKENS)[..], &[held]].concat();
+        assert_eq!(saved(&lawn).0, fields);
+        let loaded = load_of(fields).expect("our own words");
+        assert!(loaded.holds(b"j", Token::new(300).expect("a token")));
+        let number = |bytes: &[u8]| {
+            let element = [&[5, 0, 1][..], bytes, &[1, 0, b'i']].concat();
+            load_of([Field::Unsigned(LEASES | TOKENS), Field::Unsigned(1), chunk(&element)])
+        };
+        assert!(number(&[0]).is_ok_and(|lawn| !lawn.has_tokens()));
+        let mut most = [0xff; 9];
+        most[8] = 0x7f;
+        assert!(number(&most).is_ok_and(|lawn| lawn.has_tokens()));
+        let more = [&[0x80; 9][..], &[1]].concat();
+        assert_eq!(number(&more).err(), Some(Corrupt("a token is out of range")));
 
         let one = |bytes| load_of([Field::Unsigned(LEASES), Field::Unsigned(1), chunk(bytes)]);
         let most = one(&[5, 0, 0xff, 0xff, 3, 1, 0, b'i']).expect("the most that is counted");

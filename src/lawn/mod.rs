@@ -38,6 +38,7 @@
 //! | `index`, `lanes` | id to record |
 //! | `block`, `queues`, `heads` | the FIFO of each TTL, and which is next |
 //! | `overflow` | what fits into no queue |
+//! | `leases`, `leased` | under which token an element is leased; the lawn that knows it |
 //! | `iter` | a walk over all elements in order |
 //! | `processor` | two instructions for which the language has no words: the only `unsafe` here |
 //! | `upkeep` | giving memory back, moving allocations, measuring, checking |
@@ -81,6 +82,8 @@ mod heads;
 mod index;
 mod iter;
 mod lanes;
+mod leased;
+mod leases;
 mod overflow;
 #[allow(unsafe_code)]
 mod processor;
@@ -98,9 +101,11 @@ mod tests;
 use upkeep::relocate;
 
 pub use error::{StartError, UpdateError};
+pub use form::Ground;
 #[cfg(test)]
 pub use form::Taken;
-pub use form::{Ground, Lawn};
+pub use leased::Leased as Lawn;
+pub use leases::Token;
 pub use small::{SmallMax, rounded};
 pub use turn::DEADLINE_MAX;
 pub use upkeep::Mover;

@@ -71,25 +71,25 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
         start_numbered(&mut lawn, 0..2, 10, 0);
         let (first, second) = (0_u64.to_be_bytes(), 1_u64.to_be_bytes());
         assert_eq!((lawn.len(), lawn.is_empty(), lawn.delivered()), (2, false, 0));
-        assert!(lawn.lease_due(9, 5).is_none(), "nothing is due");
+        assert!(lawn.lease_due(9, 5, None).is_none(), "nothing is due");
         assert_eq!(lawn.delivered(), 0);
-        let leased = lawn.lease_due(10, 5).expect("it is due");
+        let leased = lawn.lease_due(10, 5, None).expect("it is due");
         assert_eq!((leased.id, leased.deadline, leased.deliveries), (&first[..], 15, 1));
-        assert!(lawn.lease_at(&second, 7, 100));
-        assert!(lawn.lease_at(&second, 7, 17));
+        assert!(lawn.lease_at(&second, 7, 100, None));
+        assert!(lawn.lease_at(&second, 7, 17, None));
         let looked = lawn.look(&second).expect("it is there");
         assert_eq!((looked.deadline, looked.deliveries, lawn.delivered()), (17, 2, 2));
         // What cannot be, changes nothing.
-        assert!(!lawn.lease_at(b"none", 7, 17));
-        assert!(!lawn.lease_at(&second, 7, DEADLINE_MAX + 1));
+        assert!(!lawn.lease_at(b"none", 7, 17, None));
+        assert!(!lawn.lease_at(&second, 7, DEADLINE_MAX + 1, None));
         assert!(!lawn.restart_at(&second, 7, DEADLINE_MAX + 1));
-        assert!(!lawn.set_deliveries(b"none", 7));
+        assert!(!lawn.set_deliveries(b"none", 7, None));
         assert_eq!(lawn.look(&second).map(|it| (it.deadline, it.deliveries)), Some((17, 2)));
 
-        assert!(lawn.set_deliveries(&first, u16::MAX));
-        assert!(lawn.set_deliveries(&second, 0));
+        assert!(lawn.set_deliveries(&first, u16::MAX, None));
+        assert!(lawn.set_deliveries(&second, 0, None));
         assert_eq!(lawn.delivered(), 1);
-        let leased = lawn.lease_due(15, DEADLINE_MAX).expect("it is due");
+        let leased = lawn.lease_due(15, DEADLINE_MAX, None).expect("it is due");
         assert_eq!((leased.deadline, leased.deliveries), (DEADLINE_MAX, u16::MAX));
         // A new timer leaves the count as it is, a new element begins it anew.
         assert!(lawn.restart_at(&first, 0, 16));
@@ -100,6 +100,79 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
         assert_eq!(pop_all(&mut lawn, 17), [0, 1]);
         assert!(lawn.is_empty());
     });
+}
+
+/// The deadline would not do for a token: each of these leases ends in the same millisecond.
+#[test]
+fn a_token_is_good_for_one_lease_and_no_other() {
+    let mut lawn = lawn();
+    let tokens: Vec<_> = (1..).filter_map(Token::new).take(8).collect();
+    lawn.start_at(b"i", 0, b"first", 0).expect("room");
+    let lease = |lawn: &mut Lawn, token: Token| {
+        let leased = lawn.lease_due(10, 5, Some(token)).map(|it| it.deadline);
+        assert_eq!(leased, Some(15));
+        assert!(
+            lawn.holds(b"i", token)
+                && lawn.token(&lawn.look(b"i").expect("it is there")) == Some(token)
+        );
+    };
+    lease(&mut lawn, tokens[0]);
+    // Given back, and leased again.
+    assert!(lawn.restart_at(b"i", 0, 10));
+    assert!(!lawn.holds(b"i", tokens[0]));
+    lease(&mut lawn, tokens[1]);
+    assert!(!lawn.holds(b"i", tokens[0]));
+    // Replaced.
+    assert_eq!(lawn.replace_at(b"i", 0, b"second", 0), Ok(()));
+    assert!(!lawn.holds(b"i", tokens[1]));
+    lease(&mut lawn, tokens[2]);
+    assert!(!lawn.holds(b"i", tokens[1]));
+    // Taken, and pushed again.
+    assert!(lawn.stop(b"i").is_some());
+    assert!(!lawn.holds(b"i", tokens[2]));
+    lawn.start_at(b"i", 0, b"third", 0).expect("room");
+    assert!(!lawn.holds(b"i", tokens[2]));
+    lease(&mut lawn, tokens[3]);
+    assert!(!lawn.holds(b"i", tokens[2]));
+    // Postponed, updated, moved, copied: the same lease.
+    assert!(lawn.restart_at(b"i", 5, 15));
+    assert!(lawn.update(b"i", b"longer than it was before").is_ok());
+    assert!(lawn.holds(b"i", tokens[3]) && lawn.clone().holds(b"i", tokens[3]));
+    // Run out, and not given out again yet.
+    assert!(lawn.restart_at(b"i", 5, 9) && lawn.holds(b"i", tokens[3]));
+    lease(&mut lawn, tokens[4]);
+    assert!(!lawn.holds(b"i", tokens[3]));
+    // Leased by its id, under another token and under none.
+    assert!(lawn.lease_at(b"i", 5, 15, Some(tokens[5])) && lawn.holds(b"i", tokens[5]));
+    assert!(lawn.lease_at(b"i", 5, 15, None) && !lawn.has_tokens());
+    assert!(tokens.iter().all(|token| !lawn.holds(b"i", *token)));
+    assert!(lawn.set_deliveries(b"i", 7, Some(tokens[6])) && lawn.holds(b"i", tokens[6]));
+    assert!(lawn.set_deliveries(b"i", 0, Some(tokens[6])) && !lawn.holds(b"i", tokens[6]));
+    lawn.check();
+}
+
+#[test]
+fn what_a_client_holds_under_its_own_token_is_found_again_until_its_lease_runs_out() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..5, 10, 0);
+    let (mine, drawn) = (Token::of_word(b"mine"), Token::drawn(7));
+    let held = |lawn: &Lawn, token, now| -> Vec<u64> {
+        let ids = lawn.held(token, now).map(|it| it.id.try_into().expect("eight bytes"));
+        ids.map(u64::from_be_bytes).collect()
+    };
+    for token in [mine, drawn, mine, mine] {
+        assert!(lawn.lease_due(10, 20, Some(token)).is_some());
+    }
+    assert_eq!(held(&lawn, mine, 10), [0, 2, 3]);
+    assert_eq!(held(&lawn, mine, 29), [0, 2, 3]);
+    assert!(held(&lawn, mine, 30).is_empty() && held(&lawn, drawn, 10).is_empty());
+    assert!(lawn.restart_at(&0_u64.to_be_bytes(), 50, 60));
+    assert!(lawn.stop(&2_u64.to_be_bytes()).is_some());
+    assert_eq!(held(&lawn, mine, 10), [0, 3]);
+    assert_eq!(held(&lawn, mine, 30), [0]);
+    lawn.check();
+    while lawn.pop_due(100).is_some() {}
+    assert!(!lawn.has_tokens());
 }
 
 #[test]
@@ -347,7 +420,7 @@ fn records_are_read_ahead_a_few_at_a_time_and_once() {
     start_numbered(&mut lawn, 0..40, 10, 0);
     let mut reads = Vec::new();
     for taken in 0..40 {
-        let parts = lawn.parts_mut();
+        let parts = lawn.plain.parts_mut();
         parts.queues.settle(&parts.records);
         if let Some(handles) = parts.queues.unread() {
             reads.push((taken, handles.iter().flatten().count()));

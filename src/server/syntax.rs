@@ -233,9 +233,10 @@ mod tests {
             "key",
             "key id [id ...]",
             "key ttl element id [ttl element id ...]",
-            "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]",
-            "key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]",
-            "key ttl AT unix-ms id [id ...]",
+            "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]",
+            "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+            "key ttl [TOKEN token] AT unix-ms id [id ...]",
+            "key ttl token id [token id ...]",
             "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
             "key <HOLD [DELIVERIES n <DROP | STREAM dest>] | DROP | STREAM dest>",
         ] {

@@ -5,7 +5,7 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 22] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
@@ -20,6 +20,8 @@ const VERBS: [&str; 20] = [
     "DEHYDRATOR.TOUCH KEY id 600000",
     "DEHYDRATOR.PTTL KEY id",
     "DEHYDRATOR.LEASE KEY 5 AT 5 id",
+    "DEHYDRATOR.SETTLE KEY token id",
+    "DEHYDRATOR.RENEW KEY 5 token id",
     "DEHYDRATOR.LEN KEY",
     "DEHYDRATOR.SCAN KEY 0",
     "DEHYDRATOR.INFO KEY",

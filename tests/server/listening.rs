@@ -46,7 +46,7 @@ const DEEDS: [&str; 9] = [
 ];
 
 /// What brings an event about, and which.
-const VERBS: [(&str, &str); 13] = [
+const VERBS: [(&str, &str); 15] = [
     ("DEHYDRATOR.PUSH k 600000 element new", "dehydrator.push"),
     ("DEHYDRATOR.PUSH k 600000 element a REPLACE", "dehydrator.push"),
     ("DEHYDRATOR.MPUSH k 600000 element x 600000 element y", "dehydrator.push"),
@@ -58,17 +58,20 @@ const VERBS: [(&str, &str); 13] = [
     ("DEHYDRATOR.POLL k", "dehydrator.poll"),
     ("DEHYDRATOR.POLL k LEASE 60000", "dehydrator.poll"),
     ("DEHYDRATOR.XACK k a", "dehydrator.xack"),
+    ("DEHYDRATOR.SETTLE k mine d", "dehydrator.settle"),
+    ("DEHYDRATOR.RENEW k 700000 mine d", "dehydrator.renew"),
     ("DEHYDRATOR.ONDUE k PUBLISH nowhere", "dehydrator.ondue"),
     ("DEHYDRATOR.PAUSE k", "dehydrator.pause"),
 ];
 
-/// One that is due, and two that are not.
+/// One that is due, and three that are not, of which one is held.
 fn fill(client: &mut Connection) {
     client.ask("LISTENER.OFF");
     client.ask("FLUSHALL");
     client.ask("DEHYDRATOR.PUSH k 0 element a AT 10");
     client.ask("DEHYDRATOR.PUSH k 600000 element b");
     client.ask("DEHYDRATOR.PUSH k 600000 element c");
+    client.ask("DEHYDRATOR.PUSH k 600000 element d AT 4102444799999 DELIVERIES 1 TOKEN mine");
 }
 
 /// What must hold of the key after the listener's deed, which was done last.

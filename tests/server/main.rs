@@ -9,6 +9,7 @@ mod cluster;
 mod commands;
 mod errors;
 mod faults;
+mod fenced;
 mod hangup;
 // Some of it is for the tests in tests/torture.
 #[allow(dead_code)]

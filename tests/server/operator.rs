@@ -217,6 +217,8 @@ fn no_verb_gets_at_a_key_without_the_right_to_it() {
         "LEASE other 1 AT 1 id",
         "XPOLL other",
         "XACK other id",
+        "SETTLE other token id",
+        "RENEW other 5 token id",
         "LOOK other id",
         "UPDATE other id e",
         "TOUCH other id 0",

@@ -27,6 +27,10 @@ fn fill(client: &mut Connection) {
             pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(70_000).arg("AT").arg(far).arg(id);
         }
     }
+    for (id, token) in [("id-2", "4611686018427387904"), ("id-3", "7"), ("id-4", "a word")] {
+        pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(70_000).arg("TOKEN").arg(token);
+        pipe.arg("AT").arg(far).arg(id);
+    }
     pipe.exec(client).expect("pushes");
 }
 

@@ -37,7 +37,7 @@ impl Load {
             let ttl = [0, 1, 5, 50, 600_000, 700_000][self.next(6) as usize];
             let element = format!("element-{}", self.sent);
             let push = format!("DEHYDRATOR.PUSH {key} {ttl} {element} {id}");
-            let line = match self.next(200) {
+            let line = match self.next(203) {
                 0..80 => push,
                 80..90 => format!("DEHYDRATOR.GIDPUSH {key} {ttl} {element}"),
                 90..110 => format!("DEHYDRATOR.PULL {key} {id}"),
@@ -61,7 +61,10 @@ impl Load {
                 186..191 => format!("DEHYDRATOR.TOUCH {key} {id} {ttl} GT"),
                 191..195 => format!("DEHYDRATOR.MPUSH {key} {ttl} a {id} 600000 b b-{}", self.sent),
                 195..197 => format!("DEHYDRATOR.POLL {key} COUNT 3 WITHIDS"),
-                197..200 => format!("DEHYDRATOR.POLL {key} COUNT 5 LEASE {}", 1 + ttl),
+                197 => format!("DEHYDRATOR.POLL {key} COUNT 5 LEASE {} TOKEN t", 1 + ttl),
+                198 => format!("DEHYDRATOR.RENEW {key} {ttl} t {id} t {}", self.sent),
+                199 => format!("DEHYDRATOR.SETTLE {key} t {id}"),
+                200..203 => format!("DEHYDRATOR.POLL {key} COUNT 5 LEASE {}", 1 + ttl),
                 175 => "RENAME k2 k1".into(),
                 176 => "COPY k1 k2 REPLACE".into(),
                 177 => format!("UNLINK {key}"),

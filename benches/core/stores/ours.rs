@@ -54,7 +54,7 @@ impl Store for Ours {
         let mut count = 0;
         // A lease is a TTL: the element moves to another queue and stays where it is in memory.
         while self.0.next_deadline().is_some_and(|next| next <= now) {
-            self.0.lease_due(now, ttl());
+            self.0.lease_due(now, ttl(), None);
             count += 1;
         }
         count

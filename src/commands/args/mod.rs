@@ -3,9 +3,10 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `push`, `take`, `update`, `inspect`, `ondue`, `pause` | the requests of each family of verbs |
+//! | `push`, `take`, `settle`, `update`, `inspect`, `ondue`, `pause` | the requests of each family of verbs |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
+//! | `token` | tokens of leases |
 //! | `word` | a word as the client is shown it |
 //! | `requests` | unit tests of the requests |
 //!
@@ -20,7 +21,9 @@ mod pause;
 mod push;
 #[cfg(test)]
 mod requests;
+mod settle;
 mod take;
+mod token;
 mod update;
 mod word;
 
@@ -31,6 +34,7 @@ pub use inspect::{Info, Scan};
 pub use ondue::OnDue;
 pub use pause::{Pause, PauseEnd};
 pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
+pub use settle::{Held, Renew, Settle};
 pub use take::{Lease, Poll, Take, XPoll};
 pub use update::{Condition, Touch, Update};
 pub use word::shown;

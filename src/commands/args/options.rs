@@ -1,10 +1,12 @@
 //! The options at the end of a command: words, and what follows them.
 
+use crate::lawn::Token;
 use crate::policy::MaxLen;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
 use super::number::{NotNumber, number, positive};
+use super::token::token;
 use super::word::shown;
 
 /// The options at the end of a command, in any order.
@@ -73,6 +75,10 @@ impl<'a> Options<'a> {
     pub fn count(&mut self) -> Result<usize> {
         let count = positive("COUNT", self.value("COUNT")?.bytes(), "a whole number from 1 on")?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
+    pub fn token(&mut self) -> Result<Token> {
+        token(self.value("TOKEN")?.bytes())
     }
 
     pub fn lease(&mut self) -> Result<u64> {

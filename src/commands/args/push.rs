@@ -1,6 +1,7 @@
 //! What PUSH, GIDPUSH and MPUSH ask for.
 
 use crate::config;
+use crate::lawn::Token;
 use crate::server::string::Args;
 use crate::server::{Error, OwnedStr, Str, error::Result};
 
@@ -50,7 +51,7 @@ pub enum IfThere {
     Replace,
 }
 
-/// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n]]`
+/// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`
 pub struct Push<'a> {
     pub key: Str<'a>,
     pub ttl: Ttl<'a>,
@@ -61,6 +62,8 @@ pub struct Push<'a> {
     pub at: Option<u64>,
     /// How often it was given out under a lease: the append-only file says so, with AT.
     pub deliveries: u16,
+    /// Under which token.
+    pub token: Option<Token>,
 }
 
 impl<'a> Push<'a> {
@@ -73,6 +76,7 @@ impl<'a> Push<'a> {
             if_there: IfThere::Refuse,
             at: None,
             deliveries: 0,
+            token: None,
         };
         let mut slack = None;
         let mut options = Options::new(args, 5);
@@ -86,6 +90,9 @@ impl<'a> Push<'a> {
                 b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
                 b"DELIVERIES" if request.at.is_some() && request.deliveries == 0 => {
                     request.deliveries = options.deliveries()?;
+                }
+                b"TOKEN" if request.deliveries > 0 && request.token.is_none() => {
+                    request.token = Some(options.token()?);
                 }
                 _ => return Err(option.unexpected()),
             }

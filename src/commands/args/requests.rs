@@ -2,7 +2,7 @@
 //! with servers, but for the number of words, which the server itself words.
 
 use super::*;
-use crate::lawn::DEADLINE_MAX;
+use crate::lawn::{DEADLINE_MAX, Token};
 use crate::policy::{MaxLen, Policy, Route};
 use crate::server::fake::with_args;
 
@@ -134,6 +134,9 @@ fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
             "k 5 e i AT 9 DELIVERIES 0",
             "k 5 e i AT 9 DELIVERIES 65536",
             "k 5 e i AT 9 DELIVERIES 1 DELIVERIES 1",
+            "k 5 e i AT 9 TOKEN 7",
+            "k 5 e i AT 9 DELIVERIES 1 TOKEN",
+            "k 5 e i AT 9 DELIVERIES 1 TOKEN 7 TOKEN 7",
             "k 5 e i more",
             "k 5 e i NXNXNXNXNXNXNXNXNX",
         ],
@@ -207,6 +210,10 @@ fn a_poll_says_how_many_how_long_and_for_how_long() {
         let it = Poll::parse(args)?;
         Ok((text(it.key), it.block, (it.take.count, it.take.lease, it.take.with_ids)))
     };
+    let token = |line: &str| read(line, |args| Ok(Poll::parse(args)?.take.token));
+    assert_eq!(token("k LEASE 5"), Ok(None));
+    assert_eq!(token("k TOKEN 7 LEASE 5"), Ok(Token::new(7)));
+    assert_eq!(token("k LEASE 5 token mine"), Ok(Some(Token::of_word(b"mine"))));
     let polled = |block, take| Ok(("k".into(), block, take));
     assert_eq!(read("k", poll), polled(None, (usize::MAX, None, false)));
     assert_eq!(read("k COUNT 1", poll), polled(None, (1, None, false)));
@@ -230,6 +237,10 @@ fn a_poll_says_how_many_how_long_and_for_how_long() {
             "k LEASE x",
             "k LEASE 1 LEASE 1",
             "k WITHIDS WITHIDS",
+            "k TOKEN 7",
+            "k LEASE 5 TOKEN",
+            "k LEASE 5 TOKEN 7 TOKEN 7",
+            "k LEASE 5 TOKEN 4611686018427387904",
             "k 5",
         ],
         only!(Poll),
@@ -248,11 +259,51 @@ fn a_lease_names_its_deadline_and_its_ids() {
     let lease = |args: Args<'_>| {
         let it = Lease::parse(args)?;
         let ids: Vec<_> = it.ids().map(<[u8]>::to_vec).collect();
-        Ok((text(it.key), it.ttl, it.deadline, ids))
+        Ok((text(it.key), it.ttl, it.token.map(Token::number), it.deadline, ids))
     };
-    let leased = Ok(("k".into(), 5, 9, vec![b"i".to_vec(), b"AT".to_vec()]));
-    assert_eq!(read("k 5 at 9 i AT", lease), leased);
-    refuses(&["k x AT 9 i", "k 5 AT x i", "k 5 BY 9 i"], only!(Lease));
+    let leased = |token, ids: [&str; 2]| {
+        Ok(("k".into(), 5, token, 9, ids.map(|id| id.as_bytes().to_vec()).to_vec()))
+    };
+    assert_eq!(read("k 5 at 9 i AT", lease), leased(None, ["i", "AT"]));
+    assert_eq!(read("k 5 at 9 TOKEN 7", lease), leased(None, ["TOKEN", "7"]));
+    assert_eq!(read("k 5 token 7 AT 9 i TOKEN", lease), leased(Some(7), ["i", "TOKEN"]));
+    refuses(
+        &["k x AT 9 i", "k 5 AT x i", "k 5 BY 9 i", "k 5 TOKEN 7 BY 9 i", "k 5 TOKEN 7 AT x i"],
+        only!(Lease),
+    );
+    for short in ["k 5 TOKEN 7 AT 9", "k 5 TOKEN 7 AT", "k 5 TOKEN 7 AT"] {
+        assert_eq!(read(short, only!(Lease)).err(), Some(Error::Arity), "{short}");
+    }
+}
+
+#[test]
+fn what_is_held_is_named_in_pairs() {
+    needs_all_of("k 7 i", only!(Settle));
+    needs_all_of("k 5 7 i", only!(Renew));
+    takes_no_more("k 7 i", only!(Settle));
+    takes_no_more("k 5 7 i", only!(Renew));
+    let pair = |held: Held<'_>| (held.token.number(), text(held.id));
+    let settle = |args: Args<'_>| {
+        let it = Settle::parse(args)?;
+        Ok((text(it.key), it.held.into_iter().map(pair).collect::<Vec<_>>()))
+    };
+    let mine = Token::of_word(b"mine").number();
+    let held = vec![(7, "i".into()), (mine, "7".into())];
+    assert_eq!(read("k 7 i mine 7", settle), Ok(("k".into(), held.clone())));
+    let renew = |args: Args<'_>| {
+        let it = Renew::parse(args)?;
+        Ok((text(it.key), it.ttl, it.held.into_iter().map(pair).collect::<Vec<_>>()))
+    };
+    assert_eq!(read("k 5 7 i mine 7", renew), Ok(("k".into(), 5, held)));
+    refuses(&["k x 7 i", "k -1 7 i"], only!(Renew));
+    let empty = with_args(&[b"k", b"", b"i"], only!(Settle));
+    assert!(matches!(empty, Err(Error::Refused(_))));
+    // A number is the token of that number, unless it is none that there is.
+    let number = |word: &str| read(&format!("k {word} i"), settle).map(|it| it.1[0].0);
+    assert_eq!(number("9223372036854775807"), Ok(DEADLINE_MAX));
+    for word in ["0", "9223372036854775808", "07", "7.0"] {
+        assert!(number(word).is_ok_and(|token| token > 7 && token < Token::SERVERS), "{word}");
+    }
 }
 
 #[test]

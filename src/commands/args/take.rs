@@ -1,12 +1,14 @@
 //! What POLL, XPOLL and LEASE ask for.
 
 use crate::config;
+use crate::lawn::Token;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
 use super::number::ttl;
 use super::options::Options;
 use super::required;
+use super::token::chosen;
 
 /// How a POLL gives out what is due.
 #[derive(Clone, Copy)]
@@ -16,9 +18,11 @@ pub struct Take {
     pub with_ids: bool,
     /// How long it stays hidden, in milliseconds, instead of going.
     pub lease: Option<u64>,
+    /// Under which token it is leased, if the client has chosen one.
+    pub token: Option<Token>,
 }
 
-/// `key [COUNT n] [BLOCK ms] [LEASE ms] [WITHIDS]`
+/// `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`
 pub struct Poll<'a> {
     pub key: Str<'a>,
     /// How long to wait for something to come due, in milliseconds; 0: for ever.
@@ -28,7 +32,8 @@ pub struct Poll<'a> {
 
 impl<'a> Poll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (mut count, mut block, mut lease, mut with_ids) = (None, None, None, false);
+        let (mut count, mut block, mut with_ids) = (None, None, false);
+        let (mut lease, mut token) = (None, None);
         let mut options = Options::new(args, 2);
         while let Some(option) = options.next() {
             match &option.name[..] {
@@ -37,40 +42,54 @@ impl<'a> Poll<'a> {
                     block = Some(options.milliseconds("BLOCK")?);
                 }
                 b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
+                b"TOKEN" if token.is_none() => {
+                    token = Some(chosen(options.value("TOKEN")?.bytes())?);
+                }
                 b"WITHIDS" if !with_ids => with_ids = true,
                 _ => return Err(option.unexpected()),
             }
         }
+        if token.is_some() && lease.is_none() {
+            return Err("syntax error, TOKEN goes with LEASE".into());
+        }
         let count = count.unwrap_or(usize::MAX).min(config::reply_max());
-        let take = Take { count, with_ids, lease };
+        let take = Take { count, with_ids, lease, token };
         Ok(Self { key: required(args, 1)?, block, take })
     }
 }
 
-/// `key ttl AT unix-ms id [id ...]`
+/// `key ttl [TOKEN token] AT unix-ms id [id ...]`
 pub struct Lease<'a> {
     pub key: Str<'a>,
     pub ttl: u64,
+    pub token: Option<Token>,
     pub deadline: u64,
     args: Args<'a>,
+    /// Where the ids begin.
+    from: usize,
 }
 
 impl<'a> Lease<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         required(args, 5)?;
         let (key, ttl) = (required(args, 1)?, ttl(required(args, 2)?)?);
+        let (mut token, mut from) = (None, 5);
         let mut options = Options::new(args, 3);
-        match options.next() {
-            Some(option) if option.name == b"AT" => {
-                Ok(Self { key, ttl, deadline: options.deadline()?, args })
-            }
-            Some(option) => Err(option.unexpected()),
-            None => Err(Error::Arity),
+        let mut option = options.next().ok_or(Error::Arity)?;
+        // Before AT, behind which any word is an id.
+        if option.name == b"TOKEN" {
+            (token, from) = (Some(options.token()?), 7);
+            required(args, from)?;
+            option = options.next().ok_or(Error::Arity)?;
         }
+        if option.name != b"AT" {
+            return Err(option.unexpected());
+        }
+        Ok(Self { key, ttl, token, deadline: options.deadline()?, args, from })
     }
 
     pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.args.from(5).map(Str::bytes)
+        self.args.from(self.from).map(Str::bytes)
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) struct Oracle {
     /// In order of pushing.
     elements: Vec<(Vec<u8>, u64, Vec<u8>, u64)>,
     deliveries: std::collections::HashMap<Vec<u8>, u16>,
+    tokens: std::collections::HashMap<Vec<u8>, Token>,
 }
 
 impl Oracle {
@@ -38,6 +39,7 @@ impl Oracle {
 
     fn stop(&mut self, id: &[u8]) -> Option<Vec<u8>> {
         self.deliveries.remove(id);
+        self.tokens.remove(id);
         self.find(id).map(|at| self.elements.remove(at).2)
     }
 
@@ -50,20 +52,29 @@ impl Oracle {
         let at = self.first().filter(|at| self.elements[*at].3 <= now)?;
         let (id, _, payload, _) = self.elements.remove(at);
         self.deliveries.remove(&id);
+        self.tokens.remove(&id);
         Some((id, payload))
     }
 
-    fn lease(&mut self, at: usize, ttl: u64, deadline: u64) -> (Vec<u8>, u16) {
+    fn lease(
+        &mut self,
+        at: usize,
+        ttl: u64,
+        deadline: u64,
+        token: Option<Token>,
+    ) -> (Vec<u8>, u16) {
         let (id, _, payload, _) = self.elements.remove(at);
         let deliveries = self.deliveries.remove(&id).unwrap_or(0) + 1;
         self.deliveries.insert(id.clone(), deliveries);
+        self.tokens.remove(&id);
+        self.tokens.extend(token.map(|token| (id.clone(), token)));
         self.elements.push((id.clone(), ttl, payload, deadline.min(DEADLINE_MAX)));
         (id, deliveries)
     }
 
-    fn lease_due(&mut self, now: u64, ttl: u64) -> Option<(Vec<u8>, u16)> {
+    fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<(Vec<u8>, u16)> {
         let at = self.first().filter(|at| self.elements[*at].3 <= now)?;
-        (now < DEADLINE_MAX).then(|| self.lease(at, ttl, now + ttl))
+        (now < DEADLINE_MAX).then(|| self.lease(at, ttl, now + ttl, token))
     }
 
     fn ordered(&self) -> Vec<(u64, &[u8], &[u8], u64)> {
@@ -221,6 +232,11 @@ pub(super) fn payload(seed: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|i| (seed ^ i) as u8).collect()
 }
 
+/// Few, so that they meet again, and sometimes none, or one of the server's.
+fn token(seed: u64) -> Option<Token> {
+    if seed % 7 == 6 { Some(Token::drawn(seed)) } else { Token::new(seed % 4) }
+}
+
 pub(super) fn hasher() -> RandomState {
     RandomState::with_seeds(1, 2, 3, 4)
 }
@@ -344,23 +360,28 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
             }
             Op::LeaseDue { most, ttl } => {
                 for _ in 0..most {
-                    let found = lawn.lease_due(now, ttl).map(|it| (it.id.to_vec(), it.deliveries));
-                    assert_eq!(found, oracle.lease_due(now, ttl));
+                    let token = token(seed);
+                    let found = lawn.lease_due(now, ttl, token);
+                    let found = found.map(|it| (it.id.to_vec(), it.deliveries));
+                    assert_eq!(found, oracle.lease_due(now, ttl, token));
                 }
             }
             Op::Lease { id, ttl } => {
                 let at = oracle.find(&name(id));
                 if let Some(at) = at {
-                    oracle.lease(at, ttl, now + ttl);
+                    oracle.lease(at, ttl, now + ttl, token(seed));
                 }
                 let deadline = (now + ttl).min(DEADLINE_MAX);
-                assert_eq!(lawn.lease_at(&name(id), ttl, deadline), at.is_some());
+                assert_eq!(lawn.lease_at(&name(id), ttl, deadline, token(seed)), at.is_some());
             }
             Op::Restart { id, ttl } => {
                 let deadline = now.saturating_add(ttl);
                 let at = oracle.find(&name(id)).filter(|_| deadline <= DEADLINE_MAX);
                 if let Some(at) = at {
                     let (id, _, payload, _) = oracle.elements.remove(at);
+                    if ttl == 0 {
+                        oracle.tokens.remove(&id);
+                    }
                     oracle.elements.push((id, ttl, payload, deadline));
                 }
                 assert_eq!(lawn.restart_at(&name(id), ttl, deadline), at.is_some());
@@ -378,6 +399,20 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
         assert_eq!(lawn.count_due(now), due.len());
         assert_eq!(lawn.delivered(), oracle.deliveries.len(), "given out after {op:?}");
+        let held = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
+        let held: std::collections::HashMap<_, _> = lawn.iter().filter_map(held).collect();
+        assert_eq!(held, oracle.tokens, "tokens after {op:?}");
+        for number in 1..4 {
+            let token = token(number).expect("a token");
+            let ids = lawn.held(token, now).map(|it| it.id.to_vec());
+            let expected = oracle.elements.iter().filter(|it| it.3 > now);
+            let expected = expected.filter(|it| oracle.tokens.get(&it.0) == Some(&token));
+            let sorted = |mut ids: Vec<_>| {
+                ids.sort();
+                ids
+            };
+            assert_eq!(sorted(ids.collect()), sorted(expected.map(|it| it.0.clone()).collect()));
+        }
     }
     assert_eq!(content(&lawn), oracle.ordered());
     assert_eq!(scanned(&lawn, 1), sorted_ids(&oracle), "one at a time");

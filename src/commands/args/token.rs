@@ -1,0 +1,31 @@
+//! Tokens of leases, as clients write them.
+
+use crate::lawn::Token;
+use crate::server::error::Result;
+
+use super::number::number;
+
+/// The token that a word stands for: any word will do, as a client may have chosen it.
+pub fn token(word: &[u8]) -> Result<Token> {
+    if word.is_empty() {
+        return Err("TOKEN '' is not a word".into());
+    }
+    // What the server draws, and what effects are told with, are numbers, which stand for themselves.
+    let number = number(word).ok().and_then(Token::new);
+    Ok(number.unwrap_or_else(|| Token::of_word(word)))
+}
+
+/// As [`token`], for a lease that begins.
+///
+/// # Errors
+///
+/// If it looks like one of the server's: what is held under those is not found again.
+pub fn chosen(word: &[u8]) -> Result<Token> {
+    let token = token(word)?;
+    if token.is_chosen() {
+        return Ok(token);
+    }
+    let word = super::shown(word);
+    Err(format!("TOKEN '{word}' is a number that the server may draw: choose one below 2^62")
+        .into())
+}

@@ -1,0 +1,353 @@
+//! Leases that are fenced: whose token it is no more, does nothing.
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, until};
+use crate::sleeper::Sleeper;
+
+/// What POLL gives under a lease.
+type Row = (String, String, u64, String);
+
+fn poll(client: &mut Connection, options: &str) -> Vec<Row> {
+    cmd(&format!("DEHYDRATOR.POLL k {options}")).query(client).expect("rows")
+}
+
+/// Leases the one element that is due, and returns its token.
+fn lease(client: &mut Connection) -> String {
+    let [(_, _, _, token)] = &poll(client, "LEASE 600000")[..] else { panic!("one element") };
+    token.clone()
+}
+
+fn settle(client: &mut Connection, token: &str, id: &str) -> Value {
+    let Value::Array(mut replies) = client.ask(&format!("DEHYDRATOR.SETTLE k {token} {id}")) else {
+        panic!("an array")
+    };
+    assert_eq!(replies.len(), 1);
+    replies.remove(0)
+}
+
+fn renew(client: &mut Connection, ttl: u64, token: &str, id: &str) -> Value {
+    let line = format!("DEHYDRATOR.RENEW k {ttl} {token} {id}");
+    let Value::Array(mut replies) = client.ask(&line) else { panic!("an array") };
+    replies.remove(0)
+}
+
+/// Whoever has only this token can do nothing.
+fn is_fenced(client: &mut Connection, token: &str, id: &str, what: &str) {
+    let before = client.digest("k");
+    for ttl in [0, 1, 600_000] {
+        assert_eq!(renew(client, ttl, token, id), Value::Int(0), "{what}: renewed");
+    }
+    assert_eq!(settle(client, token, id), Value::Int(0), "{what}: settled");
+    assert_eq!(client.digest("k"), before, "{what}: changed");
+}
+
+/// In one transaction, so that all leases end in the same millisecond, and each is the first one of its element.
+#[test]
+fn a_lease_that_is_no_longer_that_one_settles_and_renews_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let between = [
+        ("replaced", "PUSH k 0 element id REPLACE"),
+        ("pulled, and pushed again", "PULL k id|PUSH k 0 element id"),
+        ("removed with its key, and pushed again", "REM k id|PUSH k 0 element id"),
+        ("settled without a token, and pushed again", "XACK k id|PUSH k 0 element id"),
+        ("given back", "TOUCH k id 0"),
+        ("leased by its id", "LEASE k 5 AT 5 id"),
+    ];
+    for (what, lines) in between {
+        client.ask("DEL k");
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.add_command(cmd("DEHYDRATOR.POLL k LEASE 600000"));
+        lines.split('|').for_each(|line| {
+            pipe.add_command(cmd(&format!("DEHYDRATOR.{line}"))).ignore();
+        });
+        pipe.add_command(cmd("DEHYDRATOR.POLL k LEASE 600000"));
+        pipe.add_command(cmd("DEHYDRATOR.PTTL k id")).ignore();
+        let (first, second): (Vec<Row>, Vec<Row>) = pipe.query(&mut client).expect("rows");
+        let (first, second) = (&first[0].3, &second[0].3);
+        is_fenced(&mut client, first, "id", what);
+        assert_eq!(renew(&mut client, 700_000, second, "id"), Value::Int(1), "{what}");
+        assert_eq!(settle(&mut client, second, "id"), Value::Int(1), "{what}");
+        assert_eq!(settle(&mut client, second, "id"), Value::Int(0), "{what}: twice");
+        assert!(!client.exists("k"));
+    }
+}
+
+#[test]
+fn a_lease_that_has_run_out_is_good_until_the_element_is_given_out_again() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.MPUSH k 0 element one 0 element two");
+    let rows = poll(&mut client, "LEASE 1");
+    until("the leases have run out", || {
+        (client.ask("DEHYDRATOR.XPOLL k") == crate::harness::texts(&["one", "two"])).then_some(())
+    });
+    assert_eq!(settle(&mut client, &rows[0].3, "one"), Value::Int(1));
+    let other = lease(&mut client);
+    is_fenced(&mut client, &rows[1].3, "two", "given out again");
+    assert_eq!(settle(&mut client, &other, "two"), Value::Int(1));
+}
+
+#[test]
+fn a_lease_that_is_renewed_keeps_its_token_and_one_that_is_given_back_loses_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let token = lease(&mut client);
+    assert_eq!(renew(&mut client, 1_200_000, &token, "id"), Value::Int(1));
+    let Value::Int(left) = client.ask("DEHYDRATOR.PTTL k id") else { panic!("a number") };
+    assert!((1_100_000..=1_200_000).contains(&left), "{left}");
+    // What others do to the deadline or to the element is done to the same lease.
+    client.ask("DEHYDRATOR.TOUCH k id 600000");
+    client.ask("DEHYDRATOR.UPDATE k id other");
+    assert_eq!(renew(&mut client, 1_200_000, &token, "id"), Value::Int(1));
+    assert_eq!(renew(&mut client, 0, &token, "id"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Int(0));
+    is_fenced(&mut client, &token, "id", "given back");
+    let [(_, element, deliveries, next)] = &poll(&mut client, "LEASE 600000")[..] else { panic!() };
+    assert_eq!((&element[..], *deliveries), ("other", 2));
+    assert_eq!(settle(&mut client, next, "id"), Value::Int(1));
+}
+
+#[test]
+fn a_hundred_are_renewed_and_settled_in_one_command_each_with_its_own_reply() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for id in 0..100 {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {id}"));
+    }
+    let rows = [poll(&mut client, "LEASE 600000 COUNT 50"), poll(&mut client, "LEASE 600000")];
+    let rows = rows.concat();
+    assert_eq!(rows.len(), 100);
+    client.ask("DEHYDRATOR.PULL k 7");
+    client.ask("DEHYDRATOR.PUSH k 0 element 8 REPLACE");
+    let pairs = rows.iter().map(|(id, _, _, token)| format!("{token} {id}"));
+    let pairs = pairs.collect::<Vec<_>>().join(" ");
+    let expected: Vec<_> = (0..100).map(|id| u64::from(id != 7 && id != 8)).collect();
+    let renewed: Vec<u64> =
+        cmd(&format!("DEHYDRATOR.RENEW k 700000 {pairs}")).query(&mut client).expect("numbers");
+    assert_eq!(renewed, expected);
+    let settled: Vec<u64> =
+        cmd(&format!("DEHYDRATOR.SETTLE k {pairs}")).query(&mut client).expect("numbers");
+    assert_eq!(settled, expected);
+    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), crate::harness::texts(&["8"]));
+    // One that is named twice is settled once.
+    let token = lease(&mut client);
+    let twice = cmd(&format!("DEHYDRATOR.SETTLE k {token} 8 {token} 8"));
+    assert_eq!(twice.query::<Vec<u64>>(&mut client), Ok(vec![1, 0]));
+    assert!(!client.exists("k"));
+}
+
+#[test]
+fn what_is_no_token_or_lacks_its_id_changes_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let token = lease(&mut client);
+    let before = client.digest("k");
+    for line in ["SETTLE k %", "SETTLE k % id %", "RENEW k 5 %", "RENEW k 5 % id %", "RENEW k 5"] {
+        let refused = client.refused(&format!("DEHYDRATOR.{}", line.replace('%', &token)));
+        assert!(refused.starts_with("ERR wrong number of arguments"), "{line}: {refused}");
+    }
+    let mut empty = redis::cmd("DEHYDRATOR.SETTLE");
+    empty.arg("k").arg("").arg("id");
+    let refused = crate::harness::refusal(&empty, &mut client);
+    assert_eq!(refused.as_deref(), Ok("ERR TOKEN '' is not a word"));
+    let mut half = redis::cmd("DEHYDRATOR.SETTLE");
+    half.arg("k").arg(&token).arg("id").arg("").arg("id");
+    assert!(crate::harness::refusal(&half, &mut client).is_ok(), "half of it was done");
+    for (line, error) in [
+        ("RENEW k ten % id", "ERR ttl 'ten' is not a whole number of milliseconds from 0 on"),
+        (
+            "RENEW k 9223372036854775807 % id",
+            "ERR ttl '9223372036854775807' is too large: now + ttl must fit in 63 bits",
+        ),
+        ("POLL k TOKEN mine", "ERR syntax error, TOKEN goes with LEASE"),
+        ("POLL k LEASE 5 TOKEN", "ERR TOKEN needs a value"),
+        ("POLL k LEASE 5 TOKEN a TOKEN b", "ERR syntax error, unexpected 'TOKEN'"),
+        (
+            "POLL k LEASE 5 TOKEN 4611686018427387904",
+            "ERR TOKEN '4611686018427387904' is a number that the server may draw: choose one below 2^62",
+        ),
+        ("PUSH k 5 element new AT 5 TOKEN 7", "ERR syntax error, unexpected 'TOKEN'"),
+    ] {
+        let refused = client.refused(&format!("DEHYDRATOR.{}", line.replace('%', &token)));
+        assert_eq!(refused, error);
+    }
+    assert_eq!(client.digest("k"), before);
+    for word in ["0", "-1", "1.5", "x", "9223372036854775808", "\\xff"] {
+        is_fenced(&mut client, word, "id", word);
+        is_fenced(&mut client, &token, word, word);
+    }
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE nowhere x id"), Value::Array(vec![Value::Int(0)]));
+    assert!(!client.exists("nowhere"));
+    assert_eq!(settle(&mut client, &token, "id"), Value::Int(1));
+}
+
+#[test]
+fn in_a_transaction_and_in_a_script_a_token_is_as_good() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.MPUSH k 0 element one 0 element two");
+    let script = "
+        local settled = {}
+        for _, row in ipairs(redis.call('DEHYDRATOR.POLL', KEYS[1], 'COUNT', 1, 'LEASE', 60000)) do
+            redis.call('DEHYDRATOR.RENEW', KEYS[1], 70000, row[4], row[1])
+            settled = redis.call('DEHYDRATOR.SETTLE', KEYS[1], row[4], row[1], 'other', row[1])
+        end
+        return settled";
+    let mut eval = redis::cmd("EVAL");
+    let settled: Vec<u64> = eval.arg(script).arg(1).arg("k").query(&mut client).expect("numbers");
+    assert_eq!(settled, [1, 0]);
+    let token = lease(&mut client);
+    let mut pipe = redis::pipe();
+    pipe.atomic();
+    pipe.add_command(cmd(&format!("DEHYDRATOR.RENEW k 0 {token} two")));
+    pipe.add_command(cmd(&format!("DEHYDRATOR.SETTLE k {token} two")));
+    let replies: (Vec<u64>, Vec<u64>) = pipe.query(&mut client).expect("numbers");
+    assert_eq!(replies, (vec![1], vec![0]), "what was given back is not held");
+}
+
+/// Two elements, one held under a token of the server's and one under the client's own; and the old token of what
+/// was replaced.
+fn leased(client: &mut Connection) -> [String; 2] {
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let old = lease(client);
+    client.ask("DEHYDRATOR.PUSH k 0 element id REPLACE");
+    let token = lease(client);
+    client.ask("DEHYDRATOR.PUSH k 0 element own");
+    assert_eq!(poll(client, "LEASE 600000 TOKEN mine")[0].0, "own");
+    [old, token]
+}
+
+fn are_held(client: &mut Connection, [old, token]: &[String; 2]) {
+    is_fenced(client, old, "id", "the old lease");
+    is_fenced(client, "yours", "own", "another's word");
+    let again = poll(client, "LEASE 600000 TOKEN mine");
+    assert_eq!((again.len(), &again[0].0[..], again[0].2), (1, "own", 1));
+    assert_eq!(renew(client, 700_000, token, "id"), Value::Int(1));
+    assert_eq!(renew(client, 700_000, "mine", "own"), Value::Int(1));
+}
+
+#[test]
+fn tokens_survive_restarts_from_either_file() {
+    for options in [
+        &["--save", "3600 1"][..],
+        &["--appendonly", "yes"],
+        &["--appendonly", "yes", "--aof-use-rdb-preamble", "no"],
+    ] {
+        let mut server = Server::start(options);
+        let mut client = server.connect();
+        let tokens = leased(&mut client);
+        for _ in 0..2 {
+            server.restart();
+            client = server.connect();
+            are_held(&mut client, &tokens);
+        }
+        if options[0] == "--appendonly" {
+            client.ask("BGREWRITEAOF");
+            until("the rewrite is done", || {
+                (server.info("persistence", "aof_rewrite_in_progress") == 0
+                    && server.info("persistence", "aof_rewrite_scheduled") == 0)
+                    .then_some(())
+            });
+            server.restart();
+            client = server.connect();
+            are_held(&mut client, &tokens);
+        }
+        // As does a key that is dumped, and one that is copied.
+        client.ask("COPY k other");
+        client.ask("RENAME other k2");
+        let dump: Vec<u8> = cmd("DUMP k2").query(&mut client).expect("a dump");
+        client.ask("DEL k");
+        let mut restore = redis::cmd("RESTORE");
+        restore.arg("k").arg(0).arg(dump).exec(&mut client).expect("it is restored");
+        are_held(&mut client, &tokens);
+        assert_eq!(settle(&mut client, &tokens[1], "id"), Value::Int(1));
+    }
+}
+
+#[test]
+fn tokens_survive_a_failover() {
+    let mut primary = Server::start_with_port(&[]);
+    let mut client = primary.connect();
+    // One lease before the full sync, one after it.
+    let early = leased(&mut client);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&primary);
+    client.ask("RENAME k early");
+    let late = leased(&mut client);
+    assert_eq!(client.ask("WAIT 1 60000"), Value::Int(1));
+    let digests = ["k", "early"].map(|key| client.digest(key));
+    primary.kill();
+    let mut promoted = replica.connect();
+    promoted.ask("REPLICAOF NO ONE");
+    assert_eq!(["k", "early"].map(|key| promoted.digest(key)), digests);
+    are_held(&mut promoted, &late);
+    promoted.ask("DEL k");
+    promoted.ask("RENAME early k");
+    are_held(&mut promoted, &early);
+    assert_eq!(settle(&mut promoted, &early[1], "id"), Value::Int(1));
+    assert_eq!(settle(&mut promoted, "mine", "own"), Value::Int(1));
+}
+
+#[test]
+fn a_poll_that_is_sent_again_gets_the_same_elements_again() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for id in 0..6 {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 element-{id} {id}"));
+    }
+    let first = poll(&mut client, "COUNT 3 LEASE 600000 TOKEN poll-1");
+    assert_eq!(first.iter().map(|row| &row.0[..]).collect::<Vec<_>>(), ["0", "1", "2"]);
+    let before = client.digest("k");
+    let offset = server.info("replication", "master_repl_offset");
+    for options in ["COUNT 3 LEASE 600000", "COUNT 3 LEASE 5 WITHIDS", "BLOCK 0 LEASE 600000"] {
+        let again = poll(&mut client, &format!("{options} TOKEN poll-1"));
+        assert_eq!(again, first, "{options}");
+    }
+    assert_eq!(poll(&mut client, "COUNT 2 LEASE 600000 TOKEN poll-1"), first[..2]);
+    assert_eq!(client.digest("k"), before);
+    assert_eq!(server.info("replication", "master_repl_offset"), offset);
+    // What is settled meanwhile, and what another got, is not among them.
+    assert_eq!(settle(&mut client, "poll-1", "0"), Value::Int(1));
+    client.ask("DEHYDRATOR.TOUCH k 1 0");
+    let other = poll(&mut client, "LEASE 600000 TOKEN poll-2");
+    assert_eq!(other.iter().map(|row| &row.0[..]).collect::<Vec<_>>(), ["3", "4", "5", "1"]);
+    assert_eq!(poll(&mut client, "LEASE 600000 TOKEN poll-1"), first[2..]);
+    // The number that stands for the word is as good as the word.
+    assert_eq!(settle(&mut client, &first[2].3, "2"), Value::Int(1));
+    assert!(poll(&mut client, "LEASE 600000 TOKEN poll-1").is_empty());
+}
+
+#[test]
+fn a_poll_that_is_sent_again_after_its_lease_is_a_new_one() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    assert_eq!(poll(&mut client, "LEASE 1 TOKEN mine")[0].2, 1);
+    until("the lease has run out", || {
+        (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(())
+    });
+    assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine")[0].2, 2);
+    assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine")[0].2, 2);
+    assert_eq!(settle(&mut client, "mine", "id"), Value::Int(1));
+}
+
+/// The reply of a client that slept goes nowhere, as when its machine is cut off: the server does not see it.
+#[test]
+fn a_client_that_lost_its_connection_asleep_gets_what_came_for_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let line = "DEHYDRATOR.POLL k BLOCK 0 LEASE 600000 TOKEN mine";
+    let lost = Sleeper::start(&server, line);
+    let again = Sleeper::start(&server, line);
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let Value::Array(rows) = lost.reply() else { panic!("rows") };
+    assert_eq!(again.reply(), Value::Array(rows));
+    assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine").len(), 1);
+    assert_eq!(settle(&mut client, "mine", "id"), Value::Int(1));
+}
