@@ -36,6 +36,9 @@ pub(super) struct Bits {
     len: u8,
     /// Whether no block of the queue is before this one.
     pub(super) is_head: bool,
+    /// How many blocks of the queue were made since one was listed in the directory, when this one was; as many as lie
+    /// between two that are: it is listed.
+    pub(super) unlisted: u8,
 }
 
 /// Neighbours and handles.
@@ -328,6 +331,11 @@ impl Blocks {
     /// The first handle of a block.
     pub(super) fn first(&self, handle: Handle) -> Option<Handle> {
         self.view(handle).first()
+    }
+
+    /// What was at a place that has just been blanked.
+    pub(super) fn left_at(&self, handle: Handle, place: u8) -> Option<Handle> {
+        self.block(handle).places[usize::from(place)]
     }
 
     /// Asks for a block that will be read soon, from its first handle on.

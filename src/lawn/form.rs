@@ -18,7 +18,7 @@ use super::error::{StartError, UpdateError};
 use super::full::{self, Full};
 use super::small::{self, Small, SmallMax, rounded};
 use super::turn::DEADLINE_MAX;
-use super::{Element, Mover, iter};
+use super::{Element, Mover, Row, Start, iter};
 
 /// What lawns share: the key of the hash, and how far the small form goes.
 pub struct Ground {
@@ -306,6 +306,25 @@ impl Lawn {
         })
     }
 
+    /// The elements from a place in the order of delivery on whose deadline is at or before `end`, taking nothing.
+    ///
+    /// Costs O(TTLs) for those whose first element is before that place, and O(log TTLs) for each element that is
+    /// shown, whatever lies before it. A small lawn has no numbers: it shows all that has the deadline of that place.
+    pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
+        match &self.form {
+            Form::Small(small) => Rows::Small(small.iter_until(end), start.deadline),
+            Form::Full(full) => Rows::Full(full.rows(start, end)),
+        }
+    }
+
+    /// The element of that id, as [`Lawn::rows`] shows it.
+    pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
+        match &self.form {
+            Form::Small(small) => small.row(id),
+            Form::Full(full) => full.row(id),
+        }
+    }
+
     /// Whether [`Lawn::compact`] would find something to do. O(1).
     pub fn is_sparse(&self) -> bool {
         match &self.form {
@@ -433,6 +452,28 @@ impl<'a> Iterator for Iter<'a> {
         match &mut self.0 {
             InForm::Small(iter) => iter.next(),
             InForm::Full(iter) => iter.next(),
+        }
+    }
+}
+
+/// Elements in order of delivery, each with its place in that order. See [`Lawn::rows`].
+pub enum Rows<'a> {
+    /// Of a small lawn, from that deadline on.
+    Small(small::Iter<'a>, u64),
+    /// Of any other.
+    Full(iter::Rows<'a>),
+}
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = Row<'a>;
+
+    fn next(&mut self) -> Option<Row<'a>> {
+        match self {
+            Self::Small(iter, from) => {
+                let (ttl, element) = iter.find(|(_, element)| element.deadline >= *from)?;
+                Some(Row { ttl, element, number: None })
+            }
+            Self::Full(rows) => rows.next(),
         }
     }
 }

@@ -5,17 +5,17 @@ use std::fmt;
 
 use ahash::RandomState;
 
-use super::Element;
 use super::block::PLACES;
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
-use super::iter::Iter;
+use super::iter::{Iter, Rows};
 use super::overflow::Overflow;
 use super::processor::prefetch;
 use super::queues::{AHEAD, Queues};
 use super::records::{Record, Records, Spot};
 use super::slab::Handle;
 use super::turn::{DEADLINE_MAX, Turn};
+use super::{Element, Row, Start};
 
 /// Bytes of an id that is hashed before its turn.
 const ID_AHEAD_MAX: usize = 256;
@@ -431,6 +431,29 @@ impl Full {
     /// what is not.
     pub fn iter_until(&self, now: u64) -> Iter<'_> {
         Iter::new(self, now)
+    }
+
+    /// The elements from a place in the order of delivery on whose deadline is at or before `end`, taking nothing.
+    ///
+    /// Costs O(TTLs) for those whose first element is before that place, and O(log TTLs) for each element that is
+    /// shown, whatever lies before it.
+    pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
+        let Start { deadline, behind } = start;
+        // Numbers are smaller than that of a push which there never is.
+        let push = behind.map_or(0, |number| number.saturating_add(1));
+        Rows(Iter::from(self, Turn { deadline, push }, end))
+    }
+
+    /// The element of that id, as [`Full::rows`] shows it.
+    pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
+        let (_, record) = self.index.find(self.index.hash(id), |handle| {
+            Some(self.records.get(handle)).filter(|record| record.id() == id)
+        })?;
+        let ttl = match record.spot() {
+            Some(spot) => self.queues.ttl(spot),
+            None => self.overflow.get(record.turn())?.ttl,
+        };
+        Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
     }
 
     pub(super) fn find(&self, id: &[u8]) -> Option<Handle> {

@@ -3,25 +3,30 @@
 //! Every queue is sorted, and so is the overflow: this merges them. The heap of heads is opened from its top as far
 //! as the walk comes, so a walk over what is due costs nothing for what is not, and its first element costs no more
 //! with thousands of queues than with one.
+//!
+//! A walk may also begin in the middle. Then each queue whose head is before its beginning is entered there, which
+//! costs the same however long the queue is.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, binary_heap, btree_map};
 use std::iter::Peekable;
 
-use super::Element;
 use super::full::Full;
 use super::heads::Heads;
 use super::overflow::Entry;
 use super::queues::Cursor;
 use super::slab::Handle;
 use super::turn::Turn;
+use super::{Element, Row};
 
 /// Elements in order of delivery. See [`Full::iter_until`].
 pub struct Iter<'a> {
     lawn: &'a Full,
+    /// No element whose turn is before this one is shown.
+    start: Turn,
     now: u64,
     fronts: BinaryHeap<Front>,
-    overflow: Peekable<btree_map::Iter<'a, Turn, Entry>>,
+    overflow: Peekable<btree_map::Range<'a, Turn, Entry>>,
 }
 
 /// How far the walk has come in one queue.
@@ -36,10 +41,39 @@ struct Front {
 impl<'a> Iter<'a> {
     /// The elements whose deadline is at or before `now`.
     pub(super) fn new(lawn: &'a Full, now: u64) -> Self {
-        let overflow = lawn.overflow.iter().peekable();
-        let mut iter = Self { lawn, now, fronts: BinaryHeap::new(), overflow };
-        iter.look_at(0);
+        Self::from(lawn, Turn { deadline: 0, push: 0 }, now)
+    }
+
+    /// As [`Iter::new`], of the elements whose turn is `start` or later.
+    pub(super) fn from(lawn: &'a Full, start: Turn, now: u64) -> Self {
+        let overflow = lawn.overflow.iter_from(start).peekable();
+        let mut iter = Self { lawn, start, now, fronts: BinaryHeap::new(), overflow };
+        iter.enter();
         iter
+    }
+
+    /// Enters the queues whose heads are before the beginning, and looks at those below them in the heap.
+    fn enter(&mut self) {
+        // Most walks begin at the first element of all.
+        if (self.start.deadline, self.start.push) == (0, 0) {
+            return self.look_at(0);
+        }
+        let mut places = vec![0];
+        while let Some(place) = places.pop() {
+            let head = self.lawn.queues.at_place(place);
+            let Some((turn, _)) = head.filter(|(turn, _)| turn.deadline <= self.now) else {
+                continue;
+            };
+            if turn >= self.start {
+                self.look_at(place);
+                continue;
+            }
+            places.extend(Heads::below(place));
+            let found = self.lawn.queues.seek_at_place(&self.lawn.records, place, self.start);
+            if let Some((turn, cursor)) = found.filter(|(turn, _)| turn.deadline <= self.now) {
+                self.fronts.push(Front { turn, cursor, unopened: None });
+            }
+        }
     }
 
     /// Adds the queue at a place of the heap of heads, if it may have something that is due.
@@ -87,22 +121,40 @@ impl<'a> Iter<'a> {
     }
 }
 
-impl<'a> Iterator for Iter<'a> {
-    type Item = (u64, Element<'a>);
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<'a> Iter<'a> {
+    /// The next element's TTL, and its record.
+    fn advance(&mut self) -> Option<(u64, Handle)> {
         self.open();
         let overflowing = self.overflow.peek().map(|(turn, _)| **turn);
         let overflowing = overflowing.filter(|turn| turn.deadline <= self.now);
         let queued = self.fronts.peek().map(|front| front.turn);
-        let (ttl, handle) = if overflowing
-            .is_some_and(|overflowing| queued.is_none_or(|queued| overflowing < queued))
-        {
-            self.overflow.next().map(|(_, entry)| (entry.ttl, entry.handle))?
+        if overflowing.is_some_and(|overflowing| queued.is_none_or(|queued| overflowing < queued)) {
+            self.overflow.next().map(|(_, entry)| (entry.ttl, entry.handle))
         } else {
-            self.next_queued()?
-        };
+            self.next_queued()
+        }
+    }
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = (u64, Element<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (ttl, handle) = self.advance()?;
         Some((ttl, self.lawn.records.get(handle).into()))
+    }
+}
+
+/// Elements in order of delivery, each with its place in that order. See [`Full::rows`].
+pub struct Rows<'a>(pub(super) Iter<'a>);
+
+impl<'a> Iterator for Rows<'a> {
+    type Item = Row<'a>;
+
+    fn next(&mut self) -> Option<Row<'a>> {
+        let (ttl, handle) = self.0.advance()?;
+        let record = self.0.lawn.records.get(handle);
+        Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
     }
 }
 

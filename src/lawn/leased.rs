@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::form::{Ground, Lawn, Taken};
 use super::leases::{Leases, Token};
-use super::{Element, Mover, StartError, UpdateError};
+use super::{Element, Mover, Row, StartError, UpdateError};
 
 /// A store of elements that each come due once. See the [module](super).
 #[derive(Clone)]
@@ -157,11 +157,15 @@ impl Leased {
         self.look(id).is_some_and(|element| self.token(&element) == Some(token))
     }
 
-    /// The elements that are held under a token of a client's own choice, in the order in which they were given out,
-    /// unless their lease has run out at `now`.
+    /// The elements that are held under a token of a client's own choice, in the order of delivery, unless their lease
+    /// has run out at `now`.
     pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
-        let found = self.leases.ids(token).into_iter().filter_map(|id| self.look(id));
-        found.filter(move |it| it.deadline > now && self.token(it) == Some(token))
+        let rows = self.leases.ids(token).into_iter().filter_map(|id| self.row(id));
+        let is_held =
+            |it: &Row<'_>| it.element.deadline > now && self.token(&it.element) == Some(token);
+        let mut held: Vec<_> = rows.filter(is_held).collect();
+        held.sort_by_key(|row| (row.element.deadline, row.number));
+        held.into_iter().map(|row| row.element)
     }
 
     /// Whether any element may be held under a token.

@@ -37,6 +37,7 @@
 //! | `records` | the bytes of an element |
 //! | `index`, `lanes` | id to record |
 //! | `block`, `queues`, `heads` | the FIFO of each TTL, and which is next |
+//! | `directory` | where to begin to look in a long queue |
 //! | `overflow` | what fits into no queue |
 //! | `leases`, `leased` | under which token an element is leased; the lawn that knows it |
 //! | `iter` | a walk over all elements in order |
@@ -57,7 +58,7 @@
 //! | [`Lawn::stop`], [`Lawn::look`], [`Lawn::update`] | O(1); in the overflow O(log n) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; O(log n) from the overflow; nothing due: O(1) |
 //! | [`Lawn::next_deadline`] | O(1), exact |
-//! | [`Lawn::iter`] | O(log TTLs) for each element |
+//! | [`Lawn::iter`], [`Lawn::rows`] | O(log TTLs) for each element; to begin in the middle O(TTLs), whatever is before |
 //! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 16,384 queues, or the table of pages, 24 bytes for each 256 KiB |
 //!
 //! # Rules
@@ -75,6 +76,7 @@
 
 mod block;
 mod boxes;
+mod directory;
 mod error;
 mod form;
 mod full;
@@ -126,6 +128,27 @@ pub struct Element<'a> {
     /// How often it was given out under a lease. It stops counting at 65,535.
     pub deliveries: u16,
 }
+
+/// An element, and where it stands in the order of delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Row<'a> {
+    /// The TTL that it was started with.
+    pub ttl: u64,
+    pub element: Element<'a>,
+    /// Tells it from others with its deadline: those that come after it have greater ones, for as long as this lawn is
+    /// in memory. A form that has no such numbers says `None`.
+    pub number: Option<u64>,
+}
+
+/// A place in the order of delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    pub deadline: u64,
+    /// Behind the element with this deadline and this number, whether it is there or not. `None`: before all with
+    /// this deadline.
+    pub behind: Option<u64>,
+}
+
 /// Adds an item. The first one gets one place, not the four that a vector begins with: most lawns are small.
 fn push_tight<T>(items: &mut Vec<T>, item: T) {
     if items.is_empty() {

@@ -66,6 +66,19 @@ impl Overflow {
         self.entries.iter()
     }
 
+    /// From a turn on.
+    pub(super) fn iter_from(
+        &self,
+        turn: Turn,
+    ) -> std::collections::btree_map::Range<'_, Turn, Entry> {
+        self.entries.range(turn..)
+    }
+
+    /// The entry of that turn.
+    pub(super) fn get(&self, turn: Turn) -> Option<&Entry> {
+        self.entries.get(&turn)
+    }
+
     /// Bytes allocated, about: the standard library's nodes hold up to eleven entries and are two
     /// thirds full under random insertion. O(1).
     pub(super) fn memory(&self) -> usize {

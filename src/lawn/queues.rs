@@ -20,6 +20,7 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::block::{Blocks, View, was_at};
+use super::directory::{Directory, LISTED};
 use super::heads::{Heads, QueueNumber};
 use super::records::{Records, Spot};
 use super::slab::Handle;
@@ -121,6 +122,7 @@ pub(super) struct Queues {
     free: BTreeSet<QueueNumber>,
     by_ttl: HashTable<QueueNumber>,
     heads: Heads,
+    directory: Directory,
     /// The queues that lost their heads last: `heads` still has the turns of those, which are too early.
     unsettled: Unsettled,
     /// For some TTLs that an element was started with lately, the number that the queue had then.
@@ -136,6 +138,7 @@ impl Queues {
             free: BTreeSet::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
+            directory: Directory::default(),
             unsettled: Unsettled::default(),
             recent: [0; 1 << RECENT_BITS],
         }
@@ -214,6 +217,7 @@ impl Queues {
     fn removed(&mut self, records: &mut Records, spot: Spot) {
         let bits = *self.blocks.bits(spot.block);
         if bits.is_empty() {
+            self.unlist(records, spot.block, self.blocks.left_at(spot.block, spot.place));
             self.drop_block(spot.block);
         } else if bits.is_sparse() && !bits.is_head {
             // The first block will be empty soon, and is at most one to a queue.
@@ -230,13 +234,16 @@ impl Queues {
     pub(super) fn take_head(&mut self, spot: Spot) {
         let bits = self.blocks.bits_mut(spot.block);
         bits.remove(spot.place);
-        let (number, is_empty) = (bits.queue, bits.is_empty());
+        let (number, is_empty, is_listed) = (bits.queue, bits.is_empty(), bits.unlisted == LISTED);
         self.queues[usize::from(number)].len -= 1;
         if !self.unsettled.has(number) {
             // Heads were settled before the run, and no other queue has lost one.
             self.unsettled.add(number);
         }
         if is_empty {
+            if is_listed {
+                self.directory.remove_first(number, spot.block);
+            }
             self.drop_block(spot.block);
             if self.queues.get(usize::from(number)).is_none_or(|queue| queue.ends.is_none()) {
                 self.queue_ended(number);
@@ -374,6 +381,42 @@ impl Queues {
         Some((turn, Cursor { ttl, block: head, place: self.blocks.bits(head).first_place()? }))
     }
 
+    /// The first element of the queue at a place of the heap of heads whose turn is `turn` or later. Walks some blocks,
+    /// however long the queue is.
+    pub(super) fn seek_at_place(
+        &self,
+        records: &Records,
+        place: usize,
+        turn: Turn,
+    ) -> Option<(Turn, Cursor)> {
+        let (_, number) = self.heads.at(place)?;
+        let Queue { ttl, ends, latest, .. } = self.queues[usize::from(number)];
+        let (head, _) = ends.filter(|_| latest >= turn.deadline)?;
+        let is_earlier = |handle: Handle| records.turn(handle) < turn;
+        let mut block = self.directory.last(number, turn).unwrap_or(head);
+        while let Some(next) = self.blocks.block(block).next
+            && self.blocks.first(next).is_some_and(is_earlier)
+        {
+            block = next;
+        }
+        let view = self.blocks.view(block);
+        let from = view.last_that(is_earlier).map_or(0, |earlier| earlier + 1);
+        let (block, place) = match view.bits.first_from(from) {
+            Some(place) => (block, place),
+            None => {
+                let next = view.block.next?;
+                (next, self.blocks.bits(next).first_place()?)
+            }
+        };
+        let found = self.blocks.view(block).at(place)?;
+        Some((records.turn(found), Cursor { ttl, block, place }))
+    }
+
+    /// The TTL of the queue that a record stands in.
+    pub(super) fn ttl(&self, spot: Spot) -> u64 {
+        self.queues[usize::from(self.blocks.bits(spot.block).queue)].ttl
+    }
+
     /// The record at a cursor, and the cursor behind it.
     pub(super) fn at(&self, cursor: Cursor) -> Option<(Handle, Option<Cursor>)> {
         let view = self.blocks.view(cursor.block);
@@ -416,6 +459,10 @@ impl Queues {
         for (place, handle) in self.blocks.view(new).handles() {
             records.set_spot(handle, Some(Spot::new(new, place)));
         }
+        if bits.unlisted == LISTED {
+            let first = self.blocks.first(new).expect("a block is not empty");
+            self.directory.replace(bits.queue, records.turn(first), new);
+        }
         Some(bits.len())
     }
 
@@ -433,11 +480,12 @@ impl Queues {
             + self.free.len() * size_of::<QueueNumber>() * 3
             + self.by_ttl.allocation_size()
             + self.heads.memory()
+            + self.directory.memory()
     }
 
     /// Allocations that freeing it takes, about. O(1).
     pub(super) fn allocations(&self) -> usize {
-        self.blocks.allocations() + 5
+        self.blocks.allocations() + self.directory.allocations() + 5
     }
 
     fn find(&self, ttl: u64) -> Option<QueueNumber> {
@@ -470,18 +518,19 @@ impl Queues {
 
     /// Adds an element whose turn comes after all others of its queue.
     fn append(&mut self, number: QueueNumber, handle: Handle, turn: Turn) -> Option<Spot> {
-        let queue = &mut self.queues[usize::from(number)];
-        let (head, tail) = queue.ends.expect("a queue with a block");
+        let (head, tail) = self.queues[usize::from(number)].ends.expect("a queue with a block");
         let (block, place) = match self.blocks.append(tail, handle) {
             Some(place) => (tail, place),
             None => {
                 let new = self.blocks.insert_empty(number, Some(tail))?;
                 let place = self.blocks.append(new, handle)?;
                 self.blocks.block_mut(tail).next = Some(new);
-                queue.ends = Some((head, new));
+                self.queues[usize::from(number)].ends = Some((head, new));
+                self.count_unlisted(tail, new, turn);
                 (new, place)
             }
         };
+        let queue = &mut self.queues[usize::from(number)];
         queue.latest = turn.deadline;
         queue.len += 1;
         Some(Spot::new(block, place))
@@ -519,6 +568,10 @@ impl Queues {
         let (queue, is_full) = (view.bits.queue, view.bits.is_full());
         let behind = view.last_that(|other| records.turn(other) < turn);
         let is_first = behind.is_none() && view.bits.is_head;
+        if is_first {
+            // It may be before the turn at which the block is listed.
+            self.forget(records, block);
+        }
         if is_full {
             let later = self.split(records, block)?;
             if behind.is_some_and(|behind| self.blocks.view(later).at(behind).is_some()) {
@@ -554,7 +607,68 @@ impl Queues {
                 ends.expect("a queue with a block").1 = new;
             }
         }
+        let first = self.blocks.first(new).expect("half a block");
+        self.count_unlisted(block, new, records.turn(first));
         Some(new)
+    }
+
+    /// A new block stands behind another, and begins with this turn: every so many of them is listed.
+    fn count_unlisted(&mut self, behind: Handle, new: Handle, turn: Turn) {
+        let unlisted = self.blocks.bits(behind).unlisted % LISTED + 1;
+        let bits = self.blocks.bits_mut(new);
+        bits.unlisted = unlisted;
+        let queue = bits.queue;
+        if unlisted == LISTED {
+            self.directory.insert(queue, turn, new);
+        }
+    }
+
+    /// A block goes, which has or just had this element. If it is listed, the block behind it is listed instead, unless
+    /// it is the first of its queue.
+    fn unlist(&mut self, records: &Records, block: Handle, element: Option<Handle>) {
+        let View { bits, block: links } = self.blocks.view(block);
+        let (queue, is_head, next) = (bits.queue, bits.is_head, links.next);
+        if bits.unlisted != LISTED {
+            return;
+        }
+        let turn = records.turn(element.expect("a block has elements"));
+        self.directory.remove(queue, turn, block);
+        self.blocks.bits_mut(block).unlisted = 1;
+        if let Some(next) = next.filter(|_| !is_head)
+            && self.blocks.bits(next).unlisted != LISTED
+        {
+            let first = self.blocks.first(next).expect("a block is not empty");
+            self.directory.insert(queue, records.turn(first), next);
+            self.blocks.bits_mut(next).unlisted = LISTED;
+        }
+    }
+
+    /// A block is listed no more. Returns whether it was.
+    fn forget(&mut self, records: &Records, block: Handle) -> bool {
+        let View { bits, .. } = self.blocks.view(block);
+        let (queue, is_listed) = (bits.queue, bits.unlisted == LISTED);
+        if is_listed {
+            let first = self.blocks.first(block).expect("a block is not empty");
+            self.directory.remove(queue, records.turn(first), block);
+            self.blocks.bits_mut(block).unlisted = 1;
+        }
+        is_listed
+    }
+
+    /// The handles of a block are put into its neighbour.
+    fn list_joined(&mut self, records: &Records, block: Handle, target: Handle) {
+        let View { bits, block: links } = self.blocks.view(block);
+        let (queue, first) = (bits.queue, self.blocks.first(block));
+        if links.next != Some(target) {
+            return self.unlist(records, block, first);
+        }
+        // What comes to stand in it may be before the turn at which it is listed.
+        let was_listed = [block, target].map(|block| self.forget(records, block));
+        if was_listed.contains(&true) {
+            let first = first.expect("a block is not empty");
+            self.directory.insert(queue, records.turn(first), target);
+            self.blocks.bits_mut(target).unlisted = LISTED;
+        }
     }
 
     /// Unlinks an empty block and frees it, and its queue with the last one.
@@ -613,6 +727,7 @@ impl Queues {
         let Some(target) = block.next.filter(fits).or(block.prev.filter(fits)) else { return };
         // Their records will be told, and nobody has looked at them lately.
         view.handles().for_each(|(_, handle)| records.prefetch(handle));
+        self.list_joined(records, handle, target);
         let before = self.blocks.join(target, handle);
         let joined = self.blocks.view(target).handles();
         for (place, handle) in joined.filter(|(at, it)| was_at(&before, *at) != Some(*it)) {
@@ -685,7 +800,7 @@ impl Queues {
     #[cfg(any(test, fuzzing))]
     pub(super) fn check(&self, records: &Records) -> usize {
         let mut count = 0;
-        let mut blocks = 0;
+        let (mut blocks, mut listed) = (0, 0);
         for (number, queue) in self.queues.iter().enumerate() {
             let Some((head, tail)) = queue.ends else {
                 assert!(self.free.contains(&(number as QueueNumber)), "a lost queue number");
@@ -704,6 +819,11 @@ impl Queues {
                 assert_eq!(view.bits.is_head, prev.is_none(), "which block is the first");
                 assert_eq!(view.handles().count(), view.bits.len(), "a place without a handle");
                 assert!(!view.bits.is_empty(), "an empty block is linked");
+                let first = view.first().map(|first| records.turn(first)).expect("an element");
+                let entry = self.directory.listed(number as QueueNumber, first, handle);
+                assert_eq!(entry.is_some(), view.bits.unlisted == LISTED, "a block that is listed");
+                assert!(entry.is_none_or(|turn| last.is_none_or(|last| last < turn)), "{entry:?}");
+                listed += usize::from(entry.is_some());
                 for (place, handle_in) in view.handles() {
                     let spot = Some(Spot::new(handle, place));
                     assert_eq!(records.spot(handle_in), spot, "where a record stands");
@@ -720,6 +840,7 @@ impl Queues {
             assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
         }
         assert_eq!(blocks, self.blocks.check(), "blocks outside of queues");
+        assert_eq!(listed, self.directory.len(), "blocks that are listed");
         assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
         let mut heads = self.heads.clone();
         for number in self.unsettled.iter() {

@@ -22,7 +22,7 @@ use std::fmt;
 
 use super::error::{StartError, UpdateError};
 use super::turn::DEADLINE_MAX;
-use super::{Element, Mover, relocate};
+use super::{Element, Mover, Row, relocate};
 
 /// How far the small form goes. What would be more is put into the full form, for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -239,6 +239,12 @@ impl Small {
 
     pub(super) fn look(&self, id: &[u8]) -> Option<Element<'_>> {
         self.find(id).map(|entry| self.element(&entry))
+    }
+
+    /// As [`Lawn::row`](super::Lawn::row).
+    pub(super) fn row(&self, id: &[u8]) -> Option<Row<'_>> {
+        let entry = self.find(id)?;
+        Some(Row { ttl: self.ttl(&entry), element: self.element(&entry), number: None })
     }
 
     /// Whether the element of that id, if there is one, may have such a payload.
@@ -620,7 +626,7 @@ impl Iterator for Entries<'_> {
 }
 
 /// Elements in order of delivery, each with its TTL.
-pub(super) struct Iter<'a> {
+pub struct Iter<'a> {
     small: &'a Small,
     at: usize,
     now: u64,

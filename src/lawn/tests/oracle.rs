@@ -398,6 +398,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         let due: Vec<_> = due.map(|(_, id, ..)| id).collect();
         assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
         assert_eq!(lawn.count_due(now), due.len());
+        check_rows(&lawn, &oracle, now.saturating_add_signed(step as i64 % 9 - 4), seed);
         assert_eq!(lawn.delivered(), oracle.deliveries.len(), "given out after {op:?}");
         let held = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
         let held: std::collections::HashMap<_, _> = lawn.iter().filter_map(held).collect();
@@ -427,6 +428,33 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         let deliveries = oracle.deliveries.get(id).copied().unwrap_or(0);
         assert_eq!(lawn.look(id), Some(Element { id, payload, deadline, deliveries }));
     }
+}
+
+/// From any place on, and on behind any element of that.
+fn check_rows(lawn: &Lawn, oracle: &Oracle, deadline: u64, seed: u64) {
+    let all = oracle.ordered();
+    let from = all.partition_point(|element| element.3 < deadline);
+    let start = Start { deadline, behind: None };
+    let rows: Vec<_> = lawn.rows(start, DEADLINE_MAX).collect();
+    let shown = |rows: &[Row<'_>]| -> Vec<_> {
+        rows.iter().map(|row| (row.ttl, row.element.id.to_vec(), row.element.deadline)).collect()
+    };
+    let expected: Vec<_> =
+        all[from..].iter().map(|(ttl, id, _, at)| (*ttl, id.to_vec(), *at)).collect();
+    assert_eq!(shown(&rows), expected, "from {deadline} on");
+    let Some(at) = (seed as usize * 7919).checked_rem(rows.len()) else { return };
+    let Row { element, number, .. } = rows[at];
+    // A small lawn cannot go on behind one of those that have its deadline.
+    if number.is_some() {
+        let start = Start { deadline: element.deadline, behind: number };
+        assert_eq!(lawn.rows(start, DEADLINE_MAX).collect::<Vec<_>>(), rows[at + 1..]);
+    }
+    let before = rows.iter().take_while(|row| row.element.deadline <= element.deadline);
+    assert_eq!(
+        shown(&lawn.rows(Start { deadline, behind: None }, element.deadline).collect::<Vec<_>>()),
+        expected[..before.count()]
+    );
+    assert_eq!(lawn.row(element.id), Some(rows[at]));
 }
 
 /// The ids that a scan shows, about so many at a time, in their own order.
