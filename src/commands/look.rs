@@ -1,4 +1,4 @@
-//! Looking without touching: LOOK, XPOLL, TTN, PTTL.
+//! Looking without touching: XPOLL, TTN, PTTL.
 
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading};
@@ -6,18 +6,6 @@ use crate::server::string::Args;
 use crate::server::{Context, error::Result};
 
 use super::args;
-
-/// `LOOK key id`: the element, due or not, or nil.
-pub fn look(context: &Context, args: Args<'_>) -> Result {
-    let args::OfId { key, id } = args::OfId::parse(args)?;
-    let dehydrator = Reading::open(context, key)?;
-
-    match dehydrator.lawn().and_then(|lawn| lawn.look(id.bytes())) {
-        Some(element) => context.reply_bulk(element.payload),
-        None => context.reply_null(),
-    }
-    Ok(())
-}
 
 /// `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
 pub fn xpoll(context: &Context, args: Args<'_>) -> Result {

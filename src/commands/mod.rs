@@ -10,7 +10,8 @@
 //! | `give` | giving out what is due, for both of these |
 //! | `settle` | SETTLE, RENEW: for those who hold a lease |
 //! | `update` | UPDATE, TOUCH |
-//! | `look` | LOOK, XPOLL, TTN, PTTL: one element, or the next |
+//! | `look` | XPOLL, TTN, PTTL: what is due, or next |
+//! | `range` | RANGE, LOOK: what waits, as it stands |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
@@ -30,6 +31,7 @@ mod look;
 mod ondue;
 mod pause;
 mod push;
+mod range;
 mod settle;
 mod table;
 mod take;

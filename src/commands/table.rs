@@ -6,7 +6,7 @@ use crate::server::{Context, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{inspect, look, ondue, pause, push, settle, take, update};
+use super::{inspect, look, ondue, pause, push, range, settle, take, update};
 
 /// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
 /// `fast` if its cost does not grow with what it finds.
@@ -77,7 +77,7 @@ pub fn commands() -> Vec<Command> {
             .described(
                 "key token id [token id ...]",
                 c"O(N), N being the number of ids",
-                c"Takes those of the given elements that are held under the given tokens.",
+                c"Removes those of the given elements that are held under the given tokens.",
             ),
         Command::new(c"renew", handler!(settle::renew), c"write fast", -5, access::TOUCH)
             .described(
@@ -85,10 +85,15 @@ pub fn commands() -> Vec<Command> {
                 c"O(N), N being the number of ids",
                 c"Sets a new deadline for those of the given elements that are held under the given tokens.",
             ),
-        Command::new(c"look", handler!(look::look), c"readonly fast", 3, access::READ).described(
-            "key id",
+        Command::new(c"look", handler!(range::look), c"readonly fast", -3, access::READ).described(
+            "key id [FULL]",
             c"O(1)",
             c"Returns an element by its id, due or not, and leaves it.",
+        ),
+        Command::new(c"range", handler!(range::range), c"readonly", -4, access::READ).described(
+            "key start end [COUNT n] [WITHELEMENTS]",
+            c"O(N), N being the number of elements it lists, and of different TTLs",
+            c"Lists elements by deadline, due or not, taking nothing.",
         ),
         Command::new(
             c"update",

@@ -237,6 +237,7 @@ mod tests {
             "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             "key ttl [TOKEN token] AT unix-ms id [id ...]",
             "key ttl token id [token id ...]",
+            "key start end [COUNT n] [WITHELEMENTS]",
             "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
             "key <HOLD [DELIVERIES n <DROP | STREAM dest>] | DROP | STREAM dest>",
         ] {

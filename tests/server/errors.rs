@@ -5,7 +5,7 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 22] = [
+const VERBS: [&str; 23] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
@@ -23,6 +23,7 @@ const VERBS: [&str; 22] = [
     "DEHYDRATOR.SETTLE KEY token id",
     "DEHYDRATOR.RENEW KEY 5 token id",
     "DEHYDRATOR.LEN KEY",
+    "DEHYDRATOR.RANGE KEY - +",
     "DEHYDRATOR.SCAN KEY 0",
     "DEHYDRATOR.INFO KEY",
     "DEHYDRATOR.PAUSE KEY",

@@ -26,6 +26,7 @@ mod ondue;
 mod operator;
 mod pause;
 mod persistence;
+mod range;
 mod rede;
 mod refused;
 mod replication;

@@ -3,7 +3,7 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `push`, `take`, `settle`, `update`, `inspect`, `ondue`, `pause` | the requests of each family of verbs |
+//! | `push`, `take`, `settle`, `update`, `range`, `inspect`, `ondue`, `pause` | the requests of each family of verbs |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
 //! | `token` | tokens of leases |
@@ -19,6 +19,7 @@ mod ondue;
 mod options;
 mod pause;
 mod push;
+mod range;
 #[cfg(test)]
 mod requests;
 mod settle;
@@ -34,6 +35,7 @@ pub use inspect::{Info, Scan};
 pub use ondue::OnDue;
 pub use pause::{Pause, PauseEnd};
 pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
+pub use range::{Look, Range};
 pub use settle::{Held, Renew, Settle};
 pub use take::{Lease, Poll, Take, XPoll};
 pub use update::{Condition, Touch, Update};

@@ -307,6 +307,64 @@ fn what_is_held_is_named_in_pairs() {
 }
 
 #[test]
+fn a_range_is_between_two_moments_or_from_where_one_ended() {
+    needs_all_of("k - +", only!(Range));
+    let range = |args: Args<'_>| {
+        let it = Range::parse(args)?;
+        let from = it.from.map(|from| (from.start.deadline, from.start.behind, from.serial));
+        Ok((from, it.end, it.count, it.with_elements))
+    };
+    let all = |from, end| Ok((from, end, usize::MAX, false));
+    let at = |deadline| Some((deadline, None, None));
+    assert_eq!(read("k - +", range), all(at(0), Some(DEADLINE_MAX)));
+    assert_eq!(read("k + -", range), all(at(DEADLINE_MAX), Some(0)));
+    assert_eq!(read("k 7 9", range), all(at(7), Some(9)));
+    assert_eq!(read("k (7 (9", range), all(at(8), Some(8)));
+    assert_eq!(read("k 7 (0", range), all(at(7), None));
+    assert_eq!(read("k (9223372036854775806 9", range), all(at(DEADLINE_MAX), Some(9)));
+    assert_eq!(read("k (9223372036854775807 9", range), all(None, Some(9)));
+    assert_eq!(read("k (7-0-5 9", range), all(Some((7, Some(0), Some(5))), Some(9)));
+    let options = Ok((at(7), Some(9), 3, true));
+    assert_eq!(read("k 7 9 COUNT 3 WITHELEMENTS", range), options);
+    assert_eq!(read("k 7 9 withelements count 3", range), options);
+    refuses(
+        &[
+            "k x +",
+            "k -1 +",
+            "k 9223372036854775808 +",
+            "k ( +",
+            "k (- +",
+            "k (7- +",
+            "k (7-1 +",
+            "k (7-1- +",
+            "k (7-1-1-1 +",
+            "k (x-1-1 +",
+            "k 7-1-1 +",
+            "k - x",
+            "k - (",
+            "k - (x",
+            "k - (7-1-1",
+            "k - 9223372036854775808",
+            "k - + COUNT",
+            "k - + COUNT 0",
+            "k - + COUNT 1 COUNT 1",
+            "k - + WITHELEMENTS WITHELEMENTS",
+            "k - + WITHIDS",
+        ],
+        only!(Range),
+    );
+}
+
+#[test]
+fn a_look_is_short_or_full() {
+    needs_all_of("k i", only!(Look));
+    let look = |args: Args<'_>| Look::parse(args).map(|it| (it.id.to_vec(), it.full));
+    assert_eq!(read("k full", look), Ok((b"full".to_vec(), false)));
+    assert_eq!(read("k i full", look), Ok((b"i".to_vec(), true)));
+    refuses(&["k i FULL FULL", "k i short"], only!(Look));
+}
+
+#[test]
 fn a_scan_begins_at_a_cursor_and_shows_ten() {
     needs_all_of("k 0", only!(Scan));
     let scan = |args: Args<'_>| {

@@ -1,0 +1,105 @@
+//! Looking ahead without touching, in the order of delivery: RANGE, and LOOK, which shows one element.
+
+use crate::clock;
+use crate::data_type::{Dehydrator, Reading};
+use crate::lawn::{Row, Start};
+use crate::server::string::Args;
+use crate::server::{Context, error::Result};
+
+use super::args;
+use super::push::random_bits;
+
+/// `RANGE key start end [COUNT n] [WITHELEMENTS]`: where to go on, or nil, and the elements from `start` to `end`.
+pub fn range(context: &Context, args: Args<'_>) -> Result {
+    let args::Range { key, from, end, count, with_elements } = args::Range::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+    let now = clock::now();
+
+    let serial = dehydrator.dehydrator().map_or(0, serial);
+    let rows = dehydrator.lawn().zip(from).zip(end).map(|((lawn, from), end)| {
+        // A number of another dehydrator, or of this one before it was loaded, says nothing here: what has the same
+        // deadline is shown again.
+        let behind = from.start.behind.filter(|_| from.serial == Some(serial));
+        lawn.rows(Start { behind, ..from.start }, end)
+    });
+    let mut rows = rows.into_iter().flatten().peekable();
+    let mut shown: Vec<Row<'_>> = Vec::new();
+    let mut next = None;
+    while let Some(row) = rows.peek() {
+        // Where elements of one deadline cannot be told apart, they are shown together.
+        if shown.len() >= count
+            && let Some(last) = shown.last()
+            && (last.number.is_some() || last.element.deadline < row.element.deadline)
+        {
+            next = Some(match last.number {
+                Some(number) => format!("({}-{number}-{serial}", last.element.deadline),
+                None => format!("({}", last.element.deadline),
+            });
+            break;
+        }
+        shown.extend(rows.next());
+    }
+    let mut reply = context.reply_open_array();
+    match next {
+        Some(next) => reply.push_bulk(next.as_bytes()),
+        None => reply.push_null(),
+    }
+    let mut list = reply.push_open_array();
+    for row in shown {
+        let mut fields = list.push_open_array();
+        fields.push_bulk(row.element.id);
+        fields.push_integer(row.element.deadline as i64);
+        fields.push_integer(row.ttl as i64);
+        fields.push_integer(row.element.deliveries.into());
+        fields.push_integer(is_leased(&row, now).into());
+        if with_elements {
+            fields.push_bulk(row.element.payload);
+        }
+    }
+    Ok(())
+}
+
+/// `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
+pub fn look(context: &Context, args: Args<'_>) -> Result {
+    let args::Look { key, id, full } = args::Look::parse(args)?;
+    let dehydrator = Reading::open(context, key)?;
+    let now = clock::now();
+
+    if !full {
+        match dehydrator.lawn().and_then(|lawn| lawn.look(id)) {
+            Some(element) => context.reply_bulk(element.payload),
+            None => context.reply_null(),
+        }
+        return Ok(());
+    }
+    let Some(row) = dehydrator.lawn().and_then(|lawn| lawn.row(id)) else {
+        context.reply_null();
+        return Ok(());
+    };
+    let mut reply = context.reply_open_map();
+    reply.push(b"element").bulk(row.element.payload);
+    reply.push(b"deadline").integer(row.element.deadline as i64);
+    reply.push(b"ttl").integer(row.ttl as i64);
+    reply.push(b"deliveries").integer(row.element.deliveries.into());
+    reply.push(b"leased").integer(is_leased(&row, now).into());
+    Ok(())
+}
+
+/// Whether it was given out, and is not due again yet.
+fn is_leased(row: &Row<'_>, now: u64) -> bool {
+    row.element.deliveries > 0 && row.element.deadline > now
+}
+
+thread_local! {
+    // Tells this process from others: serials begin anew in each.
+    static PROCESS: u64 = {
+        let [a, b, c, d, ..] = random_bits();
+        u32::from_le_bytes([a, b, c, d]).into()
+    };
+}
+
+/// Tells this dehydrator from all others, and from itself before it was loaded.
+fn serial(dehydrator: &Dehydrator) -> u64 {
+    let serial = dehydrator.tracking().serial();
+    PROCESS.with(|process| process.wrapping_add(serial) % (1 << 32))
+}

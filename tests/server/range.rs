@@ -1,0 +1,265 @@
+//! What waits, in order, without taking it: RANGE, and LOOK ... FULL.
+
+use std::collections::{BTreeMap, HashSet};
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, until};
+
+/// Id, deadline, TTL, deliveries, whether it is leased.
+type Row = (String, u64, u64, u64, u64);
+type Page = (Option<String>, Vec<Row>);
+
+/// The last moment of the year 2099.
+const FAR: u64 = 4_102_444_799_999;
+
+fn page(client: &mut Connection, start: &str, end: &str, count: usize) -> Page {
+    let line = format!("DEHYDRATOR.RANGE k {start} {end} COUNT {count}");
+    cmd(&line).query(client).expect("a page")
+}
+
+/// All pages, with something done between them.
+fn walk(
+    client: &mut Connection,
+    count: usize,
+    mut between: impl FnMut(&mut Connection),
+) -> Vec<Row> {
+    let mut start = "-".to_owned();
+    let mut all = Vec::new();
+    loop {
+        let (next, rows) = page(client, &start, "+", count);
+        assert!(rows.len() == count || next.is_none(), "{} rows", rows.len());
+        all.extend(rows);
+        let Some(next) = next else { return all };
+        start = next;
+        between(client);
+    }
+}
+
+fn ids(rows: &[Row]) -> Vec<&str> {
+    rows.iter().map(|row| &row.0[..]).collect()
+}
+
+#[test]
+fn what_waits_is_shown_in_the_order_of_delivery_and_stays() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (id, ttl, at) in
+        [("c", 5, FAR + 2), ("due", 9, 7), ("a", 7, FAR), ("b", 5, FAR), ("d", 5, FAR + 3)]
+    {
+        client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
+    }
+    client.ask("DEHYDRATOR.PUSH k 1 element-e e AT 9 DELIVERIES 3");
+    client.ask(&format!("DEHYDRATOR.LEASE k 60000 AT {FAR} d"));
+    let before = client.digest("k");
+    let row = |id: &str, deadline, ttl, deliveries, leased| {
+        (id.to_owned(), deadline, ttl, deliveries, leased)
+    };
+    let all = [
+        row("due", 7, 9, 0, 0),
+        row("e", 9, 1, 3, 0),
+        row("a", FAR, 7, 0, 0),
+        row("b", FAR, 5, 0, 0),
+        row("d", FAR, 60_000, 1, 1),
+        row("c", FAR + 2, 5, 0, 0),
+    ];
+    let mut range = |words: &str| -> Page {
+        cmd(&format!("DEHYDRATOR.RANGE k {words}")).query(&mut client).expect("a page")
+    };
+    assert_eq!(range("- +"), (None, all.to_vec()));
+    let far = FAR.to_string();
+    for (words, from, to) in [
+        ("- 7".to_owned(), 0, 1),
+        ("- (7".into(), 0, 0),
+        ("(7 +".into(), 1, 6),
+        ("8 9".into(), 1, 2),
+        (format!("{far} {far}"), 2, 5),
+        (format!("({far} +"), 5, 6),
+        (format!("- ({far}"), 0, 2),
+        // Backwards there is nothing, as XRANGE has it.
+        ("9 8".into(), 0, 0),
+        ("+ -".into(), 0, 0),
+        ("(9223372036854775807 +".into(), 0, 0),
+        ("- (0".into(), 0, 0),
+    ] {
+        assert_eq!(range(&words), (None, all[from..to].to_vec()), "{words}");
+    }
+    let (next, rows) = range("- + COUNT 3");
+    assert_eq!(rows, all[..3]);
+    let next = next.expect("there is more");
+    assert_eq!(range(&format!("{next} + COUNT 3")), (None, all[3..].to_vec()));
+    assert_eq!(range(&format!("{next} {far} COUNT 3")), (None, all[3..5].to_vec()));
+    let (_, rows): (Value, Vec<(String, u64, u64, u64, u64, String)>) =
+        cmd("DEHYDRATOR.RANGE k - + WITHELEMENTS").query(&mut client).expect("rows");
+    assert!(rows.iter().all(|row| row.5 == format!("element-{}", row.0)), "{rows:?}");
+    let nothing = client.ask("DEHYDRATOR.RANGE nowhere - +");
+    assert_eq!(nothing, Value::Array(vec![Value::Nil, Value::Array(Vec::new())]));
+    assert_eq!(client.digest("k"), before);
+}
+
+#[test]
+fn look_tells_the_same_of_one() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for id in 0..3000 {
+        // Each with a TTL of its own, so that most have no queue.
+        client.ask(&format!("DEHYDRATOR.PUSH k {id} element-{id} {id} AT {}", FAR + id % 50));
+    }
+    client.ask(&format!("DEHYDRATOR.LEASE k 60000 AT {FAR} 7 2990"));
+    let (_, rows) = page(&mut client, "-", "+", 5000);
+    assert_eq!(rows.len(), 3000);
+    for (id, deadline, ttl, deliveries, leased) in rows {
+        let look = cmd(&format!("DEHYDRATOR.LOOK k {id} FULL"));
+        let found: (String, String, String, u64, String, u64, String, u64, String, u64) =
+            look.query(&mut client).expect("names and values");
+        let names = (&found.0[..], &found.2[..], &found.4[..], &found.6[..], &found.8[..]);
+        assert_eq!(names, ("element", "deadline", "ttl", "deliveries", "leased"));
+        let values = (found.1, found.3, found.5, found.7, found.9);
+        assert_eq!(values, (format!("element-{id}"), deadline, ttl, deliveries, leased));
+    }
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k nobody FULL"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.LOOK nowhere nobody FULL"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k 7"), Value::BulkString("element-7".into()));
+}
+
+#[test]
+fn pages_show_what_stays_once_while_others_write() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut pipe = redis::pipe();
+    // Thousands of one millisecond, of several TTLs.
+    for id in 0..20_000_u64 {
+        let (ttl, at) = (id % 3 * 10, FAR + id / 5000);
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg("e").arg(id).arg("AT").arg(at);
+    }
+    pipe.exec(&mut client).expect("pushes");
+    let mut gone = HashSet::new();
+    let mut turn = 0_u64;
+    let rows = walk(&mut client, 100, |client| {
+        turn += 1;
+        let mut pipe = redis::pipe();
+        for step in 0..40_u64 {
+            // Before, at and behind where the walk is, the last one shown among them.
+            let id = (turn * 100 + step * 977) % 20_000;
+            pipe.cmd("DEHYDRATOR.REM").arg("k").arg(id);
+            gone.insert(id.to_string());
+            let at = FAR + step % 4;
+            let new = format!("new-{turn}-{step}");
+            pipe.cmd("DEHYDRATOR.PUSH")
+                .arg("k")
+                .arg(step % 3 * 10)
+                .arg("e")
+                .arg(new)
+                .arg("AT")
+                .arg(at);
+        }
+        let last = (turn * 100 - 1).to_string();
+        pipe.cmd("DEHYDRATOR.REM").arg("k").arg(&last);
+        gone.insert(last);
+        pipe.exec(client).expect("it is done");
+    });
+    assert!(rows.is_sorted_by_key(|row| row.1), "out of order");
+    let mut seen = BTreeMap::new();
+    for row in &rows {
+        *seen.entry(&row.0[..]).or_insert(0) += 1;
+    }
+    assert!(seen.values().all(|times| *times == 1), "an element is shown twice");
+    let stayed = (0..20_000).map(|id| id.to_string()).filter(|id| !gone.contains(id));
+    for id in stayed {
+        assert!(seen.contains_key(&id[..]), "{id} is not shown");
+    }
+}
+
+/// What is shown again is of one millisecond at the most.
+#[test]
+fn a_walk_goes_on_after_a_restart_and_on_a_replica_and_leaves_nothing_out() {
+    let mut server = Server::start_with_port(&["--save", "3600 1"]);
+    let mut client = server.connect();
+    for id in 0..100 {
+        client.ask(&format!("DEHYDRATOR.PUSH k 5 e {id:02} AT {}", FAR + id / 20));
+    }
+    // Numbers that begin elsewhere than where a file's do.
+    for id in (0..100).rev().step_by(3) {
+        client.ask(&format!("DEHYDRATOR.PUSH k 5 e {id:02} REPLACE AT {}", FAR + id / 20));
+    }
+    let (_, all) = page(&mut client, "-", "+", 1000);
+    let (next, first) = page(&mut client, "-", "+", 30);
+    let next = next.expect("there is more");
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&server);
+    server.restart();
+    let mut again = server.connect();
+    for client in [&mut again, &mut replica.connect()] {
+        let (end, rest) = page(client, &next, "+", 1000);
+        assert_eq!((end, ids(&rest)), (None, ids(&all[20..])));
+        let mut shown: Vec<_> = first.iter().chain(&rest).map(|row| row.0.clone()).collect();
+        shown.sort();
+        shown.dedup();
+        assert_eq!(shown.len(), 100);
+    }
+    until("the replica follows again", || {
+        replica.log().contains("Finished with success").then_some(())
+    });
+}
+
+#[test]
+fn what_is_no_range_is_refused() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 5 e i");
+    let start = "-, +, a whole number of unix milliseconds, or where a RANGE ended";
+    let end = "-, + or a whole number of unix milliseconds";
+    for (line, error) in [
+        ("RANGE k ten +", format!("ERR start 'ten' is not {start}")),
+        ("RANGE k (5-6 +", format!("ERR start '(5-6' is not {start}")),
+        ("RANGE k - 5-6-7", format!("ERR end '5-6-7' is not {end}")),
+        ("RANGE k - + COUNT 0", "ERR COUNT '0' is not a whole number from 1 on".into()),
+        ("RANGE k - + BLOCK 5", "ERR syntax error, unexpected 'BLOCK'".into()),
+        ("LOOK k i LONG", "ERR syntax error, unexpected 'LONG'".into()),
+    ] {
+        assert_eq!(client.refused(&format!("DEHYDRATOR.{line}")), error);
+    }
+}
+
+/// By the server's own count of its processor's time, in a dehydrator of a million with eight TTLs, far from its
+/// beginning and from its end.
+#[test]
+fn a_hundred_out_of_a_million_cost_no_more_than_a_hundred_looks() {
+    const ELEMENTS: u64 = 1_000_000;
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for chunk in 0..100 {
+        let mut pipe = redis::pipe();
+        for id in chunk * ELEMENTS / 100..(chunk + 1) * ELEMENTS / 100 {
+            let (ttl, at) = (id % 8 * 1000, FAR + id / 4);
+            pipe.cmd("DEHYDRATOR.PUSH")
+                .arg("k")
+                .arg(ttl)
+                .arg("an element")
+                .arg(id)
+                .arg("AT")
+                .arg(at);
+        }
+        pipe.exec(&mut client).expect("pushes");
+    }
+    let mut cost = |verb: &str, lines: &[String]| -> u64 {
+        client.ask("CONFIG RESETSTAT");
+        let mut pipe = redis::pipe();
+        for line in lines {
+            pipe.add_command(cmd(line)).ignore();
+        }
+        pipe.exec(&mut client).expect("replies");
+        let stats: String = cmd("INFO commandstats").query(&mut client).expect("statistics");
+        let line = stats.lines().find(|line| line.contains(verb)).expect("a line");
+        let (_, usec) = line.split_once("usec=").expect("a time");
+        usec.split(',').next().expect("a number").parse().expect("a number")
+    };
+    let starts = (0..200).map(|at| FAR + at * 1237 + 7);
+    let ranges: Vec<_> = starts.map(|at| format!("DEHYDRATOR.RANGE k {at} + COUNT 100")).collect();
+    let looks: Vec<_> = (0..200 * 100_u64)
+        .map(|at| format!("DEHYDRATOR.LOOK k {}", at * 7919 % ELEMENTS))
+        .collect();
+    let (ranges, looks) = (cost("dehydrator.range", &ranges), cost("dehydrator.look", &looks));
+    eprintln!("200 ranges of 100: {ranges} us, 20,000 looks: {looks} us");
+    assert!(ranges <= looks, "200 ranges took {ranges} us, 20,000 looks {looks} us");
+}
