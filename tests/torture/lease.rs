@@ -1,8 +1,9 @@
-//! Consumers that die with elements in hand, and a server that is killed as well.
+//! Consumers that die with elements in hand or dawdle until others have them, and a server that is killed as well.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use redis::{Connection, RedisResult};
 
@@ -11,31 +12,70 @@ use crate::harness::{Ask, Server, until};
 const ELEMENTS: usize = 3000;
 const ROUNDS: usize = 8;
 /// Milliseconds: short, so that what a dead consumer held comes back soon.
-const LEASE: usize = 100;
+const LEASE: u64 = 100;
+
+/// What consumers know of each other, which none of them knows by itself.
+#[derive(Default)]
+struct Known {
+    /// Of each element, which delivery of it was settled.
+    settled: Mutex<HashMap<String, u64>>,
+    /// Of each element, the last delivery that reached a consumer.
+    handed_out: Mutex<HashMap<String, u64>>,
+    deliveries: AtomicUsize,
+    /// How often somebody came too late.
+    fenced: AtomicUsize,
+}
 
 /// Takes work under a lease and settles some of it; every now and then it dies with the rest in hand.
-fn consume(
-    mut client: Connection,
-    settled: &Mutex<HashSet<String>>,
-    handed_out: &AtomicUsize,
-    lifetime: usize,
-) -> RedisResult<()> {
+fn consume(mut client: Connection, known: &Known, name: &str, lifetime: usize) -> RedisResult<()> {
     for turn in 0.. {
+        let token = format!("{name}-{turn}");
         let mut poll = redis::cmd("DEHYDRATOR.POLL");
         poll.arg("k").arg("COUNT").arg(10).arg("LEASE").arg(LEASE).arg("BLOCK").arg(50);
-        let work: Option<Vec<(String, String, u64)>> = poll.query(&mut client)?;
+        // Half of them choose their tokens.
+        let chooses = name.len() % 2 == 0;
+        if chooses {
+            poll.arg("TOKEN").arg(&token);
+        }
+        type Work = Option<Vec<(String, String, u64, String)>>;
+        let work: Work = poll.query(&mut client)?;
         let work = work.unwrap_or_default();
-        handed_out.fetch_add(work.len(), Ordering::Relaxed);
+        known.deliveries.fetch_add(work.len(), Ordering::Relaxed);
+        {
+            let mut handed_out = known.handed_out.lock().expect("no panic");
+            for (id, _, deliveries, _) in &work {
+                let last = handed_out.entry(id.clone()).or_default();
+                *last = (*last).max(*deliveries);
+            }
+        }
         if turn == lifetime {
             return Ok(());
         }
-        for (id, element, deliveries) in work {
-            assert_eq!(element, format!("element-{id}"));
-            assert!(deliveries > 0);
-            let settle: Vec<Option<String>> =
-                redis::cmd("DEHYDRATOR.XACK").arg("k").arg(&id).query(&mut client)?;
-            if settle[0].is_some() {
-                settled.lock().expect("no panic").insert(id);
+        // It takes its time, and more than its lease.
+        if turn % 5 == 3 {
+            let since = Instant::now();
+            let lease = Duration::from_millis(LEASE + LEASE / 2);
+            until("the lease is over", || (since.elapsed() > lease).then_some(()));
+        }
+        // Half of it one by one, and the rest in one go.
+        let (one_by_one, rest) = work.split_at(work.len() / 2);
+        for work in one_by_one.chunks(1).chain([rest]).filter(|work| !work.is_empty()) {
+            let mut settle = redis::cmd("DEHYDRATOR.SETTLE");
+            settle.arg("k");
+            for (id, element, deliveries, drawn) in work {
+                assert_eq!(*element, format!("element-{id}"));
+                assert!(*deliveries > 0);
+                settle.arg(if chooses { &token } else { drawn }).arg(id);
+            }
+            let replies: Vec<u64> = settle.query(&mut client)?;
+            for ((id, _, deliveries, _), settled) in work.iter().zip(replies) {
+                if settled == 1 {
+                    let mut settled = known.settled.lock().expect("no panic");
+                    let before = settled.insert(id.clone(), *deliveries);
+                    assert_eq!(before, None, "{id} is settled twice");
+                } else {
+                    known.fenced.fetch_add(1, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -43,7 +83,7 @@ fn consume(
 }
 
 #[test]
-fn with_consumers_and_the_server_killed_everything_is_settled_and_nothing_vanishes() {
+fn with_consumers_and_the_server_killed_everything_is_settled_once_by_its_last_holder() {
     let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut pipe = redis::pipe();
     for id in 0..ELEMENTS {
@@ -51,21 +91,21 @@ fn with_consumers_and_the_server_killed_everything_is_settled_and_nothing_vanish
         pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(ttl).arg(format!("element-{id}")).arg(id);
     }
     pipe.exec(&mut server.connect()).expect("pushes");
-    let settled = Mutex::new(HashSet::new());
-    let handed_out = AtomicUsize::new(0);
+    let known = Known::default();
     for round in 0..ROUNDS {
         std::thread::scope(|scope| {
             for consumer in 0..6 {
-                let (client, settled, handed_out) = (server.connect(), &settled, &handed_out);
+                let (client, known) = (server.connect(), &known);
+                let name = format!("{round}-{consumer}{}", "x".repeat(consumer % 2));
                 scope.spawn(move || {
                     // Dead or cut off: either way it is gone.
-                    let _ = consume(client, settled, handed_out, 2 + (round + consumer) % 5);
+                    let _ = consume(client, known, &name, 2 + (round + consumer) % 5);
                 });
             }
             if round < ROUNDS - 1 {
-                let before = handed_out.load(Ordering::Relaxed);
+                let before = known.deliveries.load(Ordering::Relaxed);
                 until("there is a load", || {
-                    (handed_out.load(Ordering::Relaxed) > before + 30).then_some(())
+                    (known.deliveries.load(Ordering::Relaxed) > before + 30).then_some(())
                 });
                 server.kill();
             }
@@ -76,20 +116,26 @@ fn with_consumers_and_the_server_killed_everything_is_settled_and_nothing_vanish
     }
     // The last consumers live until nothing is left.
     std::thread::scope(|scope| {
-        for _ in 0..4 {
-            let (client, settled, handed_out) = (server.connect(), &settled, &handed_out);
-            scope.spawn(move || consume(client, settled, handed_out, usize::MAX));
+        for consumer in 0..4 {
+            let (client, known) = (server.connect(), &known);
+            let name = format!("last-{consumer}{}", "x".repeat(consumer % 2));
+            scope.spawn(move || consume(client, known, &name, usize::MAX));
         }
         let mut watch = server.connect();
         until("all is settled", || (!watch.exists("k")).then_some(()));
         server.kill();
     });
-    let settled = settled.into_inner().expect("no panic");
-    let handed_out = handed_out.into_inner();
+    let settled = known.settled.into_inner().expect("no panic");
+    let handed_out = known.handed_out.into_inner().expect("no panic");
     // A settlement that was carried out but not acknowledged is known to the server alone.
-    assert!(settled.len() + 6 * ROUNDS + 4 >= ELEMENTS, "{} of {ELEMENTS} settled", settled.len());
-    assert!(
-        handed_out > ELEMENTS,
-        "nothing was given out again: no consumer died with work in hand"
-    );
+    let unsure = 10 * (6 * ROUNDS + 4);
+    assert!(settled.len() + unsure >= ELEMENTS, "{} of {ELEMENTS} settled", settled.len());
+    // Whoever settled an element was the last one who had it.
+    for (id, delivery) in &settled {
+        assert_eq!(handed_out[id], *delivery, "{id} was settled by somebody who had it no more");
+    }
+    let (deliveries, fenced) = (known.deliveries.into_inner(), known.fenced.into_inner());
+    println!("{deliveries} deliveries, {} settled, {fenced} times too late", settled.len());
+    assert!(deliveries > ELEMENTS, "no consumer died with work in hand");
+    assert!(fenced > 0, "nobody came too late");
 }

@@ -20,6 +20,8 @@ pub struct Entry {
     pub element: Bytes,
     pub ttl: u64,
     pub deliveries: u64,
+    /// Under which it is held.
+    pub token: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -93,6 +95,7 @@ pub enum Op {
         slack: Option<u64>,
         at: Option<u64>,
         deliveries: Option<u64>,
+        token: Option<u64>,
     },
     GidPush {
         ttl: u64,
@@ -105,10 +108,16 @@ pub enum Op {
         count: Option<u64>,
         block: Option<u64>,
         lease: Option<u64>,
+        token: Option<u64>,
         with_ids: bool,
     },
     XPoll(Option<u64>),
     XAck(Vec<Bytes>),
+    Settle(Vec<(u64, Bytes)>),
+    Renew {
+        ttl: u64,
+        held: Vec<(u64, Bytes)>,
+    },
     Look(Bytes),
     Update(Bytes, Bytes),
     Touch {
@@ -120,6 +129,7 @@ pub enum Op {
     Rem(Vec<Bytes>),
     Lease {
         ttl: u64,
+        token: Option<u64>,
         at: u64,
         ids: Vec<Bytes>,
     },
@@ -160,6 +170,8 @@ pub enum Expect {
     Refused(&'static str),
     /// An id that nobody has.
     NewId,
+    /// Rows of id, element and deliveries, each with a token that the server has drawn.
+    Leased(Vec<Vec<Value>>),
 }
 
 /// What came due in a dehydrator with a policy, in order.
@@ -192,6 +204,13 @@ fn bulk(bytes: &[u8]) -> Value {
     Value::BulkString(bytes.to_vec())
 }
 
+/// The rows that POLL replies under a lease.
+fn leased(rows: Vec<Vec<Value>>, token: u64) -> Expect {
+    let token = bulk(token.to_string().as_bytes());
+    let row = |row: Vec<Value>| Value::Array([row, vec![token.clone()]].concat());
+    Expect::Is(Value::Array(rows.into_iter().map(row).collect()))
+}
+
 /// The TTL, rounded up to the coarsest power of two by which it is no more than `slack` later.
 pub fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
     let mut step = 1;
@@ -204,6 +223,11 @@ pub fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
 impl Dehydrator {
     pub fn find(&self, id: &[u8]) -> Option<usize> {
         self.entries.iter().position(|entry| entry.id == id)
+    }
+
+    fn held(&self, token: u64, id: &[u8]) -> Option<usize> {
+        let is_held = |at: &usize| self.entries[*at].token == Some(token);
+        self.find(id).filter(is_held)
     }
 
     fn take(&mut self, id: &[u8]) -> Option<Entry> {
@@ -305,7 +329,7 @@ impl World {
             at.or_else(|| now.checked_add(ttl).filter(|deadline| *deadline <= MAX))
         };
         match op {
-            Op::Push { ttl, element, id, if_there, slack, at, deliveries } => {
+            Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
                 match (it.find(id), if_there) {
@@ -321,6 +345,7 @@ impl World {
                     element: element.clone(),
                     ttl,
                     deliveries: deliveries.unwrap_or(0),
+                    token: *token,
                 });
                 Expect::Is(Value::Okay)
             }
@@ -344,6 +369,7 @@ impl World {
                             element: element.clone(),
                             ttl: *ttl,
                             deliveries: 0,
+                            token: None,
                         });
                     }
                     started.push(Value::Int(is_new.into()));
@@ -353,13 +379,25 @@ impl World {
             Op::Pull(id) => {
                 Expect::Is(it.take(id).map_or(Value::Nil, |entry| Value::BulkString(entry.element)))
             }
-            Op::Poll { count, block, lease, with_ids } => {
+            Op::Poll { count, block, lease, token, with_ids } => {
                 if let Some(lease) = lease
                     && (*lease == 0 || at_or(None, *lease).is_none())
                 {
                     return REFUSED;
                 }
+                let row = |entry: &Entry| {
+                    let deliveries = Value::Int(entry.deliveries as i64);
+                    vec![bulk(&entry.id), bulk(&entry.element), deliveries]
+                };
                 let count = count.unwrap_or(MAX) as usize;
+                if let Some(token) = token {
+                    let ordered = it.ordered().into_iter();
+                    let held = ordered.filter(|it| it.deadline > now && it.token == Some(*token));
+                    let held: Vec<_> = held.take(count).map(row).collect();
+                    if !held.is_empty() {
+                        return leased(held, *token);
+                    }
+                }
                 if it.is_paused(now) {
                     let sleeps = block.is_some() && !transaction;
                     return Expect::Is(if sleeps { Value::Nil } else { Value::Array(vec![]) });
@@ -372,9 +410,9 @@ impl World {
                         return Expect::Is(Value::Nil);
                     }
                 }
-                let mut given = Vec::new();
+                let (mut given, mut rows) = (Vec::new(), Vec::new());
                 for id in it.due(now) {
-                    if given.len() == count {
+                    if given.len() + rows.len() == count {
                         break;
                     }
                     let mut entry = it.take(&id).expect("it is due");
@@ -385,16 +423,19 @@ impl World {
                     let (id, element) = (bulk(&entry.id), bulk(&entry.element));
                     match lease {
                         Some(ttl) => {
-                            entry.lease(*ttl, now + ttl, self.next());
-                            let deliveries = Value::Int(entry.deliveries as i64);
-                            given.push(Value::Array(vec![id, element, deliveries]));
+                            entry.lease(*ttl, now + ttl, self.next(), *token);
+                            rows.push(row(&entry));
                             it.entries.push(entry);
                         }
                         None if *with_ids => given.push(Value::Array(vec![id, element])),
                         None => given.push(element),
                     }
                 }
-                Expect::Is(Value::Array(given))
+                match (lease, token) {
+                    (Some(_), Some(token)) => leased(rows, *token),
+                    (Some(_), None) => Expect::Leased(rows),
+                    (None, _) => Expect::Is(Value::Array(given)),
+                }
             }
             Op::XPoll(count) => {
                 let due = it.alive().into_iter().filter(|entry| entry.deadline <= now);
@@ -410,6 +451,27 @@ impl World {
                     };
                     let found = it.find(id).filter(is_out).map(|at| it.entries.remove(at));
                     replies.push(found.map_or(Value::Nil, |it| Value::BulkString(it.element)));
+                }
+                Expect::Is(Value::Array(replies))
+            }
+            Op::Settle(held) => {
+                let mut replies = Vec::new();
+                for (token, id) in held {
+                    let found = it.held(*token, id).map(|at| it.entries.remove(at));
+                    replies.push(Value::Int(found.is_some().into()));
+                }
+                Expect::Is(Value::Array(replies))
+            }
+            Op::Renew { ttl, held } => {
+                let Some(deadline) = at_or(None, *ttl) else { return REFUSED };
+                let mut replies = Vec::new();
+                for (token, id) in held {
+                    let found = it.held(*token, id);
+                    replies.push(Value::Int(found.is_some().into()));
+                    if let Some(at) = found {
+                        let sequence = self.next();
+                        it.entries[at].restart(*ttl, deadline, sequence);
+                    }
                 }
                 Expect::Is(Value::Array(replies))
             }
@@ -432,16 +494,16 @@ impl World {
                     Some(_) => deadline < entry.deadline,
                 };
                 if holds {
-                    (entry.deadline, entry.ttl, entry.sequence) = (deadline, *ttl, self.next());
+                    entry.restart(*ttl, deadline, self.next());
                 }
                 int(holds.into())
             }
             Op::Rem(ids) => int(ids.iter().filter(|id| it.take(id).is_some()).count() as u64),
-            Op::Lease { ttl, at, ids } => {
+            Op::Lease { ttl, token, at, ids } => {
                 let mut count = 0;
                 for id in ids {
                     if let Some(found) = it.find(id) {
-                        it.entries[found].lease(*ttl, *at, self.next());
+                        it.entries[found].lease(*ttl, *at, self.next(), *token);
                         count += 1;
                     }
                 }
@@ -483,10 +545,19 @@ impl World {
     /// A GIDPUSH was replied with this id.
     pub fn named(&mut self, db: usize, key: &'static str, op: &Op, id: Bytes, now: u64) {
         let Op::GidPush { ttl, element, slack } = op else { panic!("{op:?}") };
-        let (if_there, at, deliveries) = (IfThere::Refuse, None, None);
+        let (if_there, at, deliveries, token) = (IfThere::Refuse, None, None, None);
         let (ttl, element, slack) = (*ttl, element.clone(), *slack);
-        let push = Op::Push { ttl, element, id, if_there, slack, at, deliveries };
+        let push = Op::Push { ttl, element, id, if_there, slack, at, deliveries, token };
         assert_eq!(self.apply(db, key, &push, now, false), Expect::Is(Value::Okay), "a new id");
+    }
+
+    /// A POLL was replied with these ids, under this token.
+    pub fn held(&mut self, db: usize, key: &'static str, ids: &[Bytes], token: u64) {
+        let Some(Kept::Dehydrator(it)) = self.dbs[db].get_mut(key) else { panic!("no {key}") };
+        for id in ids {
+            let at = it.find(id).expect("it was leased");
+            it.entries[at].token = Some(token);
+        }
     }
 
     /// What is done to whole keys.
@@ -570,7 +641,16 @@ impl World {
 }
 
 impl Entry {
-    fn lease(&mut self, ttl: u64, deadline: u64, sequence: u64) {
+    fn restart(&mut self, ttl: u64, deadline: u64, sequence: u64) {
+        (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);
+        // It was given back.
+        if ttl == 0 {
+            self.token = None;
+        }
+    }
+
+    fn lease(&mut self, ttl: u64, deadline: u64, sequence: u64, token: Option<u64>) {
+        self.token = token;
         // It is counted no further than 16 bits go.
         self.deliveries = (self.deliveries + 1).min(65_535);
         (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);

@@ -62,9 +62,12 @@ fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     let option = |name: &str, value: Option<u64>| {
         value.map(|value| [text(name), number(value)]).into_iter().flatten()
     };
+    let pairs_of = |held: &[(u64, Bytes)]| -> Vec<Bytes> {
+        held.iter().flat_map(|(token, id)| [number(*token), id.clone()]).collect()
+    };
     let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
     match op {
-        Op::Push { ttl, element, id, if_there, slack, at, deliveries } => {
+        Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
             let mut words = verb("PUSH");
             words.extend([number(*ttl), element.clone(), id.clone()]);
             match if_there {
@@ -75,6 +78,7 @@ fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("SLACK", *slack));
             words.extend(option("AT", *at));
             words.extend(option("DELIVERIES", *deliveries));
+            words.extend(option("TOKEN", *token));
             words
         }
         Op::GidPush { ttl, element, slack } => {
@@ -91,9 +95,10 @@ fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words
         }
         Op::Pull(id) => [verb("PULL"), vec![id.clone()]].concat(),
-        Op::Poll { count, block, lease, with_ids } => {
+        Op::Poll { count, block, lease, token, with_ids } => {
             let mut words = verb("POLL");
             words.extend(option("LEASE", *lease));
+            words.extend(option("TOKEN", *token));
             words.extend(with_ids.then(|| text("WithIds")));
             words.extend(option("COUNT", *count));
             words.extend(option("BLOCK", *block));
@@ -105,6 +110,8 @@ fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words
         }
         Op::XAck(ids) => of_ids("XACK", ids),
+        Op::Settle(held) => [verb("SETTLE"), pairs_of(held)].concat(),
+        Op::Renew { ttl, held } => [verb("RENEW"), vec![number(*ttl)], pairs_of(held)].concat(),
         Op::Look(id) => [verb("LOOK"), vec![id.clone()]].concat(),
         Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
         Op::Touch { id, ttl, only, at } => {
@@ -115,9 +122,11 @@ fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words
         }
         Op::Rem(ids) => of_ids("REM", ids),
-        Op::Lease { ttl, at, ids } => {
+        Op::Lease { ttl, token, at, ids } => {
             let mut words = verb("LEASE");
-            words.extend([number(*ttl), text("AT"), number(*at)]);
+            words.push(number(*ttl));
+            words.extend(option("TOKEN", *token));
+            words.extend([text("AT"), number(*at)]);
             words.extend(ids.iter().cloned());
             words
         }
@@ -202,6 +211,21 @@ fn nonsense(random: &mut Random) -> Op {
         "POLL WITHIDS|WITHIDS".to_owned(),
         "XPOLL WITHIDS".to_owned(),
         "XACK".to_owned(),
+        "SETTLE token".to_owned(),
+        "SETTLE token|id|token".to_owned(),
+        "SETTLE |id".to_owned(),
+        "RENEW 5|token".to_owned(),
+        "RENEW 5|token|id|token".to_owned(),
+        format!("RENEW {bad}|token|id"),
+        "POLL TOKEN|token".to_owned(),
+        "POLL LEASE|5|TOKEN|4611686018427387904".to_owned(),
+        "LEASE 5|TOKEN|token|AT|5".to_owned(),
+        "PUSH 5|element|id|AT|5|TOKEN|token".to_owned(),
+        format!("RANGE {bad}|+"),
+        format!("RANGE -|{bad}"),
+        format!("RANGE -|+|COUNT|{bad}"),
+        "RANGE (5-6|+".to_owned(),
+        "LOOK id|EMPTY".to_owned(),
         "UPDATE id".to_owned(),
         format!("TOUCH id|{bad}"),
         "TOUCH id|5|GT|LT".to_owned(),
@@ -338,6 +362,28 @@ impl Torture {
         (0..=self.random.below(5)).map(|_| self.id()).collect()
     }
 
+    /// A token of a client's own choice, of which there are few.
+    fn token(&mut self) -> Option<u64> {
+        self.random.one_in(2).then(|| 1 + self.random.below(5))
+    }
+
+    /// Ids with the tokens under which they are held, or with others.
+    fn held(&mut self, db: usize, key: &str) -> Vec<(u64, Bytes)> {
+        let entries = self.world.dehydrator(db, key).map(|it| it.entries.clone());
+        let entries = entries.unwrap_or_default().into_iter();
+        let mut known: Vec<_> =
+            entries.filter_map(|entry| Some((entry.token?, entry.id))).collect();
+        let mut held = Vec::new();
+        for _ in 0..=self.random.below(4) {
+            let at = self.random.below(1 + known.len() as u64) as usize;
+            held.push(match known.get(at) {
+                Some(_) => known.swap_remove(at),
+                None => (1 + self.random.below(5), self.id()),
+            });
+        }
+        held
+    }
+
     fn slack(&mut self) -> Option<u64> {
         // Steps up to a few grains, which leave the TTL a whole number of grains.
         let slacks = [0, 1, 511, GRAIN - 1, 2 * GRAIN, 5 * GRAIN, 8 * GRAIN - 1];
@@ -383,8 +429,9 @@ impl Torture {
                 let deliveries = at.filter(|_| self.random.one_in(3));
                 let deliveries = deliveries.map(|_| self.random.pick(&[1, 2, 65_534, 65_535]));
                 let if_there = self.random.pick(&if_there);
+                let token = deliveries.and_then(|_| self.token());
                 let (element, id) = (self.element(), self.id());
-                Op::Push { ttl, element, id, if_there, slack, at, deliveries }
+                Op::Push { ttl, element, id, if_there, slack, at, deliveries, token }
             }
             250..270 => {
                 let (ttl, element, slack) = (self.ttl(), self.element(), self.slack());
@@ -407,10 +454,16 @@ impl Torture {
                 // A client does not sleep beside a policy.
                 let is_bound = self.world.dehydrator(db, key).is_some_and(|it| !it.policy.holds());
                 let block = block.filter(|_| !is_bound);
-                Op::Poll { count, block, lease, with_ids: self.random.one_in(2) }
+                let token = lease.and_then(|_| self.token());
+                Op::Poll { count, block, lease, token, with_ids: self.random.one_in(2) }
             }
             520..570 => Op::XPoll(count),
-            570..640 => Op::XAck(self.ids()),
+            570..590 => Op::XAck(self.ids()),
+            590..615 => Op::Settle(self.held(db, key)),
+            615..640 => {
+                let ttl = if self.random.one_in(4) { 0 } else { self.ttl_or_too_much() };
+                Op::Renew { ttl, held: self.held(db, key) }
+            }
             640..680 => Op::Look(self.id()),
             680..710 => Op::Update(self.id(), self.element()),
             710..790 => {
@@ -427,7 +480,7 @@ impl Torture {
             790..820 => Op::Rem(self.ids()),
             820..840 => {
                 let (ttl, at, ids) = (self.ttl(), self.deadline(), self.ids());
-                Op::Lease { ttl, at, ids }
+                Op::Lease { ttl, token: self.token(), at, ids }
             }
             840..860 => Op::OnDue(self.policy()),
             860..866 => match self.random.below(4) {
@@ -525,6 +578,25 @@ impl Torture {
                 assert!(id.len() == 32 && id.iter().all(is_hex), "{}", id.escape_ascii());
                 let now = self.now();
                 self.world.named(db, key, op, id, now);
+            }
+            (Expect::Leased(rows), Ok(Value::Array(reply))) => {
+                let drawn = match reply.first() {
+                    Some(Value::Array(first)) => first.last().cloned(),
+                    _ => None,
+                };
+                let row = |row: &Vec<Value>| {
+                    Value::Array(row.iter().cloned().chain(drawn.clone()).collect())
+                };
+                assert_eq!(reply, rows.iter().map(row).collect::<Vec<_>>(), "{op:?}");
+                let Some(Value::BulkString(drawn)) = &drawn else { return };
+                let token: u64 = String::from_utf8_lossy(drawn).parse().expect("a number");
+                assert!(token >= 1 << 62, "{token}");
+                let id = |row: &Vec<Value>| match &row[0] {
+                    Value::BulkString(id) => id.clone(),
+                    other => panic!("{other:?}"),
+                };
+                let ids: Vec<_> = rows.iter().map(id).collect();
+                self.world.held(db, key, &ids, token);
             }
             (_, reply) => panic!("{op:?}: {reply:?} instead of {expected:?}"),
         }
@@ -669,6 +741,7 @@ impl Torture {
                 self.compare_elements(key, &ordered);
                 self.compare_info(key, &ordered);
                 self.compare_scan(key, &ordered);
+                self.compare_range(key, &ordered);
             }
         }
     }
@@ -777,6 +850,42 @@ impl Torture {
         let mut expected: Vec<_> = ids.filter(|id| id.starts_with(prefix.as_bytes())).collect();
         expected.sort();
         assert_eq!(found, expected, "{key:?}, {prefix}");
+    }
+
+    /// Page by page, from the beginning or from a moment in the middle.
+    fn compare_range(&mut self, key: &str, ordered: &[&Entry]) {
+        let count = self.random.pick(&[1, 7, 100, 100_000]);
+        let count = if ordered.len() > 500 { count.max(100) } else { count };
+        let from = self.random.below(1 + ordered.len() as u64) as usize;
+        let now = self.now();
+        // So far before what begins there that the server's clock makes no difference.
+        let moment = ordered.get(from).map_or(0, |entry| entry.deadline.saturating_sub(BEHIND));
+        let from = ordered.partition_point(|entry| entry.deadline <= moment.saturating_sub(1));
+        let is_clear = ordered.iter().all(|entry| entry.deadline.abs_diff(moment) > BEHIND / 2);
+        let (mut start, from) =
+            if is_clear { (moment.to_string(), from) } else { ("-".to_owned(), 0) };
+        let mut found = Vec::new();
+        loop {
+            let mut range = redis::cmd("DEHYDRATOR.RANGE");
+            range.arg(key).arg(&start).arg("+").arg("COUNT").arg(count).arg("WITHELEMENTS");
+            type Rows = Vec<(Bytes, u64, u64, u64, u64, Bytes)>;
+            let (next, rows): (Option<String>, Rows) = range.query(&mut self.client).expect("rows");
+            // A small one shows together what has the same deadline.
+            assert!(rows.len() >= count || next.is_none(), "{key:?}: {} rows", rows.len());
+            found.extend(rows);
+            let Some(next) = next else { break };
+            start = next;
+        }
+        assert_eq!(found.len(), ordered.len() - from, "{key:?} from {start}");
+        for (entry, (id, deadline, ttl, deliveries, leased, element)) in
+            ordered[from..].iter().zip(found)
+        {
+            assert_eq!((&id, &element), (&entry.id, &entry.element), "{key:?}");
+            assert_eq!((ttl, deliveries), (entry.ttl, entry.deliveries), "{key:?}: {entry:?}");
+            assert!(entry.deadline.abs_diff(deadline) <= BEHIND, "{key:?}: {entry:?}: {deadline}");
+            let is_leased = entry.deliveries > 0 && entry.deadline > now;
+            assert_eq!(leased == 1, is_leased, "{key:?}: {entry:?}");
+        }
     }
 
     /// One key's dump is restored over another, or refused.
