@@ -1,7 +1,7 @@
 """Delayed jobs: put away now, done when they are due, by any worker; done again if the worker dies.
 
 A worker sleeps in the server until a job is due (BLOCK), and gets it on loan (LEASE). Only when the
-job is done does the worker settle it (XACK). If the worker dies before that, the lease runs out and the job
+job is done does the worker settle it (SETTLE), with the token of the loan. If the worker dies before that, the lease runs out and the job
 is due again, for another worker. So each job is done at least once: make the work such that twice is
 no harm, for example by asking first whether the job's id has been done.
 
@@ -23,7 +23,7 @@ import redis
 KEY = "demo:jobs"
 # How long a worker sleeps in the server before it asks again.
 BLOCK_MS = 10_000
-# Longer than any job takes. For real work rather a minute; long jobs renew it: TOUCH key id ms.
+# Longer than any job takes. For real work rather a minute; long jobs renew it: RENEW key ms token id.
 LEASE_MS = 500
 
 
@@ -45,9 +45,10 @@ def worker(name):
         jobs = server.execute_command(
             "DEHYDRATOR.POLL", KEY, "COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS
         )
-        for id, job, deliveries in jobs or []:
+        for id, job, deliveries, token in jobs or []:
             work(name, job, deliveries)
-            server.execute_command("DEHYDRATOR.XACK", KEY, id)
+            # Settles nothing if another worker has the job by now.
+            server.execute_command("DEHYDRATOR.SETTLE", KEY, token, id)
 
 
 def work(name, job, deliveries):

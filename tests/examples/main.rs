@@ -27,6 +27,16 @@ fn a_job_whose_worker_dies_is_done_by_another() {
 }
 
 #[test]
+fn who_loses_replies_loses_no_job_and_does_none_twice() {
+    run_on_a_server("lost_connection.py", 0);
+}
+
+#[test]
+fn an_operator_sees_what_is_late_what_is_held_and_what_comes_next() {
+    run_on_a_server("next_jobs.py", 0);
+}
+
+#[test]
 fn what_changes_often_is_saved_once() {
     run_on_a_server("debounce.js", 1100);
 }
