@@ -33,7 +33,7 @@ fn consume(mut client: Connection, known: &Known, name: &str, lifetime: usize) -
         let mut poll = redis::cmd("DEHYDRATOR.POLL");
         poll.arg("k").arg("COUNT").arg(10).arg("LEASE").arg(LEASE).arg("BLOCK").arg(50);
         // Half of them choose their tokens.
-        let chooses = name.len() % 2 == 0;
+        let chooses = name.len().is_multiple_of(2);
         if chooses {
             poll.arg("TOKEN").arg(&token);
         }
