@@ -105,8 +105,7 @@ impl Report {
             Some(std::iter::once(what.to_owned()).chain(values).collect())
         })
         .collect();
-        (!rows.is_empty())
-            .then(|| table(&head("before / now: ratio", &OPERATIONS), rows.into_iter()))
+        (!rows.is_empty()).then(|| table(&head("before / now: ratio", &OPERATIONS), rows))
     }
 
     /// The best store of all that are not ours and keep time.

@@ -508,7 +508,7 @@ mod tests {
         let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
         let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
         assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
-        let fields = [Field::Unsigned(8), Field::Unsigned(0)];
+        let fields = [Field::Unsigned(16), Field::Unsigned(0)];
         assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
         assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
     }

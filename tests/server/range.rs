@@ -89,7 +89,8 @@ fn what_waits_is_shown_in_the_order_of_delivery_and_stays() {
     let next = next.expect("there is more");
     assert_eq!(range(&format!("{next} + COUNT 3")), (None, all[3..].to_vec()));
     assert_eq!(range(&format!("{next} {far} COUNT 3")), (None, all[3..5].to_vec()));
-    let (_, rows): (Value, Vec<(String, u64, u64, u64, u64, String)>) =
+    type Row = (String, u64, u64, u64, u64, String);
+    let (_, rows): (Value, Vec<Row>) =
         cmd("DEHYDRATOR.RANGE k - + WITHELEMENTS").query(&mut client).expect("rows");
     assert!(rows.iter().all(|row| row.5 == format!("element-{}", row.0)), "{rows:?}");
     let nothing = client.ask("DEHYDRATOR.RANGE nowhere - +");

@@ -32,7 +32,11 @@ fn seeds() -> Vec<Vec<u8>> {
     for number in 0..300 {
         client.ask(&format!("DEHYDRATOR.PUSH many {number} e {number}"));
     }
-    ["small", "many", "single", "binary", "emptied"].map(|key| dump(&mut client, key)).into()
+    client.ask("DEHYDRATOR.PUSH ruled 600000 element id");
+    client.ask("DEHYDRATOR.ONDUE ruled HOLD DELIVERIES 300 STREAM s MAXLEN ~ 5");
+    client.ask("DEHYDRATOR.PAUSE ruled AT 4102444799999");
+    let keys = ["small", "many", "single", "binary", "emptied", "ruled"];
+    keys.map(|key| dump(&mut client, key)).into()
 }
 
 #[test]

@@ -267,6 +267,26 @@ fn where_dead_letters_cannot_go_the_others_are_given_out_all_the_same() {
 }
 
 #[test]
+fn while_clients_may_not_write_no_dead_letter_goes_anywhere() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for route in ["STREAM s", "PUBLISH news", "DROP"] {
+        client.ask("FLUSHALL");
+        client.ask(&format!("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 {route}"));
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        client.ask("DEHYDRATOR.POLL k LEASE 700");
+        client.ask("CONFIG SET min-replicas-to-write 1");
+        let tried = field(&server, "retries");
+        until("it is tried", || (field(&server, "retries") > tried).then_some(()));
+        // Nor is it put off.
+        assert_eq!(client.ask("DEHYDRATOR.PTTL k id"), Value::Int(0));
+        client.ask("CONFIG SET min-replicas-to-write 0");
+        until(route, || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
+    }
+    assert_eq!(field(&server, "dead_letters"), 3);
+}
+
+#[test]
 fn however_many_dead_letters_there_are_who_asks_passes_over_some_of_them_alone() {
     const COUNT: usize = 5000;
     let server = Server::start(&[]);
