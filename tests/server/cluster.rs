@@ -235,3 +235,31 @@ fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
         (cluster.nodes[0].info("dehydrator", "dehydrator_on_agenda") == 0).then_some(())
     });
 }
+
+#[test]
+fn a_limit_and_a_pause_move_with_their_slot() {
+    let cluster = start();
+    let mut here = cluster.nodes[0].connect();
+    here.ask("DEHYDRATOR.ONDUE {fHh}:k HOLD DELIVERIES 1 STREAM {fHh}:s");
+    here.ask("DEHYDRATOR.PAUSE {fHh}:k");
+    for number in 0..300 {
+        let at = number + 1;
+        here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:k 0 element {number} AT {at} DELIVERIES 1"));
+    }
+    let (from, to) = (cluster.id_of(0), cluster.id_of(1));
+    let address = cluster.address(0);
+    let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
+    reshard.extend(["--cluster-slots", "10", "--cluster-pipeline", "1"]);
+    cluster.manage(&reshard);
+    let refused = here.refused("DEHYDRATOR.PAUSE {fHh}:k");
+    assert!(refused.starts_with("MOVED"), "{refused}");
+    let mut there = cluster.nodes[1].connect();
+    assert_eq!(there.ask("DEHYDRATOR.POLL {fHh}:k"), Value::Array(vec![]));
+    assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(300));
+    let paused = |node: usize| cluster.nodes[node].info("dehydrator", "dehydrator_paused");
+    assert_eq!([paused(0), paused(1)], [0, 1]);
+    assert_eq!(there.ask("DEHYDRATOR.RESUME {fHh}:k"), Value::Int(1));
+    until("all have died", || (there.ask("XLEN {fHh}:s") == Value::Int(300)).then_some(()));
+    assert_eq!(cluster.nodes[1].info("dehydrator", "dehydrator_dead_letters"), 300);
+    assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(0));
+}
