@@ -49,7 +49,7 @@ impl Budget {
 
 /// Looks at all dehydrators whose time has come, until the budget is spent.
 pub fn run(context: &Context) {
-    if !context.may_replicate() {
+    if schedule::len() == 0 || !context.may_replicate() {
         return;
     }
     let budget = Budget::start();

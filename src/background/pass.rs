@@ -92,7 +92,7 @@ pub fn plan(context: &Context) {
     let grace = STATE.get().grace.map(|grace| grace.until_us);
     let blocked = grace.or_else(blocked::next_us);
     // Where nothing may be replicated, the next tick looks again.
-    let delivery = context.may_replicate().then(schedule::next_us).flatten();
+    let delivery = schedule::next_us().filter(|_| context.may_replicate());
     let next = [blocked, delivery, renamed::next_us()].into_iter().flatten().min();
     timer::set(context, next);
 }

@@ -305,7 +305,7 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
 pub fn next_us() -> Option<u64> {
     WATCHES.with_borrow(|watches| {
         let timeout = watches.timeouts.first().map(|(at, ..)| *at);
-        let at_once = !watches.given_up.is_empty() || !watches.ready.is_empty();
+        let at_once = watches.has_work();
         let time = watches.times.first().map(|(at, _)| timer::from_deadline(*at));
         let time = if at_once { Some(0) } else { time };
         let time = time.map(|at| at.max(watches.retry_us));
@@ -323,7 +323,8 @@ pub fn is_ready() -> bool {
 pub fn serve(context: &Context, may_serve: bool) {
     time_out();
     let now_us = clock::monotonic_us();
-    if WATCHES.with_borrow(|watches| watches.retry_us) <= now_us && may_serve {
+    let is_time = |watches: &Watches| watches.has_work() && watches.retry_us <= now_us;
+    if may_serve && WATCHES.with_borrow(is_time) {
         if context.may_write() {
             take_back(context);
             serve_ready(context);
@@ -491,6 +492,11 @@ fn forget(client: Handle, ticket: Ticket) -> bool {
 }
 
 impl Watches {
+    /// Whether somebody is to be given something, or something is to be given back.
+    fn has_work(&self) -> bool {
+        !self.given_up.is_empty() || !self.ready.is_empty()
+    }
+
     /// The key after the last one that was seen, or the first.
     fn next(&mut self) -> Option<(Rc<Name>, Peek)> {
         let after = self.seen.as_ref().and_then(|seen| {

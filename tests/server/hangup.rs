@@ -1,10 +1,13 @@
 //! A client that hangs up in its sleep while the server is busy with another.
 
 use std::fs;
-use std::process::Command;
+use std::io::Write;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Ask, Server, cmd, texts, until};
 use crate::sleeper::{Sleeper, waiters};
@@ -17,6 +20,20 @@ fn asleep(server: &Server) -> Connection {
     client.send_packed_command(&poll).expect("it is sent");
     until("it is asleep", || (waiters(server) == 1).then_some(()));
     client
+}
+
+/// As [`asleep`], to be shut down: to drop a connection closes it only when no process that is being started at that
+/// moment, as other tests do, holds on to it.
+fn asleep_on_a_socket(server: &Server) -> UnixStream {
+    let mut socket = UnixStream::connect(server.file("redis.sock")).expect("a connection");
+    let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
+    socket.write_all(&poll).expect("it is sent");
+    until("it is asleep", || (waiters(server) == 1).then_some(()));
+    socket
+}
+
+fn hang_up(socket: &UnixStream) {
+    socket.shutdown(Shutdown::Both).expect("it is open");
 }
 
 /// Twenty times: the holder says this, the sleeper hangs up, the deadline passes.
@@ -72,8 +89,8 @@ fn one_that_hangs_up_right_before_a_push_swallows_nothing() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for round in 0..150 {
-        let sleeper = asleep(&server);
-        drop(sleeper);
+        let sleeper = asleep_on_a_socket(&server);
+        hang_up(&sleeper);
         // The server may read of both in one pass of its loop.
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 1000");
@@ -81,20 +98,19 @@ fn one_that_hangs_up_right_before_a_push_swallows_nothing() {
     }
 }
 
-/// What a server reads of in one pass of its event loop, because it stood still when all of it came.
+/// What a server reads of in one pass of its event loop, because it stood still when all of it came. (It is signalled
+/// without another process: one that is being started holds on to all connections for a moment.)
 fn in_one_pass(server: &Server, happens: impl FnOnce()) {
-    let pid = server.info("server", "process_id").to_string();
-    let signal = |signal: &str| {
-        let status = Command::new("kill").args([signal, &pid]).status();
-        assert!(status.expect("kill").success());
-    };
-    let state = format!("/proc/{pid}/stat");
-    signal("-STOP");
+    let number = server.info("server", "process_id");
+    let pid = Pid::from_raw(number as i32).expect("a process");
+    let signal = |signal| kill_process(pid, signal).expect("it is signalled");
+    let state = format!("/proc/{number}/stat");
+    signal(Signal::STOP);
     until("it stands still", || {
         fs::read_to_string(&state).expect("a process").contains(") T ").then_some(())
     });
     happens();
-    signal("-CONT");
+    signal(Signal::CONT);
 }
 
 #[test]
@@ -102,11 +118,11 @@ fn one_that_hangs_up_in_the_pass_of_the_push_swallows_nothing() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     for round in 0..20 {
-        let sleeper = asleep(&server);
+        let sleeper = asleep_on_a_socket(&server);
         let push = cmd("DEHYDRATOR.PUSH k 0 element id").get_packed_command();
         in_one_pass(&server, || {
             client.send_packed_command(&push).expect("it is sent");
-            drop(sleeper);
+            hang_up(&sleeper);
         });
         client.recv_response().expect("OK");
         let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 1000");
@@ -118,12 +134,12 @@ fn one_that_hangs_up_in_the_pass_of_the_push_swallows_nothing() {
 fn who_comes_behind_one_that_hangs_up_is_served_in_its_place() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    let first = asleep(&server);
+    let first = asleep_on_a_socket(&server);
     let second = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
     let push = cmd("DEHYDRATOR.PUSH k 0 element id").get_packed_command();
     in_one_pass(&server, || {
         client.send_packed_command(&push).expect("it is sent");
-        drop(first);
+        hang_up(&first);
     });
     assert_eq!(second.reply(), texts(&["element"]));
 }
