@@ -17,6 +17,8 @@ use std::sync::LazyLock;
 
 use ahash::RandomState;
 
+use super::tokens::Tokens;
+
 /// The name of a lease. Below [`Token::SERVERS`] the client has chosen it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Token(NonZeroU64);
@@ -71,7 +73,7 @@ pub(super) struct Leases {
 #[derive(Clone, Default)]
 struct Held {
     /// By the hash of the id: one that collides loses its lease, which nobody can settle then, and which runs out.
-    tokens: BTreeMap<u64, Token>,
+    tokens: Tokens,
     /// What is held under tokens that clients have chosen.
     chosen: BTreeMap<(Token, u64), Chosen>,
     /// Leases under such tokens so far.
@@ -110,17 +112,17 @@ impl Leases {
     pub(super) fn forget(&mut self, id: &[u8]) {
         let Some(held) = &mut self.held else { return };
         let hash = HASHER.hash_one(id);
-        if let Some(token) = held.tokens.remove(&hash).filter(|token| token.is_chosen()) {
+        if let Some(token) = held.tokens.remove(hash).filter(|token| token.is_chosen()) {
             held.chosen.remove(&(token, hash));
         }
-        if held.tokens.is_empty() {
+        if held.tokens.len() == 0 {
             self.held = None;
         }
     }
 
     /// The token under which the element of that id is held, if it was given out.
     pub(super) fn token(&self, id: &[u8]) -> Option<Token> {
-        self.held.as_ref()?.tokens.get(&HASHER.hash_one(id)).copied()
+        self.held.as_ref()?.tokens.get(HASHER.hash_one(id))
     }
 
     /// The ids that are held under a token of a client's own choice, in the order in which they were given out.
@@ -142,15 +144,14 @@ impl Leases {
     /// that was chosen has an allocation of its own.
     pub(super) fn memory(&self) -> usize {
         let Some(held) = &self.held else { return 0 };
-        let tokens = held.tokens.len() * size_of::<(u64, Token)>();
         let chosen = held.chosen.len() * size_of::<((Token, u64), Chosen)>();
         let ids: usize = held.chosen.len() * 16;
-        size_of::<Held>() + (tokens + chosen) * 3 / 2 + ids
+        size_of::<Held>() + held.tokens.memory() + chosen * 3 / 2 + ids
     }
 
     /// Allocations that freeing it takes, about. O(1).
     pub(super) fn allocations(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| 1 + held.tokens.len() / 7 + held.chosen.len())
+        self.held.as_ref().map_or(0, |held| 1 + held.tokens.allocations() + held.chosen.len())
     }
 }
 

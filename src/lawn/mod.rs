@@ -39,7 +39,7 @@
 //! | `block`, `queues`, `heads` | the FIFO of each TTL, and which is next |
 //! | `directory` | where to begin to look in a long queue |
 //! | `overflow` | what fits into no queue |
-//! | `leases`, `leased` | under which token an element is leased; the lawn that knows it |
+//! | `tokens`, `leases`, `leased` | under which token an element is leased; the lawn that knows it |
 //! | `iter` | a walk over all elements in order |
 //! | `processor` | two instructions for which the language has no words: the only `unsafe` here |
 //! | `upkeep` | giving memory back, moving allocations, measuring, checking |
@@ -94,6 +94,7 @@ mod records;
 mod shelves;
 mod slab;
 mod small;
+mod tokens;
 mod turn;
 mod upkeep;
 
