@@ -73,7 +73,8 @@ def main():
     show(server)
 
     facts = server.execute_command("DEHYDRATOR.LOOK", KEY, "mail:4", "FULL")
-    facts = dict(zip(facts[::2], facts[1::2]))
+    # A map in RESP3, names and values in turn in RESP2.
+    facts = facts if isinstance(facts, dict) else dict(zip(facts[::2], facts[1::2]))
     del facts["deadline"]
     print("mail:4 once more:", facts)
     server.delete(KEY)
