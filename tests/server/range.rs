@@ -44,6 +44,7 @@ fn ids(rows: &[Row]) -> Vec<&str> {
 fn what_waits_is_shown_in_the_order_of_delivery_and_stays() {
     let server = Server::start(&[]);
     let mut client = server.connect();
+    client.ask("CONFIG SET dehydrator.small-max-elements 0");
     for (id, ttl, at) in
         [("c", 5, FAR + 2), ("due", 9, 7), ("a", 7, FAR), ("b", 5, FAR), ("d", 5, FAR + 3)]
     {
@@ -96,6 +97,26 @@ fn what_waits_is_shown_in_the_order_of_delivery_and_stays() {
     let nothing = client.ask("DEHYDRATOR.RANGE nowhere - +");
     assert_eq!(nothing, Value::Array(vec![Value::Nil, Value::Array(Vec::new())]));
     assert_eq!(client.digest("k"), before);
+}
+
+#[test]
+fn a_small_one_shows_together_what_it_cannot_part() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for id in 0..12 {
+        client.ask(&format!("DEHYDRATOR.PUSH k 5 e {id:02} AT {}", FAR + id / 4));
+    }
+    let (next, first) = page(&mut client, "-", "+", 3);
+    assert_eq!((next.as_deref(), first.len()), (Some(&format!("({FAR}")[..]), 4));
+    // What is before the end of the page may go, and a tie may come: neither is seen, the rest is.
+    client.ask("DEHYDRATOR.REM k 00 03");
+    client.ask(&format!("DEHYDRATOR.PUSH k 5 e new AT {FAR}"));
+    // It outgrows its form in between.
+    client.ask("CONFIG SET dehydrator.small-max-elements 0");
+    client.ask(&format!("DEHYDRATOR.PUSH k 5 e 12 AT {}", FAR + 9));
+    let (end, rest) = page(&mut client, &next.expect("there is more"), "+", 100);
+    let expected: Vec<_> = (4..13).map(|id| format!("{id:02}")).collect();
+    assert_eq!((end, ids(&rest)), (None, expected.iter().map(|id| &id[..]).collect()));
 }
 
 #[test]
@@ -176,6 +197,7 @@ fn pages_show_what_stays_once_while_others_write() {
 fn a_walk_goes_on_after_a_restart_and_on_a_replica_and_leaves_nothing_out() {
     let mut server = Server::start_with_port(&["--save", "3600 1"]);
     let mut client = server.connect();
+    client.ask("CONFIG SET dehydrator.small-max-elements 0");
     for id in 0..100 {
         client.ask(&format!("DEHYDRATOR.PUSH k 5 e {id:02} AT {}", FAR + id / 20));
     }
