@@ -14,6 +14,8 @@ use crate::{small, units};
 pub const OURS: &str = "lawn";
 /// The module's own store as another build of this bench has it, which the environment names in `BEFORE`.
 pub const BEFORE: &str = "before";
+/// The module's own store in a build with the feature `portable`, which the environment names in `PORTABLE`.
+pub const PORTABLE: &str = "portable";
 /// The one peer with our duty: ids and elements of any length.
 pub const ANY_LENGTH: &str = "hierarchy-any";
 /// Those that look at more timers the more there are: only for a few timers.
@@ -35,8 +37,17 @@ pub const OVERFLOW: [&str; 4] = ["lawn", "overflow-wheel", "hierarchy", "heap"];
 pub const SHARES: [usize; 5] = [0, 1, 10, 50, 100];
 /// How many timers there are then: a pause that is O(n) shows beside a tenth of n.
 pub const CROWDS: [usize; 2] = [100_000, 1_000_000];
-pub const INSTRUCTIONS: [&str; 8] =
-    ["lawn", BEFORE, "hierarchy", ANY_LENGTH, "delay-queue", "heap", "floor-arena", "floor-boxes"];
+pub const INSTRUCTIONS: [&str; 9] = [
+    "lawn",
+    BEFORE,
+    PORTABLE,
+    "hierarchy",
+    ANY_LENGTH,
+    "delay-queue",
+    "heap",
+    "floor-arena",
+    "floor-boxes",
+];
 /// Timers whose operations are counted in instructions.
 pub const COUNTED: usize = 10_000;
 
@@ -47,8 +58,10 @@ pub fn figures_file() -> PathBuf {
 
 /// Which program measures a store, and what it is called there. `None` for what is not to be had.
 fn executable(store: &str) -> Option<(PathBuf, &str)> {
-    if store == BEFORE {
-        return Some((std::env::var_os("BEFORE")?.into(), OURS));
+    for (other, variable) in [(BEFORE, "BEFORE"), (PORTABLE, "PORTABLE")] {
+        if store == other {
+            return Some((std::env::var_os(variable)?.into(), OURS));
+        }
     }
     Some((std::env::current_exe().expect("a path"), store))
 }
@@ -177,7 +190,8 @@ fn everything(plan: &mut Plan) {
     let all_scalable = ALL.into_iter().filter(scalable);
     let (near, far): (Vec<_>, Vec<_>) = all_scalable.partition(|store| NEAR.contains(store));
     plan.measure(3, &Measure::new("life", 1_000_000, 8), near.iter().copied().chain([BEFORE]));
-    let fenced = near.iter().copied().chain([BEFORE]);
+    plan.measure(3, &Measure::new("life", 1_000_000, 8), [PORTABLE]);
+    let fenced = near.iter().copied().chain([BEFORE, PORTABLE]);
     plan.measure(3, &Measure::new("fenced", 1_000_000, 8), fenced);
     plan.measure(1, &Measure::new("life", 1_000_000, 8), far);
     plan.measure(1, &Measure::new("growth", 10_000_000, 8), GROWTH);

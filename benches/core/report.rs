@@ -3,8 +3,8 @@
 use crate::figures::Figures;
 use crate::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
 use crate::plan::{
-    ANY_LENGTH, BEFORE, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, OURS, OVERFLOW, SHARES, TTLS,
-    WORST, figures_file, overflow, timed,
+    ANY_LENGTH, BEFORE, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, OURS, OVERFLOW, PORTABLE,
+    SHARES, TTLS, WORST, figures_file, overflow, timed,
 };
 use crate::stores::wheel::SIMPLE;
 use crate::stores::{ALL, label};
@@ -83,8 +83,8 @@ impl Report {
         table(&head("ns an operation, fenced", &OPERATIONS), rows)
     }
 
-    /// Ours beside what it was in another build, and how much of that is left. `None` if that was not measured.
-    fn before(&self) -> Option<String> {
+    /// Ours beside another build of it, and how much of its time ours takes. `None` if that was not measured.
+    fn beside(&self, other: &str, said: &str) -> Option<String> {
         let life = |timers| Self::life(timers, 8);
         let rows: Vec<_> = [
             ("10^4, ns", life(10_000)),
@@ -96,7 +96,7 @@ impl Report {
         .into_iter()
         .filter_map(|(what, measure)| {
             let values = OPERATIONS.map(|figure| {
-                let before = self.figures.get(&measure, BEFORE, figure)?;
+                let before = self.figures.get(&measure, other, figure)?;
                 let now = self.figures.get(&measure, OURS, figure)?;
                 Some(format!("{} / {}: {:.2}", number(before), number(now), now / before))
             });
@@ -105,7 +105,7 @@ impl Report {
             Some(std::iter::once(what.to_owned()).chain(values).collect())
         })
         .collect();
-        (!rows.is_empty()).then(|| table(&head("before / now: ratio", &OPERATIONS), rows))
+        (!rows.is_empty()).then(|| table(&head(said, &OPERATIONS), rows))
     }
 
     /// The best store of all that are not ours and keep time.
@@ -392,10 +392,13 @@ impl Report {
     fn instructions(&self) -> String {
         let measure = Measure::new("instructions", COUNTED, 8);
         let columns = ["start", "restart", "touch", "stop", "expire", "quiet"];
-        let rows = INSTRUCTIONS.into_iter().filter(|store| *store != BEFORE).map(|store| {
-            let values = columns.map(|figure| cell(self.figures.get(&measure, store, figure)));
-            std::iter::once(label(store).to_owned()).chain(values).collect()
-        });
+        let rows = INSTRUCTIONS
+            .into_iter()
+            .filter(|store| ![BEFORE, PORTABLE].contains(store))
+            .map(|store| {
+                let values = columns.map(|figure| cell(self.figures.get(&measure, store, figure)));
+                std::iter::once(label(store).to_owned()).chain(values).collect()
+            });
         table(&head("instructions an operation", &columns), rows)
     }
 }
@@ -428,7 +431,12 @@ pub fn write() {
     ] {
         page::put(&format!("core:{section}"), &content);
     }
-    if let Some(before) = report.before() {
-        page::put("core:before", &before);
+    for (section, other, said) in [
+        ("before", BEFORE, "before / now: ratio"),
+        ("portable", PORTABLE, "portable / as it is: ratio"),
+    ] {
+        if let Some(content) = report.beside(other, said) {
+            page::put(&format!("core:{section}"), &content);
+        }
     }
 }

@@ -156,10 +156,10 @@ fn access_lists_know_the_commands_by_what_they_do() {
     // and of Valkey 7.2 and 8.0 does not list those that are in one.
     let lists = if version.is_valkey { version >= (8, 1) } else { version >= (8, 0) };
     if lists {
-        let reading = ["help", "info", "len", "look", "pttl", "scan", "ttn", "xpoll"];
+        let reading = ["help", "info", "len", "look", "pttl", "range", "scan", "ttn", "xpoll"];
         assert_eq!(in_category("read"), reading.map(|verb| format!("dehydrator.{verb}")));
         assert_eq!(in_category("blocking"), ["dehydrator.poll"]);
-        for (category, count) in [("write", 13), ("fast", 16), ("slow", 5), ("dehydrator", 21)] {
+        for (category, count) in [("write", 15), ("fast", 18), ("slow", 6), ("dehydrator", 24)] {
             let found = in_category(category);
             assert_eq!(found.len(), count, "{category}: {found:?}");
         }
