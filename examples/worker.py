@@ -26,13 +26,13 @@ def connect():
 
 def work_once(server, send):
     options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS]
-    for id, mail, deliveries in server.execute_command("DEHYDRATOR.POLL", QUEUE, *options) or []:
+    for id, mail, deliveries, token in server.execute_command("DEHYDRATOR.POLL", QUEUE, *options) or []:
         try:
             send(mail)
-            server.execute_command("DEHYDRATOR.XACK", QUEUE, id)
+            server.execute_command("DEHYDRATOR.SETTLE", QUEUE, token, id)  # nothing, if another has it
         except OSError:
             back_off_ms = 100 * 2 ** (deliveries - 1)
-            server.execute_command("DEHYDRATOR.TOUCH", QUEUE, id, back_off_ms)
+            server.execute_command("DEHYDRATOR.RENEW", QUEUE, back_off_ms, token, id)
             print(f"{mail}: failed, again in {back_off_ms} ms")
 
 

@@ -1,5 +1,5 @@
-//! Work that fails, consumers that die with it in hand, and a server that is killed as well: each element is settled
-//! once, or is a dead letter with its count.
+//! Work that fails, consumers that die with it in hand under leases that are fenced, and a server that is killed as
+//! well: each element is settled once, or is a dead letter with its count.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
@@ -40,10 +40,11 @@ fn consume(
         }
         let mut poll = redis::cmd("DEHYDRATOR.POLL");
         poll.arg("k").arg("COUNT").arg(10).arg("LEASE").arg(LEASE).arg("BLOCK").arg(50);
-        let work: Option<Vec<(String, String, u64)>> = poll.query(&mut client)?;
+        type Work = Option<Vec<(String, String, u64, String)>>;
+        let work: Work = poll.query(&mut client)?;
         let work = work.unwrap_or_default();
         handed_out.fetch_add(work.len(), Ordering::Relaxed);
-        for (id, element, deliveries) in &work {
+        for (id, element, deliveries, _) in &work {
             assert_eq!(*element, format!("element-{id}"));
             assert!(
                 (1..=DELIVERIES).contains(deliveries),
@@ -55,22 +56,22 @@ fn consume(
         if turn == lifetime {
             return Ok(());
         }
-        for (id, _, deliveries) in work {
+        for (id, _, deliveries, token) in work {
             let number: usize = id.parse().expect("a number");
             if number.is_multiple_of(5) || number.is_multiple_of(3) && deliveries == 1 {
                 // Given back at once, or forgotten.
                 if number.is_multiple_of(2) {
-                    let touch = format!("DEHYDRATOR.TOUCH k {id} 0");
-                    cmd(&touch).query::<i64>(&mut client)?;
+                    let renew = format!("DEHYDRATOR.RENEW k 0 {token} {id}");
+                    cmd(&renew).query::<Vec<u64>>(&mut client)?;
                 }
                 continue;
             }
             seen.lock().expect("no panic").unknown.insert(id.clone());
-            let settle: Vec<Option<String>> =
-                redis::cmd("DEHYDRATOR.XACK").arg("k").arg(&id).query(&mut client)?;
+            let settle = format!("DEHYDRATOR.SETTLE k {token} {id}");
+            let settled: Vec<u64> = cmd(&settle).query(&mut client)?;
             let mut seen = seen.lock().expect("no panic");
             seen.unknown.remove(&id);
-            if settle[0].is_some() {
+            if settled == [1] {
                 *seen.settled.entry(id).or_default() += 1;
             }
         }
