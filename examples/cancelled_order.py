@@ -63,7 +63,7 @@ def give_more_time(server, order, ms):
 def cancel_next(server):
     """Waits for an order whose time is up. If the worker dies here, another one is given it after a second."""
     options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", 1000]
-    for order, _, _ in server.execute_command("DEHYDRATOR.POLL", TIMERS, *options) or []:
+    for order, *_ in server.execute_command("DEHYDRATOR.POLL", TIMERS, *options) or []:
         if server.eval(CANCEL, 2, TIMERS, STATE, order):
             print(f"{order}: cancelled")
 

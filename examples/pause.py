@@ -48,7 +48,7 @@ def info(server):
 
 def work(asleep, resumed):
     server = connect()
-    id, job, _ = next_job(server)
+    id, job, *_ = next_job(server)
     print(f"worker: {job}")
     asleep.wait()
     server.execute_command("DEHYDRATOR.XACK", KEY, id)
@@ -56,7 +56,7 @@ def work(asleep, resumed):
     resumed.release()
     for _ in range(2):
         # It falls asleep during the pause.
-        id, job, _ = next_job(server)
+        id, job, *_ = next_job(server)
         server.execute_command("DEHYDRATOR.XACK", KEY, id)
         print(f"worker: {job}")
 
@@ -88,7 +88,7 @@ def main():
     started = time.monotonic()
     push(server, 4)
     print("operator: paused for 300 ms")
-    id, job, _ = next_job(server)
+    id, job, *_ = next_job(server)
     # Times of the server are whole milliseconds.
     assert time.monotonic() - started >= 0.298, "it came early"
     server.execute_command("DEHYDRATOR.XACK", KEY, id)

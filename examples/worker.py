@@ -26,10 +26,11 @@ def connect():
 
 def work_once(server, send):
     options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS]
-    for id, mail, deliveries, token in server.execute_command("DEHYDRATOR.POLL", QUEUE, *options) or []:
+    jobs = server.execute_command("DEHYDRATOR.POLL", QUEUE, *options) or []
+    for id, mail, deliveries, token in jobs:
         try:
             send(mail)
-            server.execute_command("DEHYDRATOR.SETTLE", QUEUE, token, id)  # nothing, if another has it
+            server.execute_command("DEHYDRATOR.SETTLE", QUEUE, token, id)
         except OSError:
             back_off_ms = 100 * 2 ** (deliveries - 1)
             server.execute_command("DEHYDRATOR.RENEW", QUEUE, back_off_ms, token, id)
