@@ -6,9 +6,9 @@ moment, and costs the same wherever that is, so a page of a queue of millions is
 Prints:
 
     late:
-      mail:1          0 deliveries
+      mail:1         0 deliveries
     being worked on:
-      card:1          1 delivery
+      card:1         1 delivery
     the next hour, three on a page:
       mail:2       in 10 min
       mail:3       in 10 min

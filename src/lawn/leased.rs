@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::form::{Ground, Lawn, Taken};
 use super::leases::{Leases, Token};
-use super::{Element, Mover, Row, StartError, UpdateError};
+use super::{DEADLINE_MAX, Element, Mover, Row, Start, StartError, UpdateError};
 
 /// A store of elements that each come due once. See the [module](super).
 #[derive(Clone)]
@@ -161,10 +161,18 @@ impl Leased {
     /// The elements that are held under a token of a client's own choice, in the order of delivery, unless their lease
     /// has run out at `now`.
     pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
-        let rows = self.leases.ids(token).into_iter().filter_map(|id| self.row(id));
-        let is_held =
-            |it: &Row<'_>| it.element.deadline > now && self.token(&it.element) == Some(token);
-        let mut held: Vec<_> = rows.filter(is_held).collect();
+        let is_held = |it: &Row<'_>| {
+            token.is_chosen() && it.element.deadline > now && self.token(&it.element) == Some(token)
+        };
+        let mut held: Vec<_> = if self.is_small() {
+            // It numbers nothing: the order is in the order, and walking it is little.
+            let first = Start { deadline: now.saturating_add(1), behind: None };
+            self.rows(first, DEADLINE_MAX).filter(is_held).collect()
+        } else {
+            let ids = self.leases.ids(token).into_iter();
+            ids.filter_map(|id| self.row(id)).filter(is_held).collect()
+        };
+        // Stable: what has no number stays in its order.
         held.sort_by_key(|row| (row.element.deadline, row.number));
         held.into_iter().map(|row| row.element)
     }
