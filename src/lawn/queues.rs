@@ -568,6 +568,12 @@ impl Queues {
         let (queue, is_full) = (view.bits.queue, view.bits.is_full());
         let behind = view.last_that(|other| records.turn(other) < turn);
         let is_first = behind.is_none() && view.bits.is_head;
+        if let Some(next) = view.block.next
+            && self.forget(records, next)
+        {
+            // It may be listed at an earlier turn than it begins with by now, and this element be between the two.
+            self.list(records, next);
+        }
         if is_first {
             // It may be before the turn at which the block is listed.
             self.forget(records, block);
@@ -653,6 +659,14 @@ impl Queues {
             self.blocks.bits_mut(block).unlisted = 1;
         }
         is_listed
+    }
+
+    /// A block is listed, at the turn it begins with.
+    fn list(&mut self, records: &Records, block: Handle) {
+        let first = self.blocks.first(block).expect("a block is not empty");
+        let bits = self.blocks.bits_mut(block);
+        bits.unlisted = LISTED;
+        self.directory.insert(bits.queue, records.turn(first), block);
     }
 
     /// The handles of a block are put into its neighbour.
