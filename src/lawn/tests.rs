@@ -181,6 +181,27 @@ fn what_a_client_holds_under_its_own_token_is_found_again_until_its_lease_runs_o
     });
 }
 
+/// Wherever the directory lists a block: what it began with goes, and something comes in between.
+#[test]
+fn a_walk_from_the_middle_misses_nothing_that_came_before_a_block_it_is_listed_at() {
+    let mut lawn = lawn();
+    let mut next = 0_u64;
+    for round in 0..60 {
+        for _ in 0..31 {
+            lawn.start_at(&next.to_be_bytes(), 5, b"", next * 10).expect("room");
+            next += 1;
+        }
+        for gone in next - 31..next - 4 {
+            assert!(lawn.stop(&gone.to_be_bytes()).is_some());
+            let (id, deadline) = ([&b"late"[..], &gone.to_be_bytes()].concat(), gone * 10 + 5);
+            lawn.start_at(&id, 5, b"", deadline).expect("room");
+            let mut rows = lawn.rows(Start { deadline, behind: None }, DEADLINE_MAX);
+            assert_eq!(rows.next().map(|row| row.element.id), Some(&id[..]), "round {round}");
+        }
+        lawn.check();
+    }
+}
+
 #[test]
 fn the_longest_ttl_ends_where_deadlines_do() {
     assert_eq!(Lawn::deadline(DEADLINE_MAX, 0), Ok(DEADLINE_MAX));
