@@ -10,7 +10,7 @@ use super::leases::Token;
 use super::{TINY, shrink};
 
 /// Tokens in a part, on average, when another part is added.
-const PART: usize = if TINY { 2 } else { 128 };
+const PART: usize = if TINY { 8 } else { 128 };
 
 /// Tokens by hash.
 #[derive(Clone, Default)]
