@@ -1,30 +1,44 @@
 //! Two things that processors do and the language has no words for: fetching memory before it is needed, and comparing
 //! many numbers at once.
 //!
-//! This is the one place in the core with `unsafe`. With the feature `portable` there is none: both functions do the same in
-//! plain words, or nothing. What that costs is in docs/benchmarks.md, and can be measured again by
-//! `cargo bench --bench core --features portable`. Tests run either way.
+//! This is the one place in the core with `unsafe`. With the feature `portable` there is none: memory is asked for by reading
+//! it, and numbers are compared as the compiler will have it. What that costs is in docs/benchmarks.md. Tests run either way.
 
 use super::lanes::LANES;
 
 /// Has the processor fetch the cache line of `at`, and goes on without waiting for it. Nothing is read, so nothing
 /// changes but how long a later read takes.
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri),
+    not(feature = "portable")
+))]
 #[inline(always)]
-pub(super) fn prefetch<T>(at: &T) {
+pub(super) fn prefetch<T: Copy>(at: &T) {
     let at = std::ptr::from_ref(at);
-    #[cfg(all(target_arch = "x86_64", not(miri), not(feature = "portable")))]
+    #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction is part of every x86-64 (SSE). It is a hint: it reads and writes nothing that the program
     // can see, and faults for no address. The address is that of a reference, so it is a valid one as well.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
     }
-    #[cfg(all(target_arch = "aarch64", not(miri), not(feature = "portable")))]
+    #[cfg(target_arch = "aarch64")]
     // SAFETY: `prfm` is part of every AArch64 and is a hint, as above. The options say what is true of it: it touches no
     // memory that the program can see, no stack and no flags.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{at}]", at = in(reg) at, options(readonly, nostack, preserves_flags));
     }
-    let _ = at;
+}
+
+/// As above: a read that nobody waits for until the processor can begin nothing more.
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(miri),
+    not(feature = "portable")
+)))]
+#[inline(always)]
+pub(super) fn prefetch<T: Copy>(at: &T) {
+    std::hint::black_box(*at);
 }
 
 /// A bit for each number that is `wanted`, the lowest for the first.
