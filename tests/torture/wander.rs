@@ -58,9 +58,13 @@ fn left(client: &mut Connection) -> Vec<String> {
         for key in (0..KEYS).map(|key| format!("k{key}")) {
             let info: Result<Vec<Value>, _> = cmd(&format!("DEHYDRATOR.INFO {key}")).query(client);
             let Ok(info) = info else { continue };
-            // Names and values by turns; the policy's is the fourteenth.
-            let is_held = info[13] == Value::BulkString(b"HOLD".to_vec());
-            if !is_held && info[1] != Value::Int(0) {
+            let of = |name: &str| {
+                let name = Value::BulkString(name.into());
+                let at = info.iter().step_by(2).position(|it| *it == name);
+                &info[2 * at.expect("a field of that name") + 1]
+            };
+            let is_held = *of("policy") == Value::BulkString(b"HOLD".to_vec());
+            if !is_held && *of("length") != Value::Int(0) {
                 left.push(format!("{key} in {db}: {info:?}"));
             }
         }
