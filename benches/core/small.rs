@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use crate::lawn::{Ground, Lawn, SmallMax};
+use crate::lawn::{Lawn, Shared, SmallMax};
 use crate::load::{Dice, PAYLOAD, Ttls, id};
 use crate::markdown::{cell, head, join, table};
 use crate::stopwatch::Stopwatch;
@@ -41,8 +41,8 @@ impl Lawns {
         // One more than there may be is started on the way.
         let elements_max = if form == "small" { elements + 1 } else { 0 };
         let small_max = move || SmallMax { elements: elements_max, bytes: usize::MAX };
-        let ground = Arc::new(Ground::new(RandomState::new(), small_max));
-        let lawns = (0..LAWNS).map(|_| Lawn::new(Arc::clone(&ground))).collect();
+        let shared = Arc::new(Shared::new(RandomState::new(), small_max));
+        let lawns = (0..LAWNS).map(|_| Lawn::new(Arc::clone(&shared))).collect();
         Self { lawns, ttls: Ttls::new(8), now: 0 }
     }
 

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use crate::lawn::{Ground, Lawn, SmallMax};
+use crate::lawn::{Lawn, Shared, SmallMax};
 use crate::lists::Lists;
 use crate::load::mix;
 use crate::named::Scheme;
@@ -146,7 +146,7 @@ struct InLawn(Lawn);
 
 impl Timers for InLawn {
     fn new(_timers: u32) -> Self {
-        Self(Lawn::new(Arc::new(Ground::new(RandomState::new(), || SmallMax::USUAL))))
+        Self(Lawn::new(Arc::new(Shared::new(RandomState::new(), || SmallMax::USUAL))))
     }
 
     fn start(&mut self, timer: u32, ticks: u64, now: u64) {

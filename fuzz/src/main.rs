@@ -21,7 +21,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use encoding::{Corrupt, Source};
 use fields::Fields;
-use lawn::{Ground, Lawn, SmallMax};
+use lawn::{Shared, Lawn, SmallMax};
 use libfuzzer_sys::fuzz_target;
 
 /// Fields cut from the fuzzer's bytes: each a number, or a string with its length before it.
@@ -55,7 +55,7 @@ impl<'a> Source for Cut<'a> {
 /// A lawn that is small up to so many elements.
 fn empty(elements: u8) -> Lawn {
     let small_max = move || SmallMax { elements: elements.into(), ..SmallMax::USUAL };
-    Lawn::new(Arc::new(Ground::new(RandomState::with_seeds(1, 2, 3, 4), small_max)))
+    Lawn::new(Arc::new(Shared::new(RandomState::with_seeds(1, 2, 3, 4), small_max)))
 }
 
 fuzz_target!(|data: &[u8]| {

@@ -337,11 +337,11 @@ mod tests {
 
     use super::super::fields::{Field, Fields};
     use super::*;
-    use crate::lawn::{Element, Ground, SmallMax};
+    use crate::lawn::{Element, Shared, SmallMax};
 
     fn empty() -> Lawn {
         let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
-        Lawn::new(Arc::new(Ground::new(hasher, || SmallMax::USUAL)))
+        Lawn::new(Arc::new(Shared::new(hasher, || SmallMax::USUAL)))
     }
 
     fn saved(lawn: &Lawn) -> Fields {

@@ -27,7 +27,7 @@ use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
 use crate::config;
-use crate::lawn::{Ground, Lawn};
+use crate::lawn::{Lawn, Shared};
 use crate::pending::blocked::{self, Outlook};
 use crate::pending::{compaction, schedule};
 use crate::policy::{Pause, Policy, Rules};
@@ -44,8 +44,8 @@ static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
 
 /// What all lawns share. The key of the tables of ids is drawn at random once a process, so that nobody can choose ids
 /// that collide.
-static GROUND: LazyLock<Arc<Ground>> =
-    LazyLock::new(|| Arc::new(Ground::new(RandomState::new(), config::small_max)));
+static GROUND: LazyLock<Arc<Shared>> =
+    LazyLock::new(|| Arc::new(Shared::new(RandomState::new(), config::small_max)));
 
 fn kind() -> *mut RedisModuleType {
     TYPE.load(Ordering::Relaxed)

@@ -21,12 +21,12 @@ use super::turn::DEADLINE_MAX;
 use super::{Element, Mover, Row, Start, iter};
 
 /// What lawns share: the key of the hash, and how far the small form goes.
-pub struct Ground {
+pub struct Shared {
     hasher: RandomState,
     small_max: Box<dyn Fn() -> SmallMax + Send + Sync>,
 }
 
-impl Ground {
+impl Shared {
     /// `hasher` keys the tables of ids: who knows it can choose ids that collide, so draw it at random once a process,
     /// and keep it secret. `small_max` is asked whenever something is put into a small lawn.
     pub fn new(
@@ -63,7 +63,7 @@ macro_rules! either {
 #[derive(Clone)]
 pub struct Lawn {
     form: Form,
-    ground: Arc<Ground>,
+    shared: Arc<Shared>,
 }
 
 /// An element that has been taken out. Its bytes are read where they lie, and freed when this is dropped.
@@ -87,8 +87,8 @@ impl Taken<'_> {
 
 impl Lawn {
     /// An empty lawn, which takes no memory but its own.
-    pub fn new(ground: Arc<Ground>) -> Self {
-        Self { form: Form::default(), ground }
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { form: Form::default(), shared }
     }
 
     /// Whether all of it lies in one allocation.
@@ -150,7 +150,7 @@ impl Lawn {
         deadline: u64,
     ) -> Result<(), StartError> {
         if let Form::Small(small) = &mut self.form {
-            let max = (self.ground.small_max)();
+            let max = (self.shared.small_max)();
             if let Some(done) = small.start_at(id, ttl, payload, deadline, max) {
                 return done;
             }
@@ -171,7 +171,7 @@ impl Lawn {
         deadline: u64,
     ) -> Result<(), StartError> {
         if let Form::Small(small) = &mut self.form {
-            let max = (self.ground.small_max)();
+            let max = (self.shared.small_max)();
             if let Some(done) = small.replace_at(id, ttl, payload, deadline, max) {
                 return done;
             }
@@ -206,7 +206,7 @@ impl Lawn {
     /// [`UpdateError`]; then nothing has changed.
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
         if let Form::Small(small) = &self.form
-            && !small.may_update(id, payload, (self.ground.small_max)())
+            && !small.may_update(id, payload, (self.shared.small_max)())
         {
             self.full();
         }
@@ -383,7 +383,7 @@ impl Lawn {
     /// The full form, which it has from here on.
     fn full(&mut self) -> &mut Full {
         if let Form::Small(small) = &self.form {
-            let full = grown(small, self.ground.hasher.clone());
+            let full = grown(small, self.shared.hasher.clone());
             self.form = Form::Full(full);
         }
         match &mut self.form {

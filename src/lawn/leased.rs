@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::form::{Ground, Lawn, Taken};
+use super::form::{Lawn, Shared, Taken};
 use super::leases::{Leases, Token};
 use super::{DEADLINE_MAX, Element, Mover, Row, Start, StartError, UpdateError};
 
@@ -27,8 +27,8 @@ impl Deref for Leased {
 
 impl Leased {
     /// See [`Lawn::new`].
-    pub fn new(ground: Arc<Ground>) -> Self {
-        Self { plain: Lawn::new(ground), leases: Leases::default() }
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { plain: Lawn::new(shared), leases: Leases::default() }
     }
 
     /// See [`Lawn::deadline`].

@@ -36,7 +36,7 @@
 //! | `slab`, `shelves`, `boxes` | fixed-width slots in pages, and what is too wide for one; grows without copying, gives memory back |
 //! | `records` | the bytes of an element |
 //! | `index`, `lanes` | id to record |
-//! | `block`, `queues`, `heads` | the FIFO of each TTL, and which is next |
+//! | `block`, `queues`, `heads`, `unsettled` | the FIFO of each TTL, and which is next |
 //! | `directory` | where to begin to look in a long queue |
 //! | `overflow` | what fits into no queue |
 //! | `tokens`, `leases`, `leased` | under which token an element is leased; the lawn that knows it |
@@ -96,6 +96,7 @@ mod slab;
 mod small;
 mod tokens;
 mod turn;
+mod unsettled;
 mod upkeep;
 
 #[cfg(test)]
@@ -104,7 +105,7 @@ mod tests;
 use upkeep::relocate;
 
 pub use error::{StartError, UpdateError};
-pub use form::Ground;
+pub use form::Shared;
 #[cfg(test)]
 pub use form::Taken;
 pub use leased::Leased as Lawn;

@@ -25,6 +25,7 @@ use super::heads::{Heads, QueueNumber};
 use super::records::{Records, Spot};
 use super::slab::Handle;
 use super::turn::Turn;
+use super::unsettled::Unsettled;
 use super::{Mover, TINY, push_tight, relocate, shrink};
 
 /// TTLs that have a queue of their own at the most. The paper's systems have a few dozen.
@@ -40,9 +41,6 @@ const WALK_MAX: usize = if TINY { 2 } else { 4 };
 /// Records that are read ahead: enough that they wait for memory together, few enough that they are
 /// still in the nearest cache when their turn comes.
 pub(super) const AHEAD: usize = 16;
-/// Queues whose heads may be looked at later. Who wants to know which is first looks at all of them: some microseconds at the
-/// most.
-const UNSETTLED_MAX: usize = if TINY { 2 } else { 16 };
 /// TTLs whose queues are remembered, as a power of two: sixteen of a few dozen would meet too often.
 const RECENT_BITS: u32 = 6;
 
@@ -64,51 +62,6 @@ struct Queue {
     len: usize,
     /// From here on nothing has been read ahead.
     unread: Option<Spot>,
-}
-
-/// A few queues, in the order in which they came.
-#[derive(Clone, Default)]
-struct Unsettled {
-    numbers: [QueueNumber; UNSETTLED_MAX],
-    len: u8,
-}
-
-impl Unsettled {
-    fn len(&self) -> usize {
-        self.len.into()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    fn iter(&self) -> impl Iterator<Item = QueueNumber> + '_ {
-        self.numbers[..self.len()].iter().copied()
-    }
-
-    fn has(&self, number: QueueNumber) -> bool {
-        self.iter().any(|it| it == number)
-    }
-
-    /// Adds a queue that is not here yet. If there is no room, the oldest one goes and is returned.
-    fn add(&mut self, number: QueueNumber) -> Option<QueueNumber> {
-        let oldest = (self.len() == UNSETTLED_MAX).then_some(self.numbers[0]);
-        if oldest.is_some() {
-            self.numbers.copy_within(1.., 0);
-            self.len -= 1;
-        }
-        self.numbers[self.len()] = number;
-        self.len += 1;
-        oldest
-    }
-
-    fn remove(&mut self, number: QueueNumber) {
-        let at = self.iter().position(|it| it == number);
-        if let Some(at) = at {
-            self.numbers.copy_within(at + 1.., at);
-            self.len -= 1;
-        }
-    }
 }
 
 /// All queues of a lawn.

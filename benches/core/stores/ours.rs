@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use crate::lawn::{Ground, Lawn, SmallMax};
+use crate::lawn::{Lawn, Shared, SmallMax};
 use crate::store::{Id, Payload, Store};
 
 pub struct Ours(Lawn);
@@ -12,7 +12,7 @@ pub struct Ours(Lawn);
 impl Ours {
     /// A lawn whose hash of ids has these keys, as an attacker would know them.
     pub fn with_hasher(hasher: RandomState) -> Self {
-        Self(Lawn::new(Arc::new(Ground::new(hasher, || SmallMax::USUAL))))
+        Self(Lawn::new(Arc::new(Shared::new(hasher, || SmallMax::USUAL))))
     }
 }
 

@@ -243,7 +243,7 @@ pub(super) fn hasher() -> RandomState {
 
 /// An empty lawn that is small as far as `small_max` says.
 pub(super) fn on_ground(small_max: impl Fn() -> SmallMax + Send + Sync + 'static) -> Lawn {
-    Lawn::new(Arc::new(Ground::new(hasher(), small_max)))
+    Lawn::new(Arc::new(Shared::new(hasher(), small_max)))
 }
 
 /// A scan that goes on while other things happen.
