@@ -44,7 +44,7 @@ static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
 
 /// What all lawns share. The key of the tables of ids is drawn at random once a process, so that nobody can choose ids
 /// that collide.
-static GROUND: LazyLock<Arc<Shared>> =
+static SHARED: LazyLock<Arc<Shared>> =
     LazyLock::new(|| Arc::new(Shared::new(RandomState::new(), config::small_max)));
 
 fn kind() -> *mut RedisModuleType {
@@ -52,7 +52,7 @@ fn kind() -> *mut RedisModuleType {
 }
 
 fn new_lawn() -> Lawn {
-    Lawn::new(Arc::clone(&GROUND))
+    Lawn::new(Arc::clone(&SHARED))
 }
 
 /// The dehydrator in a key. `None` if there is no key.
