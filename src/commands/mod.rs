@@ -6,8 +6,9 @@
 //! | `table` | every command, as the server and HELP know it; names the functions of the families |
 //! | `push` | PUSH, GIDPUSH, MPUSH |
 //! | `take` | PULL, POLL, XACK, REM, LEASE |
-//! | `taken` | POLL for a client that is blocked |
-//! | `give` | giving out what is due, for both of these |
+//! | `mpoll` | MPOLL: several keys |
+//! | `taken` | POLL and MPOLL for a client that is blocked |
+//! | `give` | giving out what is due, for all of these |
 //! | `settle` | SETTLE, RENEW: for those who hold a lease |
 //! | `update` | UPDATE, TOUCH |
 //! | `look` | XPOLL, TTN, PTTL: what is due, or next |
@@ -28,6 +29,7 @@ mod glob;
 mod inspect;
 mod limits;
 mod look;
+mod mpoll;
 mod ondue;
 mod pause;
 mod push;

@@ -6,7 +6,7 @@ use crate::server::{Context, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{inspect, look, ondue, pause, push, range, settle, take, update};
+use super::{inspect, look, mpoll, ondue, pause, push, range, settle, take, update};
 
 /// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
 /// `fast` if its cost does not grow with what it finds.
@@ -58,6 +58,13 @@ pub fn commands() -> Vec<Command> {
             c"O(N), N being the number of elements it takes",
             c"Takes, or leases, elements that are due, earliest deadline first.",
         ),
+        Command::new(c"mpoll", handler!(mpoll::mpoll), c"write blocking", -3, access::TAKE)
+            .with_numkeys()
+            .described(
+                "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+                c"O(K+N), K being the number of keys, N of elements it takes",
+                c"Takes, or leases, elements that are due, from the first of these keys that has some.",
+            ),
         Command::new(c"lease", handler!(take::lease), c"write fast", -6, access::TOUCH).described(
             "key ttl [TOKEN token] AT unix-ms id [id ...]",
             c"O(N), N being the number of ids",

@@ -1,7 +1,5 @@
 //! Taking elements out: PULL, POLL, XACK, REM, LEASE.
 
-use std::rc::Rc;
-
 use crate::clock;
 use crate::data_type::{Dehydrator, Writing, inspect};
 use crate::lawn::Lawn;
@@ -14,7 +12,7 @@ use crate::server::{Context, Str, error::Result};
 use super::args;
 use super::give::{held, take_due};
 use super::limits;
-use super::taken::take_for_blocked;
+use super::taken::{Asker, take_for};
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
@@ -61,9 +59,8 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
         // Those who came before are served before.
         if next.is_none_or(|next| next > now) || blocked::is_watched(context, key) {
             drop(dehydrator);
-            let name: Rc<[u8]> = key.bytes().into();
-            let taker = Rc::new(move |context: &Context| take_for_blocked(context, &name, take));
-            if blocked::block(context, key, timeout, next, peek, taker) {
+            let taker = take_for(Asker { take, keys: None });
+            if blocked::block(context, &[(key, next)], timeout, peek, taker) {
                 return Ok(());
             }
             dehydrator = Writing::open(context, key)?;
@@ -75,7 +72,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
 }
 
 /// What there is for blocked clients.
-fn peek(context: &Context, key: Str<'_>) -> Outlook {
+pub(super) fn peek(context: &Context, key: Str<'_>) -> Outlook {
     inspect(context, key, Dehydrator::outlook).unwrap_or(Outlook::Next(None))
 }
 

@@ -1,9 +1,9 @@
-//! POLL for a client that is blocked: what is taken for it, and given back if it has gone.
+//! POLL and MPOLL for a client that is blocked: what is taken for it, and given back if it has gone.
 
 use crate::clock;
 use crate::data_type::{Writing, inspect};
 use crate::lawn::Element;
-use crate::pending::blocked::Taken;
+use crate::pending::blocked::{self, Taken};
 use crate::replicate::{self, Pushed};
 use crate::server::context::log_warning;
 use crate::server::{Context, OwnedStr, Str};
@@ -11,12 +11,21 @@ use crate::server::{Context, OwnedStr, Str};
 use super::args::Take;
 use super::give::{held, take_due};
 
+/// What a client has asked for before it fell asleep.
+pub struct Asker {
+    pub take: Take,
+    /// The keys of an MPOLL. `None`: it was a POLL.
+    pub keys: Option<Vec<Box<[u8]>>>,
+}
+
 /// What was taken, copied: it is replied when the lawn may be another one.
 struct ForBlocked {
     db: i32,
     key: OwnedStr,
     take: Take,
     elements: Vec<Copied>,
+    /// Whether it is replied from which key that is.
+    is_named: bool,
 }
 
 /// An element, and the TTL that names its queue.
@@ -40,37 +49,61 @@ impl Copied {
     }
 }
 
-/// Takes what is due in a key of the selected database, as POLL would have it. `None`: nothing is.
-pub fn take_for_blocked(context: &Context, key: &[u8], take: Take) -> Option<Box<dyn Taken>> {
-    let key = OwnedStr::new(key);
-    let name = key.as_str();
-    let now = clock::now();
-    // Another connection of the client's may have been given something for it, which nobody has heard of.
-    let again = inspect(context, name, |dehydrator| {
-        let held = held(&dehydrator.lawn, take, now);
-        held.map(|element| Copied::new(element, 0)).collect::<Vec<_>>()
-    });
-    if let Some(elements) = again.filter(|elements| !elements.is_empty()) {
-        return Some(Box::new(ForBlocked { db: context.selected_db(), key, take, elements }));
+/// What takes for a client, as it has asked: from one of its keys, in the selected database. `None`: nothing is due
+/// there.
+pub fn take_for(asker: Asker) -> blocked::Take {
+    Box::new(move |context, key| {
+        let taken = asker.held(context, key).or_else(|| asker.due(context, key))?;
+        Some(Box::new(taken))
+    })
+}
+
+impl Asker {
+    /// Another connection of the client's may have been given something for it, which nobody has heard of.
+    fn held(&self, context: &Context, key: Str<'_>) -> Option<ForBlocked> {
+        self.take.token.filter(|token| token.is_chosen())?;
+        let now = clock::now();
+        let held_in = |key: &[u8]| {
+            let key = OwnedStr::new(key);
+            let elements = inspect(context, key.as_str(), |dehydrator| {
+                let held = held(&dehydrator.lawn, self.take, now);
+                held.map(|element| Copied::new(element, 0)).collect::<Vec<_>>()
+            });
+            let elements = elements.filter(|elements| !elements.is_empty())?;
+            Some(self.taken(context, key, elements))
+        };
+        match &self.keys {
+            Some(keys) => keys.iter().find_map(|key| held_in(key)),
+            None => held_in(key.bytes()),
+        }
     }
-    // What is given back needs its TTL, which is not said of an element that is taken out.
-    let ttls = inspect(context, name, |dehydrator| {
-        let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
-        let due = dehydrator.given_out(now, count);
-        due.map(|(ttl, element)| (ttl, element.deadline)).collect::<Vec<_>>()
-    })?;
-    ttls.first()?;
-    let dehydrator = Writing::open(context, name).ok()?;
-    let mut ttls = ttls.into_iter();
-    let mut elements = Vec::new();
-    take_due(context, dehydrator, name, now, take, |element| {
-        let (ttl, deadline) = ttls.next().unwrap_or_default();
-        // Under a lease the deadline is that of the lease by now.
-        elements.push(Copied::new(Element { deadline, ..element }, ttl));
-    });
-    // The key may have expired in between.
-    elements.first()?;
-    Some(Box::new(ForBlocked { db: context.selected_db(), key, take, elements }))
+
+    fn due(&self, context: &Context, name: Str<'_>) -> Option<ForBlocked> {
+        let (take, now) = (self.take, clock::now());
+        // What is given back needs its TTL, which is not said of an element that is taken out.
+        let ttls = inspect(context, name, |dehydrator| {
+            let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
+            let due = dehydrator.given_out(now, count);
+            due.map(|(ttl, element)| (ttl, element.deadline)).collect::<Vec<_>>()
+        })?;
+        ttls.first()?;
+        let dehydrator = Writing::open(context, name).ok()?;
+        let mut ttls = ttls.into_iter();
+        let mut elements = Vec::new();
+        take_due(context, dehydrator, name, now, take, |element| {
+            let (ttl, deadline) = ttls.next().unwrap_or_default();
+            // Under a lease the deadline is that of the lease by now.
+            elements.push(Copied::new(Element { deadline, ..element }, ttl));
+        });
+        // The key may have expired in between.
+        elements.first()?;
+        Some(self.taken(context, OwnedStr::new(name.bytes()), elements))
+    }
+
+    fn taken(&self, context: &Context, key: OwnedStr, elements: Vec<Copied>) -> ForBlocked {
+        let (db, is_named) = (context.selected_db(), self.keys.is_some());
+        ForBlocked { db, key, take: self.take, elements, is_named }
+    }
 }
 
 impl Taken for ForBlocked {
@@ -79,7 +112,11 @@ impl Taken for ForBlocked {
     }
 
     fn reply(&self, context: &Context) {
-        let mut reply = context.reply_open_array();
+        let mut reply = if self.is_named {
+            context.reply_named_open_array(self.key.as_str().bytes())
+        } else {
+            context.reply_open_array()
+        };
         for element in &self.elements {
             self.take.reply(&mut reply, &element.element());
         }

@@ -1,6 +1,6 @@
 //! Blocked clients: those that sleep until something comes due.
 //!
-//! A client that blocks joins the line of its key. Nothing is asked of keys that nobody watches: there is
+//! A client that blocks joins the line of its key, or of each of its keys. Nothing is asked of keys that nobody watches: there is
 //! no list of all keys, only a table of watched ones, with the next deadline of each, which every write
 //! to the key notes here ([`note`]). When the earliest has come, the clients in that line are served,
 //! first come, first served, for as long as something is due; the others sleep on.
@@ -22,6 +22,11 @@
 //! to unblock the client. So nobody else's command comes between, whichever thread has read it, and a
 //! client for which nothing is left keeps its place in the line: it is never told that there is nothing.
 //! If the client has gone when the server comes to reply, what was taken is given back.
+//!
+//! *Several keys.* A client stands in the lines of all its keys with one ticket, and leaves them all when it is
+//! served. What wakes it is one key; it is given what the first of its keys has. If others stand before it in the
+//! line of a key that it would rather be served from, that line comes first: nobody passes anybody, and who has
+//! the lowest ticket of all never waits for another. A write to a key looks at that key's line alone.
 //!
 //! How long a client waits is seen to here as well, on the monotonic clock: the server's own timeout of a
 //! blocked client must not meet a waking, or its reply is lost (Redis 7.0) or the server dies (7.2).
@@ -70,8 +75,8 @@ pub enum Outlook {
 /// Looks at a key of the selected database.
 pub type Peek = fn(&Context, Str<'_>) -> Outlook;
 
-/// Takes what is due for a client. `None`: nothing is.
-pub type Take = Rc<dyn Fn(&Context) -> Option<Box<dyn Taken>>>;
+/// Takes what is due in a key of the selected database for a client. `None`: nothing is.
+pub type Take = Box<dyn Fn(&Context, Str<'_>) -> Option<Box<dyn Taken>>>;
 
 /// What was taken for a client.
 pub trait Taken {
@@ -92,6 +97,9 @@ type Handle = NonNull<RedisModuleBlockedClient>;
 /// A blocked client.
 struct Blocked {
     client: Handle,
+    ticket: Ticket,
+    /// The keys that it waits for, in its own order, each once.
+    names: Vec<Rc<Name>>,
     /// When it has waited long enough, on the monotonic clock, in microseconds.
     until_us: Option<u64>,
     take: Take,
@@ -99,7 +107,7 @@ struct Blocked {
 
 /// A key that clients wait for.
 struct Watch {
-    line: BTreeMap<Ticket, Blocked>,
+    line: BTreeMap<Ticket, Rc<Blocked>>,
     peek: Peek,
     overdue: Overdue,
     /// When it is looked at, in milliseconds since the epoch: its entry among the times.
@@ -126,18 +134,20 @@ struct Unblocked {
     replied: Cell<bool>,
 }
 
+/// Others are to be served first.
+struct NotYet;
+
 #[derive(Default)]
 struct Watches {
     /// In the order of names, so that the backstop can go on after the last one it saw.
     by_name: BTreeMap<Rc<Name>, Watch>,
-    /// Which key each client waits for, and where in the line it stands.
-    by_client: HashMap<Handle, (Rc<Name>, Ticket), ahash::RandomState>,
+    by_client: HashMap<Handle, Rc<Blocked>, ahash::RandomState>,
     /// When each key is to be looked at, in milliseconds since the epoch.
     times: BTreeSet<(u64, Rc<Name>)>,
     /// Keys in whose lines something is due, or that are dismissed: first ready, first served.
     ready: VecDeque<Rc<Name>>,
     /// When each client has waited long enough, on the monotonic clock, in microseconds.
-    timeouts: BTreeSet<(u64, Ticket, Rc<Name>)>,
+    timeouts: BTreeMap<(u64, Ticket), Handle>,
     tickets: Ticket,
     /// Nobody is served before this, on the monotonic clock, in microseconds.
     retry_us: u64,
@@ -165,14 +175,13 @@ pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
     })
 }
 
-/// Blocks the client of this command until something is due in `key`, or for `timeout` milliseconds (0:
-/// for ever), when it is replied nil. Returns whether it is blocked: Valkey refuses to block some
-/// clients, such as one that has subscribed by RESP3.
+/// Blocks the client of this command until something is due in one of `keys`, which are all different, or for `timeout` milliseconds (0:
+/// for ever), when it is replied nil. With each key goes when its next element comes due, or did. Returns whether it
+/// is blocked: Valkey refuses to block some clients, such as one that has subscribed by RESP3.
 pub fn block(
     context: &Context,
-    key: Str<'_>,
+    keys: &[(Str<'_>, Option<u64>)],
     timeout: u64,
-    next: Option<u64>,
     peek: Peek,
     take: Take,
 ) -> bool {
@@ -193,28 +202,22 @@ pub fn block(
     };
     let until_us =
         (timeout > 0).then(|| clock::monotonic_us().saturating_add(timeout.saturating_mul(1000)));
-    let name = Rc::new(Name::of(context, key));
-    WATCHES.with_borrow_mut(|watches| {
+    let blocked = WATCHES.with_borrow_mut(|watches| {
+        let names = keys.iter().map(|(key, _)| watches.name(Name::of(context, *key))).collect();
         let ticket = watches.tickets;
         watches.tickets += 1;
-        let watch = watches.by_name.entry(Rc::clone(&name)).or_insert_with(|| Watch {
-            line: BTreeMap::new(),
-            peek,
-            overdue: Overdue::default(),
-            look_at: None,
-            is_ready: false,
-            dismissed: None,
-        });
-        watch.line.insert(ticket, Blocked { client, until_us, take });
-        watches.timeouts.extend(until_us.map(|until| (until, ticket, Rc::clone(&name))));
-        watches.by_client.insert(client, (Rc::clone(&name), ticket));
+        let blocked = Rc::new(Blocked { client, ticket, names, until_us, take });
+        watches.join(&blocked, peek);
+        blocked
     });
     // How long passes take is measured while anybody is blocked.
     timer::listen();
     if let Some(until_us) = until_us {
         timer::at(context, until_us);
     }
-    note_name(context, &name, next);
+    for (name, (_, next)) in blocked.names.iter().zip(keys) {
+        note_name(context, name, *next);
+    }
     true
 }
 
@@ -304,7 +307,7 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
 /// When there is something to do next, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
     WATCHES.with_borrow(|watches| {
-        let timeout = watches.timeouts.first().map(|(at, ..)| *at);
+        let timeout = watches.timeouts.first_key_value().map(|((at, _), _)| *at);
         let at_once = watches.has_work();
         let time = watches.times.first().map(|(at, _)| timer::from_deadline(*at));
         let time = if at_once { Some(0) } else { time };
@@ -396,16 +399,21 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         // The client stays in the table meanwhile: to take calls out, by an event, and another module
         // may do as it likes then, such as to kill the client.
         let first = WATCHES.with_borrow(|watches| {
-            let watch = watches.by_name.get(name)?;
-            let (ticket, first) = watch.line.first_key_value()?;
-            Some((*ticket, first.client, Rc::clone(&first.take), watch.overdue))
+            let (_, first) = watches.by_name.get(name)?.line.first_key_value()?;
+            Some((Rc::clone(first), watches.rather(first, name, now)))
         });
-        let Some((ticket, client, take, overdue)) = first else { return served };
-        let Some(taken) = take(context) else { break };
+        let Some((first, rather)) = first else { return served };
+        let Ok(rather) = rather else {
+            // When those who come before it there have been served, it is its turn.
+            WATCHES.with_borrow_mut(|watches| watches.make_ready(name));
+            return served;
+        };
+        let from = rather.iter().chain([name]).find_map(|from| take_from(context, &first, from));
+        let Some((taken, overdue)) = from else { break };
         served += 1;
         latency::record(overdue.late_us(taken.deadline()));
-        if forget(client, ticket) {
-            unblock(client, Outcome::Taken(taken));
+        if forget(first.client, first.ticket) {
+            unblock(first.client, Outcome::Taken(taken));
         } else {
             taken.give_back(context);
         }
@@ -415,6 +423,17 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         look_at(name, None);
     }
     served
+}
+
+/// Takes what is due in one of its keys for a client. With it goes since when that has been overdue.
+fn take_from(
+    context: &Context,
+    blocked: &Blocked,
+    from: &Rc<Name>,
+) -> Option<(Box<dyn Taken>, Overdue)> {
+    let overdue = WATCHES.with_borrow(|watches| Some(watches.by_name.get(from)?.overdue))?;
+    let taken = (blocked.take)(context, OwnedStr::new(&from.key).as_str())?;
+    Some((taken, overdue))
 }
 
 /// Looks at a key then, in milliseconds since the epoch, unless it is noted anew.
@@ -431,9 +450,8 @@ fn time_out() {
     let now_us = clock::monotonic_us();
     for _ in 0..SERVED_MAX {
         let timed_out = WATCHES.with_borrow(|watches| {
-            let (_, ticket, name) = watches.timeouts.first().filter(|(at, ..)| *at <= now_us)?;
-            let client = watches.by_name.get(name)?.line.get(ticket)?.client;
-            Some((client, *ticket))
+            let ((at_us, ticket), client) = watches.timeouts.first_key_value()?;
+            (*at_us <= now_us).then_some((*client, *ticket))
         });
         let Some((client, ticket)) = timed_out else { return };
         forget(client, ticket);
@@ -473,19 +491,20 @@ fn send_away(name: &Rc<Name>) -> bool {
 fn forget(client: Handle, ticket: Ticket) -> bool {
     WATCHES.with_borrow_mut(|watches| {
         // Another client may have the same address by now.
-        if watches.by_client.get(&client).is_none_or(|(_, it)| *it != ticket) {
+        if watches.by_client.get(&client).is_none_or(|blocked| blocked.ticket != ticket) {
             return false;
         }
-        let Some((name, _)) = watches.by_client.remove(&client) else { return false };
-        let Some(watch) = watches.by_name.get_mut(&name) else { return false };
-        let until_us = watch.line.remove(&ticket).and_then(|blocked| blocked.until_us);
-        let is_empty = watch.line.is_empty();
-        if let Some(until_us) = until_us {
-            watches.timeouts.remove(&(until_us, ticket, Rc::clone(&name)));
+        let Some(blocked) = watches.by_client.remove(&client) else { return false };
+        if let Some(until_us) = blocked.until_us {
+            watches.timeouts.remove(&(until_us, ticket));
         }
-        if is_empty {
-            watches.look_at(&name, None);
-            watches.by_name.remove(&name);
+        for name in &blocked.names {
+            let Some(watch) = watches.by_name.get_mut(name) else { continue };
+            watch.line.remove(&ticket);
+            if watch.line.is_empty() {
+                watches.look_at(name, None);
+                watches.by_name.remove(name);
+            }
         }
         true
     })
@@ -495,6 +514,56 @@ impl Watches {
     /// Whether somebody is to be given something, or something is to be given back.
     fn has_work(&self) -> bool {
         !self.given_up.is_empty() || !self.ready.is_empty()
+    }
+
+    /// A key's name, in one place for all who wait for it.
+    fn name(&self, name: Name) -> Rc<Name> {
+        let known = self.by_name.get_key_value(&name).map(|(known, _)| Rc::clone(known));
+        known.unwrap_or_else(|| Rc::new(name))
+    }
+
+    /// A client joins the lines of its keys.
+    fn join(&mut self, blocked: &Rc<Blocked>, peek: Peek) {
+        for name in &blocked.names {
+            let watch = self.by_name.entry(Rc::clone(name)).or_insert_with(|| Watch {
+                line: BTreeMap::new(),
+                peek,
+                overdue: Overdue::default(),
+                look_at: None,
+                is_ready: false,
+                dismissed: None,
+            });
+            watch.line.insert(blocked.ticket, Rc::clone(blocked));
+        }
+        let timeout = blocked.until_us.map(|until| ((until, blocked.ticket), blocked.client));
+        self.timeouts.extend(timeout);
+        self.by_client.insert(blocked.client, Rc::clone(blocked));
+    }
+
+    /// The keys that a client would rather be served from than from `name`, and in which something is due, as far
+    /// as is noted.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the first in the line of one of them.
+    fn rather(&self, blocked: &Blocked, name: &Name, now: u64) -> Result<Vec<Rc<Name>>, NotYet> {
+        let mut rather = Vec::new();
+        // Nearly always nothing else is due, and its other keys need not be looked at.
+        let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
+        if self.ready.is_empty() && due.all(|(_, it)| **it == *name) {
+            return Ok(rather);
+        }
+        for before in blocked.names.iter().take_while(|it| ***it != *name) {
+            let Some(watch) = self.by_name.get(before) else { continue };
+            if watch.is_ready || watch.look_at.is_some_and(|at| at <= now) {
+                let first = watch.line.first_key_value().map(|(ticket, _)| *ticket);
+                if first != Some(blocked.ticket) {
+                    return Err(NotYet);
+                }
+                rather.push(Rc::clone(before));
+            }
+        }
+        Ok(rather)
     }
 
     /// The key after the last one that was seen, or the first.
@@ -589,7 +658,7 @@ unsafe extern "C" fn on_disconnect(
 /// Forgets a client that goes by itself, and has the server free what it knows of it.
 fn leave(client: *mut RedisModuleBlockedClient) {
     let Some(client) = NonNull::new(client) else { return };
-    let ticket = WATCHES.with_borrow(|watches| Some(watches.by_client.get(&client)?.1));
+    let ticket = WATCHES.with_borrow(|watches| Some(watches.by_client.get(&client)?.ticket));
     if ticket.is_some_and(|ticket| forget(client, ticket)) {
         // SAFETY: the client is blocked, and unblocked once: it has just left the table.
         unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), ptr::null_mut())) };

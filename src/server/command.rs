@@ -29,7 +29,7 @@ pub mod access {
         | raw::REDISMODULE_CMD_KEY_ACCESS;
 }
 
-/// A command whose first argument is its key, if it has one.
+/// A command whose first argument is its key, if it has one, or says how many keys follow.
 pub struct Command {
     /// In lower case, as the server lists it, without the module's name.
     pub verb: &'static CStr,
@@ -40,6 +40,8 @@ pub struct Command {
     pub arity: c_int,
     /// See [`access`]. `None`: there is no key.
     pub access: Option<u32>,
+    /// Whether the first argument says how many keys follow, rather than being the key.
+    pub is_counted: bool,
     /// A second key, behind a word.
     pub dest: Option<Dest>,
     /// What follows the name, see [`syntax`].
@@ -82,12 +84,18 @@ impl Command {
             flags,
             arity,
             access: None,
+            is_counted: false,
             dest: None,
             syntax: "",
             complexity: c"",
             summary: c"",
             since: c"0.1.0",
         }
+    }
+
+    /// It has any number of keys, which the first argument tells.
+    pub const fn with_numkeys(self) -> Self {
+        Self { is_counted: true, ..self }
     }
 
     /// It has a second key, behind a word.
@@ -167,7 +175,8 @@ pub(crate) use handler;
 pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
     let name = format!("{prefix}.{}", command.verb.to_string_lossy());
     let Ok(name) = CString::new(name) else { return false };
-    let key = c_int::from(command.access.is_some());
+    // Where keys are counted, the description below says where they are.
+    let key = c_int::from(command.access.is_some() && !command.is_counted);
     // SAFETY: the context is live during loading, the name for the length of this call, and all other
     // strings are static.
     unsafe {
@@ -257,6 +266,13 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
         first.flags = access.into();
         first.begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
         first.bs.index.pos = 1;
+        if command.is_counted {
+            first.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
+            // Counted from where the number is.
+            first.fk.keynum.keynumidx = 0;
+            first.fk.keynum.firstkey = 1;
+            first.fk.keynum.keystep = 1;
+        }
     }
     if let Some(dest) = &command.dest {
         one_key(second);

@@ -110,6 +110,14 @@ impl Context {
         OpenArray { context: self, length: 0 }
     }
 
+    /// A name and an array, in an array of two: the latter is open, as that of [`Context::reply_open_array`] is.
+    pub fn reply_named_open_array(&self, name: &[u8]) -> OpenArray<'_> {
+        // SAFETY: the context is live. What follows are the two.
+        unsafe { api!(RedisModule_ReplyWithArray(self.reply_ptr(), 2)) };
+        self.reply_bulk(name);
+        self.reply_open_array()
+    }
+
     /// A map of as many entries as will have been counted when it is dropped.
     pub fn reply_open_map(&self) -> OpenMap<'_> {
         let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   key ttl element id [NX | REPLACE] [SLACK ms]     words in capitals are sent as they are
-//!   key id [id ...]                                  the last argument, or arguments, repeated
+//!   key id [id ...]                                  the argument before it, or arguments, repeated
 //!   key <HOLD | STREAM dest>                         one of these
 //! ```
 
@@ -135,7 +135,7 @@ impl Arg {
         let kind = match word {
             _ if is_token => PURE_TOKEN,
             "key" | "dest" => KEY,
-            "ttl" | "ms" | "n" | "cursor" => INTEGER,
+            "ttl" | "ms" | "n" | "numkeys" | "cursor" => INTEGER,
             "unix-ms" => UNIX_TIME,
             "pattern" => PATTERN,
             _ => STRING,
@@ -235,6 +235,7 @@ mod tests {
             "key ttl element id [ttl element id ...]",
             "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]",
             "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+            "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             "key ttl [TOKEN token] AT unix-ms id [id ...]",
             "key ttl token id [token id ...]",
             "key start end [COUNT n] [WITHELEMENTS]",

@@ -1,14 +1,18 @@
-//! What POLL, XPOLL and LEASE ask for.
+//! What POLL, MPOLL, XPOLL and LEASE ask for.
+
+use ahash::RandomState;
+use hashbrown::HashSet;
 
 use crate::config;
 use crate::lawn::Token;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
-use super::number::ttl;
+use super::number::{positive, ttl};
 use super::options::Options;
 use super::required;
 use super::token::chosen;
+use super::word::shown;
 
 /// How a POLL gives out what is due.
 #[derive(Clone, Copy)]
@@ -32,30 +36,59 @@ pub struct Poll<'a> {
 
 impl<'a> Poll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (mut count, mut block, mut with_ids) = (None, None, false);
-        let (mut lease, mut token) = (None, None);
-        let mut options = Options::new(args, 2);
-        while let Some(option) = options.next() {
-            match &option.name[..] {
-                b"COUNT" if count.is_none() => count = Some(options.count()?),
-                b"BLOCK" if block.is_none() => {
-                    block = Some(options.milliseconds("BLOCK")?);
-                }
-                b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
-                b"TOKEN" if token.is_none() => {
-                    token = Some(chosen(options.value("TOKEN")?.bytes())?);
-                }
-                b"WITHIDS" if !with_ids => with_ids = true,
-                _ => return Err(option.unexpected()),
-            }
-        }
-        if token.is_some() && lease.is_none() {
-            return Err("syntax error, TOKEN goes with LEASE".into());
-        }
-        let count = count.unwrap_or(usize::MAX).min(config::reply_max());
-        let take = Take { count, with_ids, lease, token };
+        let (block, take) = how(args, 2)?;
         Ok(Self { key: required(args, 1)?, block, take })
     }
+}
+
+/// `numkeys key [key ...]`, and what POLL has behind its key.
+pub struct MPoll<'a> {
+    /// At least one, all different, in the order in which they are asked.
+    pub keys: Vec<Str<'a>>,
+    pub block: Option<u64>,
+    pub take: Take,
+}
+
+impl<'a> MPoll<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let word = required(args, 1)?.bytes();
+        let numkeys = positive("numkeys", word, "a whole number from 1 on")?;
+        let numkeys = usize::try_from(numkeys).unwrap_or(usize::MAX);
+        let mut keys: Vec<_> = args.from(2).take(numkeys).collect();
+        // The server has found no key then, and checked nobody's rights.
+        if keys.len() < numkeys {
+            let word = shown(word);
+            return Err(format!("numkeys '{word}' is too large: not so many keys follow it").into());
+        }
+        let mut seen = HashSet::with_capacity_and_hasher(numkeys, RandomState::new());
+        keys.retain(|key| seen.insert(key.bytes()));
+        let (block, take) = how(args, 2 + numkeys)?;
+        Ok(Self { keys, block, take })
+    }
+}
+
+/// `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, from this argument on.
+fn how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take)> {
+    let (mut count, mut block, mut with_ids) = (None, None, false);
+    let (mut lease, mut token) = (None, None);
+    let mut options = Options::new(args, from);
+    while let Some(option) = options.next() {
+        match &option.name[..] {
+            b"COUNT" if count.is_none() => count = Some(options.count()?),
+            b"BLOCK" if block.is_none() => block = Some(options.milliseconds("BLOCK")?),
+            b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
+            b"TOKEN" if token.is_none() => {
+                token = Some(chosen(options.value("TOKEN")?.bytes())?);
+            }
+            b"WITHIDS" if !with_ids => with_ids = true,
+            _ => return Err(option.unexpected()),
+        }
+    }
+    if token.is_some() && lease.is_none() {
+        return Err("syntax error, TOKEN goes with LEASE".into());
+    }
+    let count = count.unwrap_or(usize::MAX).min(config::reply_max());
+    Ok((block, Take { count, with_ids, lease, token }))
 }
 
 /// `key ttl [TOKEN token] AT unix-ms id [id ...]`

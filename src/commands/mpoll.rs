@@ -1,0 +1,111 @@
+//! Several keys, of which the first that has something gives it: MPOLL.
+
+use crate::clock;
+use crate::data_type::{Dehydrator, Reading, Writing};
+use crate::pending::blocked::{self, Outlook};
+use crate::server::context::OpenArray;
+use crate::server::string::Args;
+use crate::server::{Context, Str, error::Result};
+
+use super::args::{self, Take};
+use super::give::{held, take_due};
+use super::limits;
+use super::take::peek;
+use super::taken::{Asker, take_for};
+
+/// A key, and when something can be given out, in milliseconds since the epoch.
+type Asked<'a> = (Str<'a>, Option<u64>);
+
+/// `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the first key that has
+/// something, and what POLL would reply of it, or nil. With BLOCK it waits until one has.
+pub fn mpoll(context: &Context, args: Args<'_>) -> Result {
+    let args::MPoll { keys, block, take } = args::MPoll::parse(args)?;
+    let take = take.with_token();
+    let timeout = block.filter(|_| context.may_block());
+    let now = clock::now();
+    // All are looked at before anything is given out: a key of another type is an error whatever is due elsewhere.
+    let outlooks: Vec<_> =
+        keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
+    take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
+    if reply_held(context, &keys, take, now) {
+        return Ok(());
+    }
+
+    let asked: Vec<Asked<'_>> = keys
+        .into_iter()
+        .zip(outlooks)
+        .map(|(key, outlook)| match outlook {
+            Outlook::Next(next) => Ok((key, next)),
+            Outlook::Delivered => Err(
+                "BLOCK waits for nothing here: what comes due in one of these keys is delivered by ONDUE"
+                    .into(),
+            ),
+        })
+        .collect::<Result<_>>()?;
+    let Some(timeout) = timeout else {
+        reply_first(context, &asked, take, now);
+        return Ok(());
+    };
+    let first = asked.iter().find(|asked| is_due(asked, now));
+    // Those who came before are served before.
+    if first.is_none_or(|(key, _)| blocked::is_watched(context, *key)) {
+        let names = asked.iter().map(|(key, _)| key.bytes().into()).collect();
+        let taker = take_for(Asker { take, keys: Some(names) });
+        if blocked::block(context, &asked, timeout, peek, taker) {
+            return Ok(());
+        }
+    }
+    reply_first(context, &asked, take, now);
+    Ok(())
+}
+
+fn is_due((_, next): &Asked<'_>, now: u64) -> bool {
+    next.is_some_and(|next| next <= now)
+}
+
+/// What there is in a key, for who waits, or for who does not: that one asks for no policy, as with POLL.
+fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
+    let dehydrator = Reading::open(context, key)?;
+    Ok(match dehydrator.dehydrator() {
+        None => Outlook::Next(None),
+        Some(dehydrator) if waits => dehydrator.outlook(),
+        Some(dehydrator) => Outlook::Next(Dehydrator::next(dehydrator)),
+    })
+}
+
+/// Replies what the client holds in one of these keys under the token that it has chosen. Returns whether it holds
+/// anything.
+fn reply_held(context: &Context, keys: &[Str<'_>], take: Take, now: u64) -> bool {
+    if !take.token.is_some_and(|token| token.is_chosen()) {
+        return false;
+    }
+    keys.iter().any(|key| {
+        let Ok(dehydrator) = Reading::open(context, *key) else { return false };
+        let mut reply = None;
+        for element in dehydrator.lawn().into_iter().flat_map(|lawn| held(lawn, take, now)) {
+            take.reply(reply.get_or_insert_with(|| named(context, *key)), &element);
+        }
+        reply.is_some()
+    })
+}
+
+/// Replies what is due in the first key that gives something out, or nil.
+fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take, now: u64) {
+    for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
+        // Events call out: what it was found to be it may be no more.
+        let Ok(dehydrator) = Writing::open(context, *key) else { continue };
+        let mut reply = None;
+        take_due(context, dehydrator, *key, now, take, |element| {
+            take.reply(reply.get_or_insert_with(|| named(context, *key)), &element);
+        });
+        if reply.is_some() {
+            return;
+        }
+    }
+    context.reply_null_array();
+}
+
+/// The key, and an array for what it gives out.
+fn named<'a>(context: &'a Context, key: Str<'_>) -> OpenArray<'a> {
+    context.reply_named_open_array(key.bytes())
+}
