@@ -172,6 +172,37 @@ fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
 }
 
 #[test]
+fn keys_of_several_slots_are_refused_and_who_sleeps_on_several_keys_is_sent_away_with_their_slot() {
+    let cluster = start();
+    let mut here = cluster.nodes[0].connect();
+    for keys in ["{fHh}:a elsewhere", "elsewhere {fHh}:a"] {
+        let refused = here.refused(&format!("DEHYDRATOR.MPOLL 2 {keys} BLOCK 0"));
+        assert!(refused.starts_with("CROSSSLOT"), "{refused}");
+    }
+    let line = "DEHYDRATOR.MPOLL 2 {fHh}:a {fHh}:b BLOCK 0";
+    here.ask("DEHYDRATOR.PUSH {fHh}:b 0 element id");
+    let given = Value::Array(vec![text("{fHh}:b"), Value::Array(vec![text("element")])]);
+    assert_eq!(here.ask(line), given);
+    let refused = cluster.nodes[1].connect().refused(line);
+    assert!(refused.starts_with("MOVED"), "{refused}");
+
+    let mut sleeper = cluster.nodes[0].connect();
+    sleeper
+        .send_packed_command(&crate::harness::cmd(line).get_packed_command())
+        .expect("it is sent");
+    let asleep = || cluster.nodes[0].info("dehydrator", "dehydrator_waiters");
+    until("it is asleep", || (asleep() == 1).then_some(()));
+    let to = cluster.id_of(1);
+    for node in &cluster.nodes[..3] {
+        node.connect().ask(&format!("CLUSTER SETSLOT 0 NODE {to}"));
+    }
+    let error = sleeper.recv_response().expect("a reply");
+    let Value::ServerError(error) = error else { panic!("{error:?}") };
+    assert!(error.code().contains("UNBLOCKED"), "{error:?}");
+    assert_eq!(asleep(), 0);
+}
+
+#[test]
 fn a_policy_is_refused_across_slots_elsewhere_and_while_the_cluster_is_down() {
     let options = ["--cluster-enabled", "yes"];
     let server = Server::start_with_port(&options);

@@ -5,11 +5,12 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 23] = [
+const VERBS: [&str; 24] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
     "DEHYDRATOR.POLL KEY",
+    "DEHYDRATOR.MPOLL 1 KEY",
     "DEHYDRATOR.XPOLL KEY",
     "DEHYDRATOR.XACK KEY id id2",
     "DEHYDRATOR.LOOK KEY id",
@@ -54,6 +55,7 @@ fn a_word_is_shown_as_far_as_it_is_sane() {
             ("PUSH k 5 element id SLACK ", "SLACK", "of milliseconds from 0 on"),
             ("PUSH k 5 element id AT 5 DELIVERIES ", "DELIVERIES", "from 1 to 65535"),
             ("POLL k COUNT ", "COUNT", "from 1 on"),
+            ("MPOLL 1 k COUNT ", "COUNT", "from 1 on"),
             ("POLL k BLOCK ", "BLOCK", "of milliseconds from 0 on"),
             ("POLL k LEASE ", "LEASE", "of milliseconds from 1 on"),
             ("ONDUE k STREAM s MAXLEN ", "MAXLEN", "from 1 on"),

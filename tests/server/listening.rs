@@ -46,7 +46,7 @@ const DEEDS: [&str; 9] = [
 ];
 
 /// What brings an event about, and which.
-const VERBS: [(&str, &str); 15] = [
+const VERBS: [(&str, &str); 17] = [
     ("DEHYDRATOR.PUSH k 600000 element new", "dehydrator.push"),
     ("DEHYDRATOR.PUSH k 600000 element a REPLACE", "dehydrator.push"),
     ("DEHYDRATOR.MPUSH k 600000 element x 600000 element y", "dehydrator.push"),
@@ -57,6 +57,8 @@ const VERBS: [(&str, &str); 15] = [
     ("DEHYDRATOR.PULL k b", "dehydrator.pull"),
     ("DEHYDRATOR.POLL k", "dehydrator.poll"),
     ("DEHYDRATOR.POLL k LEASE 60000", "dehydrator.poll"),
+    ("DEHYDRATOR.MPOLL 2 nowhere k", "dehydrator.poll"),
+    ("DEHYDRATOR.MPOLL 2 k nowhere LEASE 60000", "dehydrator.poll"),
     ("DEHYDRATOR.XACK k a", "dehydrator.xack"),
     ("DEHYDRATOR.SETTLE k mine d", "dehydrator.settle"),
     ("DEHYDRATOR.RENEW k 700000 mine d", "dehydrator.renew"),
@@ -139,15 +141,17 @@ fn a_listener_may_do_anything_when_the_last_element_was_taken() {
 fn a_listener_may_do_anything_when_a_sleeper_is_served() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();
-    for (options, event) in [("", "dehydrator.poll"), (" LEASE 60000", "dehydrator.poll")] {
+    let event = "dehydrator.poll";
+    for asks in ["POLL k", "POLL k LEASE 60000", "MPOLL 2 k elsewhere"] {
         for deed in DEEDS {
             client.ask("LISTENER.OFF");
             client.ask("FLUSHALL");
-            let line = format!("DEHYDRATOR.POLL k BLOCK 0{options}");
+            let line = format!("DEHYDRATOR.{asks} BLOCK 0");
             let sleeper = Sleeper::start(&pair.primary, &line);
             client.ask(&format!("LISTENER.ON 1 {event} {deed}"));
             client.ask("DEHYDRATOR.PUSH k 5 element a");
-            assert!(matches!(sleeper.reply(), Value::Array(taken) if taken.len() == 1));
+            let length = if asks.starts_with('M') { 2 } else { 1 };
+            assert!(matches!(sleeper.reply(), Value::Array(taken) if taken.len() == length));
             let what = format!("{deed} at {event} of a sleeper");
             assert_eq!(ran(&mut client).len(), 1, "{what}: it was not told");
             if ran(&mut client) == ["ok"] {

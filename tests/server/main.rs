@@ -21,6 +21,7 @@ mod links;
 mod listening;
 mod memory;
 mod migration;
+mod mpoll;
 mod nodes;
 mod ondue;
 mod operator;

@@ -62,6 +62,14 @@ fn one_that_has_subscribed_sleeps_or_is_told_that_nothing_is_due() {
         wire.send("ECHO in-step");
         wire.ends_with("$7\r\nin-step\r\n");
         assert_eq!(waiters(&server), 0);
+        wire.send("DEHYDRATOR.MPOLL 2 j k BLOCK 0");
+        if valkey {
+            wire.ends_with("_\r\n");
+        } else {
+            until("it is asleep", || (waiters(&server) == 1).then_some(()));
+            client.ask("DEHYDRATOR.PUSH k 0 element id");
+            wire.ends_with("*2\r\n$1\r\nk\r\n*1\r\n$7\r\nelement\r\n");
+        }
         // What is due is given to it as to any other.
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         wire.send("DEHYDRATOR.POLL k BLOCK 0");

@@ -111,6 +111,11 @@ pub enum Op {
         token: Option<u64>,
         with_ids: bool,
     },
+    /// A POLL of several keys.
+    MPoll {
+        keys: Vec<&'static str>,
+        poll: Box<Op>,
+    },
     XPoll(Option<u64>),
     XAck(Vec<Bytes>),
     Settle(Vec<(u64, Bytes)>),
@@ -172,6 +177,8 @@ pub enum Expect {
     NewId,
     /// Rows of id, element and deliveries, each with a token that the server has drawn.
     Leased(Vec<Vec<Value>>),
+    /// That of one of several keys, with its name.
+    From(&'static str, Box<Expect>),
 }
 
 /// What came due in a dehydrator with a policy, in order.
@@ -294,6 +301,9 @@ impl World {
         if let Some(expect) = self.keyspace(db, key, op) {
             return expect;
         }
+        if let Op::MPoll { keys, poll } = op {
+            return self.first_of(db, keys, poll, now, transaction);
+        }
         if let Op::Push { ttl, slack, .. } | Op::GidPush { ttl, slack, .. } = op
             && rounded(*ttl, *slack).is_none()
         {
@@ -317,6 +327,45 @@ impl World {
             self.dbs[db].insert(key, Kept::Dehydrator(inside));
         }
         expect
+    }
+
+    /// What the first key replies that holds something under the token already, or gives something out.
+    fn first_of(
+        &mut self,
+        db: usize,
+        keys: &[&'static str],
+        poll: &Op,
+        now: u64,
+        transaction: bool,
+    ) -> Expect {
+        let Op::Poll { lease, token, .. } = poll else { panic!("{poll:?}") };
+        if keys.iter().any(|key| matches!(self.dbs[db].get(key), Some(Kept::Text))) {
+            return WRONG_TYPE;
+        }
+        if lease.is_some_and(|lease| now.checked_add(lease).is_none_or(|end| end > MAX)) {
+            return REFUSED;
+        }
+        let holds = |it: &Dehydrator| {
+            let is_held = |it: &Entry| token.is_some() && it.token == *token && it.deadline > now;
+            it.entries.iter().any(is_held)
+        };
+        let gives = |it: &Dehydrator| !it.is_paused(now) && !it.due(now).is_empty();
+        let has = |world: &Self, key: &str, has: &dyn Fn(&Dehydrator) -> bool| {
+            world.dehydrator(db, key).is_some_and(has)
+        };
+        let held = keys.iter().find(|key| has(self, key, &holds));
+        for key in held.map_or(keys, std::slice::from_ref).to_vec() {
+            if held.is_none() && !has(self, key, &gives) {
+                continue;
+            }
+            match self.apply(db, key, poll, now, transaction) {
+                // They were all dead letters.
+                Expect::Is(Value::Array(none)) if none.is_empty() => {}
+                Expect::Leased(none) if none.is_empty() => {}
+                expect => return Expect::From(key, Box::new(expect)),
+            }
+        }
+        Expect::Is(Value::Nil)
     }
 
     fn next(&mut self) -> u64 {

@@ -104,6 +104,12 @@ fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("BLOCK", *block));
             words
         }
+        Op::MPoll { keys, poll } => {
+            let mut words = vec![text("DEHYDRATOR.MPOLL"), number(keys.len() as u64)];
+            words.extend(keys.iter().map(|key| text(key)));
+            words.extend(words_of("", poll).split_off(2));
+            words
+        }
         Op::XPoll(count) => {
             let mut words = verb("XPOLL");
             words.extend(option("COUNT", *count));
@@ -209,6 +215,8 @@ fn nonsense(random: &mut Random) -> Op {
         format!("POLL LEASE|{bad}"),
         "POLL LEASE|0".to_owned(),
         "POLL WITHIDS|WITHIDS".to_owned(),
+        "MPOLL key".to_owned(),
+        "MPOLL key|COUNT|1".to_owned(),
         "XPOLL WITHIDS".to_owned(),
         "XACK".to_owned(),
         "SETTLE token".to_owned(),
@@ -414,7 +422,7 @@ impl Torture {
         }
     }
 
-    fn op(&mut self, db: usize, key: &str) -> Op {
+    fn op(&mut self, db: usize, key: &'static str) -> Op {
         let count = self.random.one_in(2).then(|| self.random.pick(&[1, 2, 3, 10, MAX]));
         match self.random.below(1000) {
             0..250 => {
@@ -455,7 +463,15 @@ impl Torture {
                 let is_bound = self.world.dehydrator(db, key).is_some_and(|it| !it.policy.holds());
                 let block = block.filter(|_| !is_bound);
                 let token = lease.and_then(|_| self.token());
-                Op::Poll { count, block, lease, token, with_ids: self.random.one_in(2) }
+                let with_ids = self.random.one_in(2);
+                if self.random.one_in(3) {
+                    let mut keys = vec![key];
+                    keys.extend((0..self.random.below(4)).map(|_| self.random.pick(&KEYS)));
+                    let block = None;
+                    let poll = Box::new(Op::Poll { count, block, lease, token, with_ids });
+                    return Op::MPoll { keys, poll };
+                }
+                Op::Poll { count, block, lease, token, with_ids }
             }
             520..570 => Op::XPoll(count),
             570..590 => Op::XAck(self.ids()),
@@ -572,6 +588,12 @@ impl Torture {
             (Expect::Refused(code), Err(error)) => {
                 let said = format!("{} {error}", error.code().unwrap_or_default());
                 assert!(said.contains(code), "{op:?}: {error:?} is not {code}");
+            }
+            (Expect::From(from, _), Ok(Value::Array(reply))) => {
+                let [named, given] = &reply[..] else { panic!("{op:?}: {reply:?}") };
+                assert_eq!(*named, Value::BulkString(from.as_bytes().to_vec()), "{op:?}");
+                let Expect::From(from, expected) = expected else { unreachable!() };
+                self.check(db, from, op, Ok(given.clone()), *expected);
             }
             (Expect::NewId, Ok(Value::BulkString(id))) => {
                 let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

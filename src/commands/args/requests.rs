@@ -246,6 +246,22 @@ fn a_poll_says_how_many_how_long_and_for_how_long() {
         only!(Poll),
     );
 
+    needs_all_of("1 k", only!(MPoll));
+    let mpoll = |args: Args<'_>| {
+        let it = MPoll::parse(args)?;
+        let keys = it.keys.into_iter().map(text).collect::<Vec<_>>().join(" ");
+        Ok((keys, it.block, (it.take.count, it.take.lease, it.take.with_ids)))
+    };
+    let polled = |keys: &str, block, take| Ok((keys.to_owned(), block, take));
+    assert_eq!(read("1 k", mpoll), polled("k", None, (usize::MAX, None, false)));
+    assert_eq!(read("3 a b a", mpoll), polled("a b", None, (usize::MAX, None, false)));
+    let all = polled("b COUNT", Some(7), (3, Some(1), true));
+    assert_eq!(read("2 b COUNT COUNT 3 BLOCK 7 LEASE 1 WITHIDS", mpoll), all);
+    refuses(
+        &["0 k", "-1 k", "01 k", "k k", "2 k", "1 k k", "9223372036854775807 k", "1 k TOKEN 7"],
+        only!(MPoll),
+    );
+
     needs_all_of("k", only!(XPoll));
     let xpoll = |args: Args<'_>| XPoll::parse(args).map(|it| (text(it.key), it.count));
     assert_eq!(read("k", xpoll), Ok(("k".into(), usize::MAX)));

@@ -1,0 +1,582 @@
+//! MPOLL: several keys at once, and who is asleep on all of them.
+
+use std::time::{Duration, Instant};
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::sleeper::{Sleeper, waiters};
+
+/// What was given, and by which key.
+fn from(key: &str, elements: &[&str]) -> Value {
+    Value::Array(vec![text(key), texts(elements)])
+}
+
+/// Does all of this in one pass of the server's event loop.
+fn at_once(client: &mut Connection, lines: &[&str]) {
+    client.ask("MULTI");
+    for line in lines {
+        client.ask(line);
+    }
+    client.ask("EXEC");
+}
+
+#[test]
+fn the_first_key_that_has_something_gives_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH later 600000 element id");
+    assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 nowhere later"), Value::Nil);
+    client.ask("DEHYDRATOR.MPUSH b 0 b1 1 0 b2 2 0 b3 3");
+    client.ask("DEHYDRATOR.MPUSH c 0 c1 1 0 c2 2");
+    let mpoll = |client: &mut Connection, options: &str| {
+        client.ask(&format!("DEHYDRATOR.MPOLL 4 nowhere later b c{options}"))
+    };
+    assert_eq!(mpoll(&mut client, " COUNT 1"), from("b", &["b1"]));
+    let pair = Value::Array(vec![texts(&["2", "b2"])]);
+    let named = |key: &str, rows: Value| Value::Array(vec![text(key), rows]);
+    assert_eq!(mpoll(&mut client, " withids count 1 BLOCK 0"), named("b", pair));
+    assert_eq!(mpoll(&mut client, ""), from("b", &["b3"]));
+    assert!(!client.exists("b"));
+    let row = vec![text("1"), text("c1"), Value::Int(1), text("7")];
+    let leased = named("c", Value::Array(vec![Value::Array(row)]));
+    assert_eq!(mpoll(&mut client, " COUNT 1 LEASE 60000 TOKEN 7"), leased);
+    assert_eq!(mpoll(&mut client, " BLOCK 0"), from("c", &["c2"]));
+    assert_eq!(mpoll(&mut client, ""), Value::Nil);
+    assert_eq!(mpoll(&mut client, " BLOCK 20"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE c 7 1"), Value::Array(vec![Value::Int(1)]));
+    client.ask("HELLO 3");
+    assert_eq!(mpoll(&mut client, ""), Value::Nil);
+    // A key that is there twice is there once.
+    client.ask("DEHYDRATOR.MPUSH b 0 b1 1 0 b2 2");
+    assert_eq!(client.ask("DEHYDRATOR.MPOLL 3 b b b"), from("b", &["b1", "b2"]));
+}
+
+#[test]
+fn what_is_no_number_of_keys_is_refused_and_changes_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let before = client.digest("k");
+    let is_none = "is not a whole number from 1 on";
+    let too_large = "is too large: not so many keys follow it";
+    for (line, said) in [
+        ("0 k", format!("numkeys '0' {is_none}")),
+        ("-1 k", format!("numkeys '-1' {is_none}")),
+        ("k k", format!("numkeys 'k' {is_none}")),
+        ("01 k", format!("numkeys '01' {is_none}")),
+        ("1.0 k", format!("numkeys '1.0' {is_none}")),
+        ("2 k", format!("numkeys '2' {too_large}")),
+        ("4294967297 k", format!("numkeys '4294967297' {too_large}")),
+        ("9223372036854775807 k", format!("numkeys '9223372036854775807' {too_large}")),
+        (
+            "9223372036854775808 k",
+            "numkeys '9223372036854775808' is too large: it must fit in 63 bits".to_owned(),
+        ),
+        ("1 k k", "syntax error, unexpected 'k'".to_owned()),
+        ("1 k COUNT 0", "COUNT '0' is not a whole number from 1 on".to_owned()),
+        // An option that is counted as a key is one.
+        ("2 k COUNT 1", "syntax error, unexpected '1'".to_owned()),
+        ("1 k TOKEN t", "syntax error, TOKEN goes with LEASE".to_owned()),
+        (
+            "2 k other LEASE 9223372036854775807",
+            "LEASE '9223372036854775807' is too large: now + ttl must fit in 63 bits".to_owned(),
+        ),
+    ] {
+        let error = client.refused(&format!("DEHYDRATOR.MPOLL {line}"));
+        assert_eq!(error, format!("ERR {said}"), "{line}");
+        assert_eq!(client.ask("ECHO in-step"), text("in-step"));
+    }
+    // Whatever is due before it.
+    client.ask("SET text text");
+    for line in ["2 k text", "2 text k", "2 k text BLOCK 0", "2 nowhere text BLOCK 0"] {
+        let error = client.refused(&format!("DEHYDRATOR.MPOLL {line}"));
+        assert!(error.starts_with("WRONGTYPE"), "{line}: {error}");
+    }
+    assert_eq!(client.digest("k"), before);
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn who_is_asleep_on_several_keys_is_served_once() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for key in ["a", "b", "c"] {
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 4 a b a c BLOCK 0");
+        let start = Instant::now();
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 30 element id"));
+        let (reply, after) = sleeper.reply_after(start);
+        assert_eq!(reply, from(key, &["element"]));
+        assert!(after + Duration::from_millis(1) >= Duration::from_millis(30), "{after:?}");
+        assert_eq!(waiters(&server), 0);
+        for key in ["a", "b", "c"] {
+            assert!(!client.exists(key));
+            client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element id"));
+            assert_eq!(client.ask(&format!("DEHYDRATOR.POLL {key}")), texts(&["element"]));
+        }
+    }
+}
+
+#[test]
+fn of_keys_that_are_due_together_its_own_first_one_serves_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for _ in 0..20 {
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 3 high middle low BLOCK 0");
+        let push = |key: &str| format!("DEHYDRATOR.PUSH {key} 0 {key} id");
+        at_once(&mut client, &[&push("low"), &push("middle")]);
+        assert_eq!(sleeper.reply(), from("middle", &["middle"]));
+        assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 high low"), from("low", &["low"]));
+        // By their deadlines, not at once.
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 3 high middle low BLOCK 0");
+        let start = client.ask("TIME");
+        let (seconds, _): (u64, u64) = redis::from_redis_value(start).expect("a time");
+        let at = (seconds + 1) * 1000;
+        for key in ["low", "high"] {
+            client.ask(&format!("DEHYDRATOR.PUSH {key} 0 {key} id AT {at}"));
+        }
+        // Another one, who would be glad of what is left.
+        let second = Sleeper::start(&server, "DEHYDRATOR.MPOLL 3 high middle low BLOCK 0");
+        if sleeper.is_awake() {
+            continue;
+        }
+        assert_eq!(sleeper.reply(), from("high", &["high"]));
+        assert_eq!(second.reply(), from("low", &["low"]));
+        return;
+    }
+    panic!("the machine is too slow for this");
+}
+
+#[test]
+fn first_come_first_served_for_each_key_whatever_they_asked_with() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let asleep =
+        |line: &str| Sleeper::start(&server, &format!("DEHYDRATOR.{line} COUNT 1 BLOCK 0"));
+    let first = asleep("POLL low");
+    let second = asleep("MPOLL 2 high low");
+    let third = asleep("POLL low");
+    let fourth = asleep("MPOLL 2 low high");
+    let fifth = asleep("POLL high");
+    let mut push = |key: &str| {
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element id"));
+    };
+    push("low");
+    assert_eq!(first.reply(), texts(&["element"]));
+    push("low");
+    assert_eq!(second.reply(), from("low", &["element"]));
+    push("high");
+    assert_eq!(fourth.reply(), from("high", &["element"]));
+    push("low");
+    assert_eq!(third.reply(), texts(&["element"]));
+    push("high");
+    assert_eq!(fifth.reply(), texts(&["element"]));
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn who_would_rather_have_another_key_waits_there_behind_those_who_came_before() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let before = Sleeper::start(&server, "DEHYDRATOR.POLL high COUNT 1 BLOCK 0");
+    let both = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 high low COUNT 1 BLOCK 0");
+    let low = "DEHYDRATOR.PUSH low 0 low id";
+    let high = "DEHYDRATOR.MPUSH high 0 first 1 0 second 2";
+    at_once(&mut client, &[low, high]);
+    assert_eq!(before.reply(), texts(&["first"]));
+    assert_eq!(both.reply(), from("high", &["second"]));
+    assert_eq!(client.ask("DEHYDRATOR.POLL low"), texts(&["low"]));
+
+    // When nothing is left for it there, it gets what it can have.
+    let before = Sleeper::start(&server, "DEHYDRATOR.POLL high BLOCK 0");
+    let both = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 high low COUNT 1 BLOCK 0");
+    at_once(&mut client, &[low, high]);
+    assert_eq!(before.reply(), texts(&["first", "second"]));
+    assert_eq!(both.reply(), from("low", &["low"]));
+}
+
+#[test]
+fn clients_whose_orders_go_round_in_a_circle_are_all_served() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for pushed in [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"]] {
+        let asleep = |keys: &str| {
+            Sleeper::start(&server, &format!("DEHYDRATOR.MPOLL 2 {keys} COUNT 1 BLOCK 0"))
+        };
+        let sleepers = [asleep("a b"), asleep("b c"), asleep("c a")];
+        let pushes = pushed.map(|key| format!("DEHYDRATOR.PUSH {key} 0 element id"));
+        at_once(&mut client, &pushes.each_ref().map(String::as_str));
+        let replies = sleepers.map(Sleeper::reply);
+        assert_eq!(replies, ["a", "b", "c"].map(|key| from(key, &["element"])));
+
+        // The second one has not only the third key's turn, but the first key's, too.
+        let sleepers = [asleep("a b"), asleep("b a"), asleep("b a")];
+        let push = "DEHYDRATOR.PUSH b 0 element id";
+        at_once(&mut client, &[push, "DEHYDRATOR.MPUSH a 0 one 1 0 two 2"]);
+        let [first, second, third] = sleepers.map(Sleeper::reply);
+        assert_eq!(first, from("a", &["one"]));
+        assert_eq!(second, from("b", &["element"]));
+        assert_eq!(third, from("a", &["two"]));
+    }
+}
+
+#[test]
+fn who_goes_leaves_the_lines_of_all_its_keys() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let line = "DEHYDRATOR.MPOLL 3 a b c BLOCK 0";
+    let killed = Sleeper::start(&server, line);
+    let unblocked = Sleeper::start(&server, line);
+    let refused = Sleeper::start(&server, line);
+    let mut hung_up = server.connect();
+    hung_up.send_packed_command(&cmd(line).get_packed_command()).expect("it is sent");
+    until("four are asleep", || (waiters(&server) == 4).then_some(()));
+    let start = Instant::now();
+    let in_time = Sleeper::start(&server, "DEHYDRATOR.MPOLL 3 a b c BLOCK 100");
+    let last = Sleeper::start(&server, line);
+    client.ask(&format!("CLIENT KILL ID {}", killed.id));
+    client.ask(&format!("CLIENT UNBLOCK {}", unblocked.id));
+    client.ask(&format!("CLIENT UNBLOCK {} ERROR", refused.id));
+    drop(hung_up);
+    killed.error();
+    assert_eq!(unblocked.reply(), Value::Nil);
+    assert!(refused.error().contains("UNBLOCKED"));
+    let (reply, after) = in_time.reply_after(start);
+    assert_eq!(reply, Value::Nil);
+    assert!(after >= Duration::from_millis(100), "{after:?}");
+    until("one is left", || (waiters(&server) == 1).then_some(()));
+    client.ask("DEHYDRATOR.PUSH b 0 element id");
+    assert_eq!(last.reply(), from("b", &["element"]));
+    for key in ["a", "b", "c"] {
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element id"));
+        assert_eq!(client.ask(&format!("DEHYDRATOR.POLL {key} BLOCK 0")), texts(&["element"]));
+    }
+}
+
+#[test]
+fn what_is_taken_for_one_who_is_killed_then_goes_to_the_next() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for round in 0..100 {
+        let first = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
+        let second = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 b a BLOCK 0");
+        let key = if round % 2 == 0 { "a" } else { "b" };
+        let mut pipe = redis::pipe();
+        pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(round / 2 % 2).arg(round).arg(round);
+        pipe.cmd("CLIENT").arg("KILL").arg("ID").arg(first.id);
+        pipe.ignore_errors();
+        let _: Vec<Value> = pipe.query(&mut client).expect("replies");
+        let expected = from(key, &[&round.to_string()]);
+        if let Ok(reply) = first.outcome() {
+            // It was faster than the kill: then the second one waits for the next.
+            assert_eq!(reply, expected);
+            client.ask(&format!("DEHYDRATOR.PUSH {key} 0 {round} {round}"));
+        }
+        assert_eq!(second.reply(), expected);
+        assert_eq!(client.ask("DBSIZE"), Value::Int(0));
+    }
+}
+
+#[test]
+fn whatever_becomes_of_its_keys_who_sleeps_is_woken_by_what_comes_due() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let tick = |server: &Server| {
+        let ticks = server.info("dehydrator", "dehydrator_ticks");
+        until("the tick has come by", || {
+            (server.info("dehydrator", "dehydrator_ticks") > ticks + 1).then_some(())
+        });
+    };
+    client.ask("DEHYDRATOR.PUSH a 600000 element id");
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
+    for line in ["RENAME a elsewhere", "SET a text", "DEL a", "SET b text", "DEBUG RELOAD"] {
+        client.ask(line);
+        tick(&server);
+        assert_eq!(waiters(&server), 1, "after {line}");
+    }
+    client.ask("DEHYDRATOR.TOUCH elsewhere id 0");
+    client.ask("RENAME elsewhere b");
+    assert_eq!(sleeper.reply(), from("b", &["element"]));
+
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
+    client.ask("SELECT 1");
+    client.ask("DEHYDRATOR.PUSH b 0 element id");
+    tick(&server);
+    assert_eq!(waiters(&server), 1, "that is another database's key");
+    client.ask("MOVE b 0");
+    assert_eq!(sleeper.reply(), from("b", &["element"]));
+}
+
+#[test]
+fn a_key_that_is_delivered_is_no_key_to_wait_for() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 held bound BLOCK 0");
+    client.ask("DEHYDRATOR.ONDUE bound STREAM s");
+    assert!(sleeper.error().contains("is delivered by ONDUE"));
+    assert_eq!(waiters(&server), 0);
+    client.ask("DEHYDRATOR.PUSH held 0 element id");
+    let error = client.refused("DEHYDRATOR.MPOLL 2 held bound BLOCK 0");
+    assert!(error.starts_with("ERR BLOCK waits for nothing here"), "{error}");
+    assert_eq!(client.ask("DEHYDRATOR.LEN held"), Value::Int(1));
+    // Without BLOCK it is as with POLL.
+    assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 bound held"), from("held", &["element"]));
+    client.ask("MULTI");
+    client.ask("DEHYDRATOR.PUSH bound 0 element id");
+    client.ask("DEHYDRATOR.MPOLL 2 held bound BLOCK 0");
+    let Value::Array(replies) = client.ask("EXEC") else { panic!("an array") };
+    assert_eq!(replies[1], from("bound", &["element"]));
+    assert!(!client.exists("s"));
+}
+
+#[test]
+fn a_key_that_is_paused_is_passed_over() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH a 0 a id");
+    client.ask("DEHYDRATOR.PAUSE a");
+    assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 a b"), Value::Nil);
+    client.ask("DEHYDRATOR.PUSH b 0 b id");
+    assert_eq!(client.ask("DEHYDRATOR.MPOLL 2 a b BLOCK 0"), from("b", &["b"]));
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH b 0 b id");
+    assert_eq!(sleeper.reply(), from("b", &["b"]));
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
+    client.ask("DEHYDRATOR.RESUME a");
+    assert_eq!(sleeper.reply(), from("a", &["a"]));
+}
+
+#[test]
+fn dead_letters_are_moved_and_the_next_key_is_asked() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE a HOLD DELIVERIES 1 STREAM dead");
+    client.ask("MULTI");
+    client.ask("DEHYDRATOR.PUSH a 0 element 1 AT 5 DELIVERIES 1");
+    client.ask("DEHYDRATOR.PUSH a 0 element 2 AT 6 DELIVERIES 1");
+    client.ask("DEHYDRATOR.PUSH b 0 b id");
+    client.ask("DEHYDRATOR.MPOLL 2 a b");
+    client.ask("XLEN dead");
+    let Value::Array(replies) = client.ask("EXEC") else { panic!("an array") };
+    assert_eq!(replies[3..], [from("b", &["b"]), Value::Int(2)]);
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH a 0 element 1 AT 5 DELIVERIES 1");
+    until("it has died", || (client.ask("XLEN dead") == Value::Int(3)).then_some(()));
+    assert!(!sleeper.is_awake());
+    client.ask("DEHYDRATOR.PUSH a 0 alive 2");
+    assert_eq!(sleeper.reply(), from("a", &["alive"]));
+}
+
+#[test]
+fn transactions_and_scripts_do_not_sleep() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("MULTI");
+    client.ask("DEHYDRATOR.MPOLL 2 a b BLOCK 0");
+    assert_eq!(client.ask("EXEC"), Value::Array(vec![Value::Nil]));
+    let script = "return redis.call('DEHYDRATOR.MPOLL', 2, KEYS[1], KEYS[2], 'BLOCK', 0)";
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(script).arg(2).arg(&["a", "b"]);
+    assert_eq!(eval.query(&mut client), Ok(Value::Nil));
+    client.ask("DEHYDRATOR.PUSH b 0 element id");
+    assert_eq!(eval.query(&mut client), Ok(from("b", &["element"])));
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn the_same_token_again_gives_the_same_elements_of_the_same_key() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let line = "DEHYDRATOR.MPOLL 2 high low COUNT 1 LEASE 60000 TOKEN mine";
+    client.ask("DEHYDRATOR.PUSH low 0 low id");
+    let given = client.ask(line);
+    let Value::Array(named) = &given else { panic!("{given:?}") };
+    assert_eq!(named[0], text("low"));
+    client.ask("DEHYDRATOR.PUSH high 0 high id");
+    assert_eq!(client.ask(line), given);
+    assert_eq!(client.ask(&format!("{line} BLOCK 0")), given);
+    // Without a token of its own it is another lease.
+    let other = client.ask("DEHYDRATOR.MPOLL 2 high low COUNT 1 LEASE 60000");
+    let Value::Array(named) = other else { panic!("an array") };
+    assert_eq!(named[0], text("high"));
+
+    // Asleep twice, because the first connection broke: what came for one is shown to the other too.
+    client.ask("FLUSHALL");
+    let first = Sleeper::start(&server, &format!("{line} BLOCK 0"));
+    let second = Sleeper::start(&server, &format!("{line} BLOCK 0"));
+    client.ask("DEHYDRATOR.PUSH low 0 low id");
+    let given = first.reply();
+    client.ask("DEHYDRATOR.PUSH high 0 high id");
+    assert_eq!(second.reply(), given);
+    assert_eq!(client.ask("DEHYDRATOR.POLL high"), texts(&["high"]));
+}
+
+#[test]
+fn what_it_takes_is_replicated_as_what_poll_takes() {
+    let server = Server::start_with_port(&["--appendonly", "yes"]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&server);
+    let mut client = server.connect();
+    let options = ["", " COUNT 1", " LEASE 60000", " COUNT 1 LEASE 60000 TOKEN mine"];
+    for options in options {
+        client.ask("DEHYDRATOR.MPUSH a 0 a1 1 0 a2 2 600000 later later");
+        client.ask("DEHYDRATOR.MPUSH b 0 b1 1 0 b2 2");
+        client.ask(&format!("DEHYDRATOR.MPOLL 3 nowhere b a{options}"));
+        let line = format!("DEHYDRATOR.MPOLL 3 x y z{options} BLOCK 0");
+        let sleeper = Sleeper::start(&server, &line);
+        at_once(&mut client, &["DEHYDRATOR.PUSH z 0 z 1", "DEHYDRATOR.MPUSH y 0 y1 1 0 y2 2"]);
+        let Value::Array(named) = sleeper.reply() else { panic!("an array") };
+        assert_eq!(named[0], text("y"));
+        let digest = client.ask("DEBUG DIGEST");
+        let mut there = replica.connect();
+        until("the replica is equal", || (there.ask("DEBUG DIGEST") == digest).then_some(()));
+        client.ask("DEBUG LOADAOF");
+        assert_eq!(client.ask("DEBUG DIGEST"), digest, "{options}");
+        client.ask("FLUSHALL");
+    }
+    // Nothing found: nothing said.
+    let offset = |client: &mut Connection| client.info("replication", "master_repl_offset");
+    let mut quiet = server.connect();
+    until("only what is asked for moves the offset", || {
+        let before = offset(&mut quiet);
+        assert_eq!(quiet.ask("DEHYDRATOR.MPOLL 3 a b c"), Value::Nil);
+        (offset(&mut quiet) == before).then_some(())
+    });
+}
+
+#[test]
+fn a_server_that_becomes_a_replica_sends_them_away() {
+    let primary = Server::start_with_port(&[]);
+    let server = Server::start_with_port(&[]);
+    let sleepers = ["a b", "b a"]
+        .map(|keys| Sleeper::start(&server, &format!("DEHYDRATOR.MPOLL 2 {keys} BLOCK 0")));
+    server.connect().ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port()));
+    for sleeper in sleepers {
+        assert!(sleeper.error().contains("UNBLOCKED"));
+    }
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn the_server_knows_its_keys_and_checks_the_rights_to_each() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let keys = client.ask("COMMAND GETKEYS DEHYDRATOR.MPOLL 2 a b COUNT 5");
+    assert_eq!(keys, texts(&["a", "b"]));
+    for line in ["0 a", "3 a b", "-1 a", "x a"] {
+        client.refused(&format!("COMMAND GETKEYS DEHYDRATOR.MPOLL {line}"));
+    }
+    client.ask("DEHYDRATOR.PUSH a 0 element id");
+    client.ask("DEHYDRATOR.PUSH b 0 element id");
+    client.ask("ACL SETUSER eve on nopass +@all ~a");
+    let mut eve = server.connect();
+    eve.ask("AUTH eve any");
+    for line in ["1 b", "2 a b", "2 b a", "2 a b BLOCK 0"] {
+        let error = eve.refused(&format!("DEHYDRATOR.MPOLL {line}"));
+        assert!(error.starts_with("NOPERM"), "{line}: {error}");
+    }
+    // What the server finds no keys in, the module does not either.
+    for line in ["0 b", "2 b", "01 b", "+1 b", "4294967297 b"] {
+        let error = eve.refused(&format!("DEHYDRATOR.MPOLL {line}"));
+        assert!(error.starts_with("ERR") || error.starts_with("NOPERM"), "{line}: {error}");
+    }
+    assert_eq!(client.ask("DEHYDRATOR.LEN b"), Value::Int(1));
+    assert_eq!(eve.ask("DEHYDRATOR.MPOLL 1 a"), from("a", &["element"]));
+}
+
+#[test]
+fn while_writes_are_refused_nobody_is_woken() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 a b BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH a 600000 a id");
+    client.ask("DEHYDRATOR.PUSH b 600 b id");
+    client.ask("CONFIG SET min-replicas-to-write 1");
+    until("it is due", || (client.ask("DEHYDRATOR.TTN b") == Value::Int(0)).then_some(()));
+    let ticks = server.info("dehydrator", "dehydrator_ticks");
+    until("some time has passed", || {
+        (server.info("dehydrator", "dehydrator_ticks") > ticks + 3).then_some(())
+    });
+    assert!(!sleeper.is_awake());
+    assert_eq!(client.ask("DEHYDRATOR.LEN b"), Value::Int(1));
+    client.ask("CONFIG SET min-replicas-to-write 0");
+    assert_eq!(sleeper.reply(), from("b", &["b"]));
+}
+
+/// The server's own processor time, in microseconds.
+fn cpu_us(client: &mut Connection) -> f64 {
+    let Value::BulkString(info) = client.ask("INFO cpu") else { panic!("text") };
+    let info = String::from_utf8(info).expect("text");
+    let seconds = |field: &str| -> f64 {
+        let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.expect("a field").trim().parse().expect("a number")
+    };
+    (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6
+}
+
+#[test]
+fn a_thousand_asleep_on_the_same_hundred_keys_do_not_make_a_write_slow() {
+    let server = Server::start(&["--maxclients", "3000"]);
+    let mut client = server.connect();
+    let (asleep, keys) = (1000, 100);
+    let names: Vec<_> = (0..keys).map(|key| format!("k{key}")).collect();
+    let line = format!("DEHYDRATOR.MPOLL {keys} {} BLOCK 0 COUNT 1", names.join(" "));
+    let mpoll = cmd(&line).get_packed_command();
+    let mut sleepers: Vec<_> = (0..asleep).map(|_| server.connect()).collect();
+    for (before, sleeper) in (0..).zip(&mut sleepers) {
+        sleeper.send_packed_command(&mpoll).expect("it is sent");
+        until("it is asleep", || {
+            (client.info("dehydrator", "dehydrator_waiters") == before + 1).then_some(())
+        });
+    }
+
+    // A write that wakes nobody.
+    let count = 10_000;
+    let writes = |client: &mut Connection, prefix: &str| {
+        let mut pipe = redis::pipe();
+        for id in 0..count {
+            let key = format!("{prefix}{}", id % keys);
+            pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(600_000).arg("element").arg(id).ignore();
+        }
+        let before = cpu_us(client);
+        pipe.exec(client).expect("pushes");
+        (cpu_us(client) - before) / count as f64
+    };
+    let [watched, unwatched] = ["k", "other"].map(|prefix| writes(&mut client, prefix));
+    eprintln!("{watched:.1} us for a write to a watched key, {unwatched:.1} us to another");
+    assert!(watched < 30.0, "{watched} us of the server's time for each write");
+
+    // One that wakes the first in the line, who leaves ninety-nine others.
+    let woken = 500;
+    let before = cpu_us(&mut client);
+    for (number, sleeper) in sleepers.iter_mut().enumerate().take(woken) {
+        let key = &names[number * 37 % keys];
+        let push = format!("DEHYDRATOR.PUSH {key} 0 {number} now-{number}");
+        client.ask(&push);
+        let reply = sleeper.recv_response().expect("a reply");
+        assert_eq!(reply, from(key, &[&number.to_string()]));
+    }
+    let each = (cpu_us(&mut client) - before) / woken as f64;
+    eprintln!("{each:.0} us for a write that wakes one");
+    assert!(each < 400.0, "{each} us of the server's time for each element");
+    assert_eq!(waiters(&server), (asleep - woken) as u64);
+
+    // All of them at once.
+    let mut pipe = redis::pipe();
+    for number in 0..asleep - woken {
+        let (key, id) = (&names[number % keys], format!("all-{number}"));
+        pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(0).arg(&id).arg(&id).ignore();
+    }
+    let before = cpu_us(&mut client);
+    pipe.exec(&mut client).expect("pushes");
+    let mut given = std::collections::HashSet::new();
+    for sleeper in &mut sleepers[woken..] {
+        let reply = sleeper.recv_response().expect("a reply");
+        let (_, elements): (String, Vec<String>) = redis::from_redis_value(reply).expect("a pair");
+        assert!(given.insert(elements[0].clone()), "{elements:?} was given twice");
+    }
+    let each = (cpu_us(&mut client) - before) / (asleep - woken) as f64;
+    eprintln!("{each:.0} us each, for five hundred at once");
+    assert!(each < 400.0, "{each} us of the server's time for each element");
+    assert_eq!((waiters(&server), given.len()), (0, asleep - woken));
+}
