@@ -69,6 +69,11 @@ fn what_fails_too_often_is_a_dead_letter() {
 }
 
 #[test]
+fn what_is_urgent_comes_first() {
+    run_on_a_server("priorities.py", 200);
+}
+
+#[test]
 fn an_order_is_cancelled_or_paid() {
     run_on_a_server("cancelled_order.py", 200);
 }

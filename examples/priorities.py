@@ -1,0 +1,84 @@
+"""Priorities: a worker does what is urgent first, and sleeps on all queues at once.
+
+A queue for each priority, and one command that takes from the first of them that has something. A worker that is idle
+is woken by whichever queue something comes due in. Another one prefers the queue that the first one does last, so that
+it is not forgotten while there is always something urgent. In a cluster the braces keep the queues on one node.
+
+Prints:
+
+    worker: password of anna (high)
+    worker: password of bert (high)
+    worker: newsletter 17 (low)
+    worker: newsletter 18 (low)
+    worker sleeps
+    worker: newsletter 19 (low), 200 ms later
+    worker: password of carl (high)
+    helper: newsletter 20 (low)
+    worker: password of dora (high)
+"""
+
+import os
+import time
+
+import redis
+
+HIGH, LOW = "{demo:mails}:high", "{demo:mails}:low"
+BLOCK_MS, LEASE_MS = 10_000, 60_000
+
+
+def connect():
+    # The read timeout must be longer than the block.
+    url = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379")
+    return redis.Redis.from_url(url, socket_timeout=BLOCK_MS / 1000 + 5, decode_responses=True)
+
+
+def push(server, queue, mail, ms=0):
+    server.execute_command("DEHYDRATOR.PUSH", queue, ms, mail, mail)
+
+
+def work_once(server, queues):
+    """Returns what was done, and the queue that it came from, or None if there was nothing in time."""
+    options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", LEASE_MS]
+    given = server.execute_command("DEHYDRATOR.MPOLL", len(queues), *queues, *options)
+    if given is None:
+        return None
+    queue, [[id, mail, _deliveries, token]] = given
+    # The work is done here. What is settled is settled in the queue that it came from.
+    assert server.execute_command("DEHYDRATOR.SETTLE", queue, token, id) == [1]
+    return f"{mail} ({queue.rsplit(':')[-1]})"
+
+
+def sleep_and_work(server, ms):
+    print("worker sleeps")
+    started = time.monotonic()
+    done = work_once(server, [HIGH, LOW])
+    # Times of the server are whole milliseconds.
+    assert time.monotonic() - started >= (ms - 2) / 1000, "it came early"
+    print(f"worker: {done}, {ms} ms later")
+
+
+def main():
+    server = connect()
+    server.delete(HIGH, LOW)
+    for number in [17, 18]:
+        push(server, LOW, f"newsletter {number}")
+    for name in ["anna", "bert"]:
+        push(server, HIGH, f"password of {name}")
+    for _ in range(4):
+        print("worker:", work_once(server, [HIGH, LOW]))
+
+    push(server, LOW, "newsletter 19", ms=200)
+    sleep_and_work(server, 200)
+    push(server, LOW, "newsletter 20", ms=600_000)
+    push(server, HIGH, "password of carl")
+    print("worker:", work_once(server, [HIGH, LOW]))
+
+    push(server, HIGH, "password of dora")
+    server.execute_command("DEHYDRATOR.TOUCH", LOW, "newsletter 20", 0)
+    print("helper:", work_once(server, [LOW, HIGH]))
+    print("worker:", work_once(server, [HIGH, LOW]))
+    assert not server.exists(HIGH, LOW)
+
+
+if __name__ == "__main__":
+    main()
