@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading, Writing};
 use crate::pending::blocked::{self, Outlook};
+use crate::server::command::access;
 use crate::server::context::OpenArray;
 use crate::server::string::Args;
 use crate::server::{Context, Str, error::Result};
@@ -19,6 +20,11 @@ type Asked<'a> = (Str<'a>, Option<u64>);
 /// `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the first key that has
 /// something, and what POLL would reply of it, or nil. With BLOCK it waits until one has.
 pub fn mpoll(context: &Context, args: Args<'_>) -> Result {
+    if context.wants_keys() {
+        // What is no request has no keys: it is refused whatever they were.
+        (2..2 + args::numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
+        return Ok(());
+    }
     let args::MPoll { keys, block, take } = args::MPoll::parse(args)?;
     let take = take.with_token();
     let timeout = block.filter(|_| context.may_block());
@@ -49,8 +55,7 @@ pub fn mpoll(context: &Context, args: Args<'_>) -> Result {
     let first = asked.iter().find(|asked| is_due(asked, now));
     // Those who came before are served before.
     if first.is_none_or(|(key, _)| blocked::is_watched(context, *key)) {
-        let names = asked.iter().map(|(key, _)| key.bytes().into()).collect();
-        let taker = take_for(Asker { take, keys: Some(names) });
+        let taker = take_for(Asker::new(take, true, asked.iter().map(|(key, _)| *key)));
         if blocked::block(context, &asked, timeout, peek, taker) {
             return Ok(());
         }

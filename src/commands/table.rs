@@ -58,7 +58,14 @@ pub fn commands() -> Vec<Command> {
             c"O(N), N being the number of elements it takes",
             c"Takes, or leases, elements that are due, earliest deadline first.",
         ),
-        Command::new(c"mpoll", handler!(mpoll::mpoll), c"write blocking", -3, access::TAKE)
+        Command::new(
+            c"mpoll",
+            handler!(mpoll::mpoll),
+            // A cluster of Redis 7.0 finds keys that are counted in no other way.
+            c"write blocking getkeys-api",
+            -3,
+            access::TAKE,
+        )
             .with_numkeys()
             .described(
                 "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",

@@ -1,5 +1,7 @@
 //! Taking elements out: PULL, POLL, XACK, REM, LEASE.
 
+use std::iter;
+
 use crate::clock;
 use crate::data_type::{Dehydrator, Writing, inspect};
 use crate::lawn::Lawn;
@@ -59,7 +61,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
         // Those who came before are served before.
         if next.is_none_or(|next| next > now) || blocked::is_watched(context, key) {
             drop(dehydrator);
-            let taker = take_for(Asker { take, keys: None });
+            let taker = take_for(Asker::new(take, false, iter::once(key)));
             if blocked::block(context, &[(key, next)], timeout, peek, taker) {
                 return Ok(());
             }

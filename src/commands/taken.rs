@@ -13,9 +13,11 @@ use super::give::{held, take_due};
 
 /// What a client has asked for before it fell asleep.
 pub struct Asker {
-    pub take: Take,
-    /// The keys of an MPOLL. `None`: it was a POLL.
-    pub keys: Option<Vec<Box<[u8]>>>,
+    take: Take,
+    /// Whether it is told which key it is served from.
+    is_named: bool,
+    /// The keys in which something may be held under the token that the client has chosen, if it has.
+    may_hold: Vec<Box<[u8]>>,
 }
 
 /// What was taken, copied: it is replied when the lawn may be another one.
@@ -53,17 +55,21 @@ impl Copied {
 /// there.
 pub fn take_for(asker: Asker) -> blocked::Take {
     Box::new(move |context, key| {
-        let taken = asker.held(context, key).or_else(|| asker.due(context, key))?;
+        let taken = asker.held(context).or_else(|| asker.due(context, key))?;
         Some(Box::new(taken))
     })
 }
 
 impl Asker {
+    pub fn new<'a>(take: Take, is_named: bool, keys: impl Iterator<Item = Str<'a>>) -> Self {
+        let keys = keys.filter(|_| take.token.is_some_and(|token| token.is_chosen()));
+        Self { take, is_named, may_hold: keys.map(|key| key.bytes().into()).collect() }
+    }
+
     /// Another connection of the client's may have been given something for it, which nobody has heard of.
-    fn held(&self, context: &Context, key: Str<'_>) -> Option<ForBlocked> {
-        self.take.token.filter(|token| token.is_chosen())?;
+    fn held(&self, context: &Context) -> Option<ForBlocked> {
         let now = clock::now();
-        let held_in = |key: &[u8]| {
+        self.may_hold.iter().find_map(|key| {
             let key = OwnedStr::new(key);
             let elements = inspect(context, key.as_str(), |dehydrator| {
                 let held = held(&dehydrator.lawn, self.take, now);
@@ -71,11 +77,7 @@ impl Asker {
             });
             let elements = elements.filter(|elements| !elements.is_empty())?;
             Some(self.taken(context, key, elements))
-        };
-        match &self.keys {
-            Some(keys) => keys.iter().find_map(|key| held_in(key)),
-            None => held_in(key.bytes()),
-        }
+        })
     }
 
     fn due(&self, context: &Context, name: Str<'_>) -> Option<ForBlocked> {
@@ -101,8 +103,8 @@ impl Asker {
     }
 
     fn taken(&self, context: &Context, key: OwnedStr, elements: Vec<Copied>) -> ForBlocked {
-        let (db, is_named) = (context.selected_db(), self.keys.is_some());
-        ForBlocked { db, key, take: self.take, elements, is_named }
+        let Self { take, is_named, .. } = *self;
+        ForBlocked { db: context.selected_db(), key, take, elements, is_named }
     }
 }
 

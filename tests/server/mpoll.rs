@@ -1,5 +1,7 @@
 //! MPOLL: several keys at once, and who is asleep on all of them.
 
+use std::collections::HashSet;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
@@ -186,6 +188,14 @@ fn who_would_rather_have_another_key_waits_there_behind_those_who_came_before() 
     assert_eq!(before.reply(), texts(&["first"]));
     assert_eq!(both.reply(), from("high", &["second"]));
     assert_eq!(client.ask("DEHYDRATOR.POLL low"), texts(&["low"]));
+
+    // What was due there and is no more keeps nobody waiting.
+    let before = Sleeper::start(&server, "DEHYDRATOR.POLL high COUNT 1 BLOCK 0");
+    let both = Sleeper::start(&server, "DEHYDRATOR.MPOLL 2 high low COUNT 1 BLOCK 0");
+    at_once(&mut client, &[low, high, "DEL high"]);
+    assert_eq!(both.reply(), from("low", &["low"]));
+    client.ask("DEHYDRATOR.PUSH high 0 high id");
+    assert_eq!(before.reply(), texts(&["high"]));
 
     // When nothing is left for it there, it gets what it can have.
     let before = Sleeper::start(&server, "DEHYDRATOR.POLL high BLOCK 0");
@@ -503,6 +513,71 @@ fn while_writes_are_refused_nobody_is_woken() {
     assert_eq!(sleeper.reply(), from("b", &["b"]));
 }
 
+#[test]
+fn in_a_crowd_everything_is_given_once_and_by_the_key_that_had_it() {
+    const PUSHED: usize = 6000;
+    const KEYS: [&str; 5] = ["a", "b", "c", "d", "e"];
+    let server = Server::start(&[]);
+    let given = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for number in 0..24 {
+            let (mut client, given) = (server.connect(), &given);
+            scope.spawn(move || {
+                // Each with another order, and some with few keys.
+                let mut keys = KEYS;
+                keys.rotate_left(number % 5);
+                if number % 2 == 0 {
+                    keys.reverse();
+                }
+                let keys = &keys[..1 + number % 5];
+                let block = if number % 3 == 0 { 3 } else { 100 };
+                let mpoll =
+                    format!("MPOLL {} {} COUNT 2 BLOCK {block}", keys.len(), keys.join(" "));
+                loop {
+                    match client.ask(&format!("DEHYDRATOR.{mpoll}")) {
+                        Value::Nil => {
+                            if given.lock().expect("no panic").len() == PUSHED {
+                                return;
+                            }
+                        }
+                        reply => {
+                            let (key, elements): (String, Vec<String>) =
+                                redis::from_redis_value(reply).expect("a pair");
+                            assert!(!elements.is_empty() && elements.len() <= 2, "{elements:?}");
+                            assert!(keys.contains(&key.as_str()), "{key} was not asked for");
+                            let elements = elements.into_iter().map(|it| (key.clone(), it));
+                            given.lock().expect("no panic").extend(elements);
+                        }
+                    }
+                }
+            });
+        }
+        let mut client = server.connect();
+        for batch in 0..PUSHED / 20 {
+            let mut pipe = redis::pipe();
+            if batch % 2 == 0 {
+                pipe.atomic();
+            }
+            for number in batch * 20..(batch + 1) * 20 {
+                let key = KEYS[number * 7 / 3 % 5];
+                let id = format!("{key}-{number}");
+                let push = pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(number % 4);
+                push.arg(&id).arg(&id).ignore();
+            }
+            pipe.exec(&mut client).expect("pushes");
+        }
+        until("all are given", || (given.lock().expect("no panic").len() >= PUSHED).then_some(()));
+    });
+    let given = given.into_inner().expect("no panic");
+    assert_eq!(given.len(), PUSHED);
+    for (key, element) in &given {
+        assert!(element.starts_with(key), "{element} was given by {key}");
+    }
+    let once: HashSet<_> = given.iter().map(|(_, element)| element).collect();
+    assert_eq!(once.len(), PUSHED, "something was given twice");
+    assert_eq!((waiters(&server), server.connect().ask("DBSIZE")), (0, Value::Int(0)));
+}
+
 /// The server's own processor time, in microseconds.
 fn cpu_us(client: &mut Connection) -> f64 {
     let Value::BulkString(info) = client.ask("INFO cpu") else { panic!("text") };
@@ -569,7 +644,7 @@ fn a_thousand_asleep_on_the_same_hundred_keys_do_not_make_a_write_slow() {
     }
     let before = cpu_us(&mut client);
     pipe.exec(&mut client).expect("pushes");
-    let mut given = std::collections::HashSet::new();
+    let mut given = HashSet::new();
     for sleeper in &mut sleepers[woken..] {
         let reply = sleeper.recv_response().expect("a reply");
         let (_, elements): (String, Vec<String>) = redis::from_redis_value(reply).expect("a pair");

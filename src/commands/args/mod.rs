@@ -37,7 +37,7 @@ pub use pause::{Pause, PauseEnd};
 pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
 pub use range::{Look, Range};
 pub use settle::{Held, Renew, Settle};
-pub use take::{Lease, MPoll, Poll, Take, XPoll};
+pub use take::{Lease, MPoll, Poll, Take, XPoll, numkeys};
 pub use update::{Condition, Touch, Update};
 pub use word::shown;
 

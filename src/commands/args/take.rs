@@ -51,20 +51,26 @@ pub struct MPoll<'a> {
 
 impl<'a> MPoll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let word = required(args, 1)?.bytes();
-        let numkeys = positive("numkeys", word, "a whole number from 1 on")?;
-        let numkeys = usize::try_from(numkeys).unwrap_or(usize::MAX);
+        let numkeys = numkeys(args)?;
         let mut keys: Vec<_> = args.from(2).take(numkeys).collect();
-        // The server has found no key then, and checked nobody's rights.
-        if keys.len() < numkeys {
-            let word = shown(word);
-            return Err(format!("numkeys '{word}' is too large: not so many keys follow it").into());
-        }
         let mut seen = HashSet::with_capacity_and_hasher(numkeys, RandomState::new());
         keys.retain(|key| seen.insert(key.bytes()));
         let (block, take) = how(args, 2 + numkeys)?;
         Ok(Self { keys, block, take })
     }
+}
+
+/// How many keys follow behind `numkeys`, which are there.
+pub fn numkeys(args: Args<'_>) -> Result<usize> {
+    required(args, 2)?;
+    let word = required(args, 1)?.bytes();
+    let numkeys = positive("numkeys", word, "a whole number from 1 on")?;
+    let numkeys = usize::try_from(numkeys).unwrap_or(usize::MAX);
+    if args.from(2).take(numkeys).count() < numkeys {
+        let word = shown(word);
+        return Err(format!("numkeys '{word}' is too large: not so many keys follow it").into());
+    }
+    Ok(numkeys)
 }
 
 /// `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, from this argument on.
