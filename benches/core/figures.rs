@@ -16,6 +16,11 @@ impl Figures {
         self.values.entry(key).or_default().push(value);
     }
 
+    /// What was measured of a store is to be measured anew.
+    pub fn forget(&mut self, measure: &Measure, store: &str) {
+        self.values.retain(|key, _| key.0 != *measure || key.1 != store);
+    }
+
     /// The median of the rounds.
     pub fn get(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
         let key = (measure.clone(), store.to_owned(), figure.to_owned());

@@ -5,6 +5,7 @@
 //!   cargo bench --bench core                  everything, and the tables and charts in docs/ anew
 //!   cargo bench --bench core -- --quick       a glance, in less than a minute; docs/ stay
 //!   cargo bench --bench core -- --check       only that all stores are right
+//!   cargo bench --bench core -- --again a,b   a timer's life in these stores once more, the rest from the last run
 //!   cargo bench --bench core -- --report      the tables and charts from the last run's figures
 //!   cargo bench --bench core -- charts        the charts from the tables in docs/benchmarks.md
 //!   cargo test --bench core                   as --check
@@ -130,6 +131,7 @@ fn main() -> Result<(), lexopt::Error> {
     let mut measure = Measure::new("", 1_000_000, 8);
     // Cargo says --bench when it benches, and nothing when it tests.
     let (mut bench, mut only_check, mut quick, mut only_report) = (false, false, false, false);
+    let mut again = None;
     let mut args = lexopt::Parser::from_env();
     while let Some(arg) = args.next()? {
         match arg {
@@ -137,6 +139,7 @@ fn main() -> Result<(), lexopt::Error> {
             Long("check") => only_check = true,
             Long("quick") => quick = true,
             Long("report") => only_report = true,
+            Long("again") => again = Some(args.value()?.string()?),
             Long("timers") => measure.timers = args.value()?.parse()?,
             Long("ttls") => measure.ttls = args.value()?.parse()?,
             Long("count") => measure.count = args.value()?.parse()?,
@@ -156,7 +159,10 @@ fn main() -> Result<(), lexopt::Error> {
             measure.kind = kind.into();
             measure.run(store, &mut |figure, value| println!("{figure}\t{value}"));
         }
-        (None, ..) if only_report => {
+        (None, ..) if only_report || again.is_some() => {
+            if let Some(stores) = again {
+                plan::run_again(&stores.split(',').collect::<Vec<_>>());
+            }
             report::write();
             charts::draw();
         }

@@ -12,7 +12,7 @@ use super::args::{self, Take};
 use super::give::{held, take_due};
 use super::limits;
 use super::take::peek;
-use super::taken::{Asker, take_for};
+use super::taken::Asker;
 
 /// A key, and when something can be given out, in milliseconds since the epoch.
 type Asked<'a> = (Str<'a>, Option<u64>);
@@ -55,7 +55,7 @@ pub fn mpoll(context: &Context, args: Args<'_>) -> Result {
     let first = asked.iter().find(|asked| is_due(asked, now));
     // Those who came before are served before.
     if first.is_none_or(|(key, _)| blocked::is_watched(context, *key)) {
-        let taker = take_for(Asker::new(take, true, asked.iter().map(|(key, _)| *key)));
+        let taker = Box::new(Asker::new(take, true, asked.iter().map(|(key, _)| *key)));
         if blocked::block(context, &asked, timeout, peek, taker) {
             return Ok(());
         }

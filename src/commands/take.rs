@@ -14,7 +14,7 @@ use crate::server::{Context, Str, error::Result};
 use super::args;
 use super::give::{held, take_due};
 use super::limits;
-use super::taken::{Asker, take_for};
+use super::taken::Asker;
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
@@ -61,7 +61,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
         // Those who came before are served before.
         if next.is_none_or(|next| next > now) || blocked::is_watched(context, key) {
             drop(dehydrator);
-            let taker = take_for(Asker::new(take, false, iter::once(key)));
+            let taker = Box::new(Asker::new(take, false, iter::once(key)));
             if blocked::block(context, &[(key, next)], timeout, peek, taker) {
                 return Ok(());
             }

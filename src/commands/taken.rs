@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::data_type::{Writing, inspect};
 use crate::lawn::Element;
-use crate::pending::blocked::{self, Taken};
+use crate::pending::blocked::{Asks, Taken};
 use crate::replicate::{self, Pushed};
 use crate::server::context::log_warning;
 use crate::server::{Context, OwnedStr, Str};
@@ -51,25 +51,15 @@ impl Copied {
     }
 }
 
-/// What takes for a client, as it has asked: from one of its keys, in the selected database. `None`: nothing is due
-/// there.
-pub fn take_for(asker: Asker) -> blocked::Take {
-    Box::new(move |context, key| {
-        let taken = asker.held(context).or_else(|| asker.due(context, key))?;
-        Some(Box::new(taken))
-    })
-}
-
-impl Asker {
-    pub fn new<'a>(take: Take, is_named: bool, keys: impl Iterator<Item = Str<'a>>) -> Self {
-        let keys = keys.filter(|_| take.token.is_some_and(|token| token.is_chosen()));
-        Self { take, is_named, may_hold: keys.map(|key| key.bytes().into()).collect() }
+impl Asks for Asker {
+    fn take(&self, context: &Context, key: Str<'_>) -> Option<Box<dyn Taken>> {
+        self.held(context).or_else(|| Some(Box::new(self.due(context, key)?)))
     }
 
     /// Another connection of the client's may have been given something for it, which nobody has heard of.
-    fn held(&self, context: &Context) -> Option<ForBlocked> {
+    fn held(&self, context: &Context) -> Option<Box<dyn Taken>> {
         let now = clock::now();
-        self.may_hold.iter().find_map(|key| {
+        let held = self.may_hold.iter().find_map(|key| {
             let key = OwnedStr::new(key);
             let elements = inspect(context, key.as_str(), |dehydrator| {
                 let held = held(&dehydrator.lawn, self.take, now);
@@ -77,7 +67,15 @@ impl Asker {
             });
             let elements = elements.filter(|elements| !elements.is_empty())?;
             Some(self.taken(context, key, elements))
-        })
+        })?;
+        Some(Box::new(held))
+    }
+}
+
+impl Asker {
+    pub fn new<'a>(take: Take, is_named: bool, keys: impl Iterator<Item = Str<'a>>) -> Self {
+        let keys = keys.filter(|_| take.token.is_some_and(|token| token.is_chosen()));
+        Self { take, is_named, may_hold: keys.map(|key| key.bytes().into()).collect() }
     }
 
     fn due(&self, context: &Context, name: Str<'_>) -> Option<ForBlocked> {

@@ -77,6 +77,7 @@ pub enum Taken<'a> {
 
 impl Taken<'_> {
     /// What was taken.
+    #[inline]
     pub fn element(&self) -> Element<'_> {
         match self {
             Self::Small(taken) => taken.element(),
@@ -124,6 +125,7 @@ impl Lawn {
         dead_code,
         reason = "the module states deadlines; tests, benches and the paper start timers"
     )]
+    #[inline]
     pub fn start(
         &mut self,
         id: &[u8],
@@ -142,6 +144,7 @@ impl Lawn {
     /// # Errors
     ///
     /// [`StartError`]; then nothing has changed.
+    #[inline]
     pub fn start_at(
         &mut self,
         id: &[u8],
@@ -181,11 +184,13 @@ impl Lawn {
 
     /// Gives an element a new timer: it comes after all others of that deadline. Returns whether there
     /// is such an element.
+    #[inline]
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         either!(&mut self.form, it => it.restart_at(id, ttl, deadline))
     }
 
     /// Takes an element out, due or not.
+    #[inline]
     pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
         match &mut self.form {
             Form::Small(small) => small.stop(id).map(Taken::Small),

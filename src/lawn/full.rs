@@ -41,7 +41,7 @@ pub struct Taken<'a> {
 
 impl Taken<'_> {
     /// What was taken.
-    #[inline]
+    #[inline(always)]
     pub fn element(&self) -> Element<'_> {
         self.records.get(self.handle).into()
     }
@@ -54,7 +54,7 @@ impl fmt::Debug for Taken<'_> {
 }
 
 impl Drop for Taken<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         self.records.remove(self.handle);
     }

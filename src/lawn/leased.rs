@@ -41,6 +41,7 @@ impl Leased {
         dead_code,
         reason = "the module states deadlines; tests, benches and the paper start timers"
     )]
+    #[inline]
     pub fn start(
         &mut self,
         id: &[u8],
@@ -52,6 +53,7 @@ impl Leased {
     }
 
     /// See [`Lawn::start_at`].
+    #[inline]
     pub fn start_at(
         &mut self,
         id: &[u8],
@@ -76,6 +78,7 @@ impl Leased {
     }
 
     /// See [`Lawn::restart_at`]. A TTL of 0 gives a leased element back: it is held no more.
+    #[inline]
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let restarted = self.plain.restart_at(id, ttl, deadline);
         if restarted && ttl == 0 {
@@ -85,6 +88,7 @@ impl Leased {
     }
 
     /// See [`Lawn::stop`].
+    #[inline]
     pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
         let taken = self.plain.stop(id)?;
         self.leases.forget(id);

@@ -109,6 +109,7 @@ impl Leases {
     }
 
     /// The element of that id is not held any more.
+    #[inline]
     pub(super) fn forget(&mut self, id: &[u8]) {
         let Some(held) = &mut self.held else { return };
         let hash = HASHER.hash_one(id);

@@ -170,10 +170,12 @@ fn boxed(bytes: &[u8]) -> Option<u32> {
 }
 
 /// The bytes that a length takes.
+#[inline(always)]
 fn length_bytes(length: usize) -> usize {
     if length < 0x80 { 1 } else { length.ilog2() as usize / 7 + 1 }
 }
 
+#[inline(always)]
 fn put_length(bytes: &mut [u8], at: &mut usize, mut length: usize) {
     while length >= 0x80 {
         bytes[*at] = length as u8 | 0x80;
@@ -198,6 +200,7 @@ fn get_length(bytes: &[u8], at: &mut usize) -> usize {
     }
 }
 
+#[inline(always)]
 fn put_parts(bytes: &mut [u8], id: &[u8], payload: &[u8]) {
     let mut at = 0;
     put_length(bytes, &mut at, id.len());
@@ -220,6 +223,7 @@ impl Records {
     }
 
     /// Room for an element, which must be written next. `None` if there is none (see [`Slab::insert`]).
+    #[inline(always)]
     pub(super) fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Handle> {
         let size = LENGTHS + size_of_parts(id, payload);
         let units = size.div_ceil(size_of::<Granule>());
@@ -231,6 +235,7 @@ impl Records {
     }
 
     /// Writes an element, not delivered yet, into the room that was reserved for it.
+    #[inline(always)]
     pub(super) fn write(
         &mut self,
         handle: Handle,
@@ -315,7 +320,7 @@ impl Records {
         put_spot(header, spot);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, handle: Handle) {
         if self.boxes.allocations() > 0
             && let Some(number) = boxed(self.get(handle).bytes)
@@ -384,6 +389,7 @@ impl Records {
 }
 
 /// Bytes of lengths, id and payload.
+#[inline(always)]
 fn size_of_parts(id: &[u8], payload: &[u8]) -> usize {
     length_bytes(id.len()) + length_bytes(payload.len()) + id.len() + payload.len()
 }

@@ -216,7 +216,7 @@ impl<T: Unit> Slab<T> {
 
     /// Takes a slot of at least `width` units, [`WIDEST`] at the most, whose content is whatever was there before: the owner
     /// must write its first unit. `None` when there are as many pages as a handle can name.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(&mut self, width: usize) -> Option<Handle> {
         let (class, width) = class_of(width);
         let partial = self.classes.get(class).map_or(NIL, |class| class.partial);
@@ -245,7 +245,7 @@ impl<T: Unit> Slab<T> {
 
     /// Frees a slot, and its page with the last one. One empty page of a class is kept while no
     /// other has room, so that a load which hovers at the edge does not allocate at every step.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, handle: Handle) {
         let number = handle.page::<T>();
         let unit = &mut self.pages[number][handle.unit::<T>()];

@@ -75,8 +75,14 @@ pub enum Outlook {
 /// Looks at a key of the selected database.
 pub type Peek = fn(&Context, Str<'_>) -> Outlook;
 
-/// Takes what is due in a key of the selected database for a client. `None`: nothing is.
-pub type Take = Box<dyn Fn(&Context, Str<'_>) -> Option<Box<dyn Taken>>>;
+/// What a client has asked for.
+pub trait Asks {
+    /// Takes what is due in a key of the selected database. `None`: nothing is.
+    fn take(&self, context: &Context, key: Str<'_>) -> Option<Box<dyn Taken>>;
+
+    /// What was given to it before, over another connection, and may not have arrived.
+    fn held(&self, context: &Context) -> Option<Box<dyn Taken>>;
+}
 
 /// What was taken for a client.
 pub trait Taken {
@@ -102,7 +108,7 @@ struct Blocked {
     names: Vec<Rc<Name>>,
     /// When it has waited long enough, on the monotonic clock, in microseconds.
     until_us: Option<u64>,
-    take: Take,
+    asks: Box<dyn Asks>,
 }
 
 /// A key that clients wait for.
@@ -183,7 +189,7 @@ pub fn block(
     keys: &[(Str<'_>, Option<u64>)],
     timeout: u64,
     peek: Peek,
-    take: Take,
+    asks: Box<dyn Asks>,
 ) -> bool {
     /// For the server it has none. The callback is what CLIENT UNBLOCK asks for.
     const NO_TIMEOUT: i64 = 0;
@@ -206,7 +212,7 @@ pub fn block(
         let names = keys.iter().map(|(key, _)| watches.name(Name::of(context, *key))).collect();
         let ticket = watches.tickets;
         watches.tickets += 1;
-        let blocked = Rc::new(Blocked { client, ticket, names, until_us, take });
+        let blocked = Rc::new(Blocked { client, ticket, names, until_us, asks });
         watches.join(&blocked, peek);
         blocked
     });
@@ -324,7 +330,7 @@ pub fn is_ready() -> bool {
 /// Unblocks those who have waited long enough, and, where `may_serve`, serves those whose keys are ready. What is
 /// due by now is ready from here on.
 pub fn serve(context: &Context, may_serve: bool) {
-    time_out();
+    time_out(context);
     let now_us = clock::monotonic_us();
     let is_time = |watches: &Watches| watches.has_work() && watches.retry_us <= now_us;
     if may_serve && WATCHES.with_borrow(is_time) {
@@ -432,7 +438,7 @@ fn take_from(
     from: &Rc<Name>,
 ) -> Option<(Box<dyn Taken>, Overdue)> {
     let overdue = WATCHES.with_borrow(|watches| Some(watches.by_name.get(from)?.overdue))?;
-    let taken = (blocked.take)(context, OwnedStr::new(&from.key).as_str())?;
+    let taken = blocked.asks.take(context, OwnedStr::new(&from.key).as_str())?;
     Some((taken, overdue))
 }
 
@@ -445,8 +451,9 @@ fn look_at(name: &Rc<Name>, at: Option<u64>) {
     });
 }
 
-/// Unblocks those who have waited long enough.
-fn time_out() {
+/// Unblocks those who have waited long enough. One whose words were sent twice may wait while what it asks for was given to
+/// the other connection: it is told that.
+fn time_out(context: &Context) {
     let now_us = clock::monotonic_us();
     for _ in 0..SERVED_MAX {
         let timed_out = WATCHES.with_borrow(|watches| {
@@ -454,8 +461,14 @@ fn time_out() {
             (*at_us <= now_us).then_some((*client, *ticket))
         });
         let Some((client, ticket)) = timed_out else { return };
-        forget(client, ticket);
-        unblock(client, Outcome::TimedOut);
+        let blocked = WATCHES.with_borrow(|watches| watches.by_client.get(&client).cloned());
+        let held = blocked.and_then(|blocked| {
+            let db = blocked.names.first()?.db;
+            context.select_db(db).then(|| blocked.asks.held(context)).flatten()
+        });
+        if forget(client, ticket) {
+            unblock(client, held.map_or(Outcome::TimedOut, Outcome::Taken));
+        }
     }
 }
 

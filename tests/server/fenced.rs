@@ -351,3 +351,22 @@ fn a_client_that_lost_its_connection_asleep_gets_what_came_for_it() {
     assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine").len(), 1);
     assert_eq!(settle(&mut client, "mine", "id"), Value::Int(1));
 }
+
+#[test]
+fn a_poll_that_is_sent_again_while_the_first_sleeps_is_told_what_that_was_given_when_its_time_is_out()
+ {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let line =
+        |block: u64| format!("DEHYDRATOR.POLL k COUNT 1 BLOCK {block} LEASE 600000 TOKEN mine");
+    // Its connection is lost, but nobody has told the server.
+    let first = Sleeper::start(&server, &line(0));
+    // Another stands between the two in the line, for whom there is nothing.
+    let other = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 500 LEASE 600000 TOKEN other");
+    let again = Sleeper::start(&server, &line(500));
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let given = first.reply();
+    assert!(matches!(&given, Value::Array(rows) if rows.len() == 1));
+    assert_eq!(again.reply(), given);
+    assert_eq!(other.reply(), Value::Nil);
+}
