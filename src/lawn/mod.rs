@@ -55,10 +55,10 @@
 //! | operation | cost |
 //! |---|---|
 //! | [`Lawn::start`] | O(1); O(log n) for TTLs beyond the 1,024th with fewer than sixteen elements each, beyond the 16,384th, and out of order by more than a hundred |
-//! | [`Lawn::stop`], [`Lawn::look`], [`Lawn::update`] | O(1); in the overflow O(log n) |
+//! | [`Lawn::stop`], [`Lawn::look`](form::Lawn::look), [`Lawn::update`] | O(1); in the overflow O(log n) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; O(log n) from the overflow; nothing due: O(1) |
-//! | [`Lawn::next_deadline`] | O(1), exact |
-//! | [`Lawn::iter`], [`Lawn::rows`] | O(log TTLs) for each element; to begin in the middle O(TTLs), whatever is before |
+//! | [`Lawn::next_deadline`](form::Lawn::next_deadline) | O(1), exact |
+//! | [`Lawn::iter`](form::Lawn::iter), [`Lawn::rows`](form::Lawn::rows) | O(log TTLs) for each element; to begin in the middle O(TTLs), whatever is before |
 //! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 16,384 queues, or the table of pages, 24 bytes for each 256 KiB |
 //!
 //! # Rules

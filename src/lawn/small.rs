@@ -241,7 +241,7 @@ impl Small {
         self.find(id).map(|entry| self.element(&entry))
     }
 
-    /// As [`Lawn::row`](super::Lawn::row).
+    /// As [`Lawn::row`](super::form::Lawn::row).
     pub(super) fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         let entry = self.find(id)?;
         Some(Row { ttl: self.ttl(&entry), element: self.element(&entry), number: None })
