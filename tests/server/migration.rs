@@ -99,8 +99,12 @@ fn leases_deadlines_and_policies_move_with_their_slot_and_sleepers_are_sent_away
     for (ttl, id) in [(0, "long"), (0, "short"), (600_000, "later"), (400, "soon")] {
         here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:l {ttl} element-{id} {id}"));
     }
-    here.ask("DEHYDRATOR.POLL {fHh}:l COUNT 1 LEASE 600000");
-    here.ask("DEHYDRATOR.POLL {fHh}:l COUNT 1 LEASE 1");
+    type Row = (String, String, u64, String);
+    let poll = |node: &mut Connection, options: &str| -> Vec<Row> {
+        cmd(&format!("DEHYDRATOR.POLL {{fHh}}:l {options}")).query(node).expect("rows")
+    };
+    let held = poll(&mut here, "COUNT 1 LEASE 600000").remove(0);
+    poll(&mut here, "COUNT 1 LEASE 1");
     let mut sleepers = ["{fHh}:w", "{fHh}:w", "{fHh}:x"].map(|key| sleeper(&cluster.nodes[0], key));
     let pttl = |node: &mut Connection, id: &str| -> i64 {
         cmd(&format!("DEHYDRATOR.PTTL {{fHh}}:l {id}")).query(node).expect("a number")
@@ -123,15 +127,16 @@ fn leases_deadlines_and_policies_move_with_their_slot_and_sleepers_are_sent_away
     until("both are due", || {
         (there.ask("DEHYDRATOR.XPOLL {fHh}:l") == texts(&["short", "soon"])).then_some(())
     });
-    let again = Value::Array(vec![text("short"), text("element-short"), Value::Int(2)]);
-    let first = Value::Array(vec![text("soon"), text("element-soon"), Value::Int(1)]);
-    let leased = there.ask("DEHYDRATOR.POLL {fHh}:l LEASE 600000");
-    assert_eq!(leased, Value::Array(vec![again, first]));
+    let leased = poll(&mut there, "LEASE 600000");
+    let leased: Vec<_> = leased.iter().map(|(id, _, count, _)| (&id[..], *count)).collect();
+    assert_eq!(leased, [("short", 2), ("soon", 1)]);
+    // Who holds it settles it there, and nobody else.
+    for (token, settled) in [("another", 0), (&held.3[..], 1)] {
+        let reply = there.ask(&format!("DEHYDRATOR.SETTLE {{fHh}}:l {token} {}", held.0));
+        assert_eq!(reply, Value::Array(vec![Value::Int(settled)]));
+    }
     let settled = there.ask("DEHYDRATOR.XACK {fHh}:l long short later");
-    assert_eq!(
-        settled,
-        Value::Array(vec![text("element-long"), text("element-short"), Value::Nil])
-    );
+    assert_eq!(settled, Value::Array(vec![Value::Nil, text("element-short"), Value::Nil]));
     let policy = format!("{:?}", there.ask("DEHYDRATOR.INFO {fHh}:bound"));
     assert!(policy.contains("PUBLISH") && policy.contains("news"), "{policy}");
     // Whoever was sent away waits there, and is woken there.
