@@ -57,8 +57,8 @@ const fn room(buckets: usize) -> usize {
     if buckets == 1 { SLOTS } else { buckets * (SLOTS - 1) }
 }
 
-/// How many buckets tables have. They are size classes of jemalloc, of which one is left out: with all of them each entry would be
-/// moved seven times while an index grows, not five, for a tenth of a byte.
+/// How many buckets tables have. They are size classes of jemalloc, of which one in four is left out: with all of them 6.5 entries
+/// would be moved for each one that an index gains, and with these it is 4.8.
 const SIZES: [usize; 25] = [
     1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384,
     512,

@@ -301,7 +301,7 @@ fn what_sleepers_take_is_replicated_as_removed() {
 }
 
 /// The server's own processor time, in microseconds.
-fn cpu_us(client: &mut Connection) -> f64 {
+pub fn cpu_us(client: &mut Connection) -> f64 {
     let Value::BulkString(info) = client.ask("INFO cpu") else { panic!("text") };
     let info = String::from_utf8(info).expect("text");
     let seconds = |field: &str| -> f64 {

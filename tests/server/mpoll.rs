@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
+use crate::blocking::cpu_us;
 use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::sleeper::{Sleeper, waiters};
 
@@ -576,17 +577,6 @@ fn in_a_crowd_everything_is_given_once_and_by_the_key_that_had_it() {
     let once: HashSet<_> = given.iter().map(|(_, element)| element).collect();
     assert_eq!(once.len(), PUSHED, "something was given twice");
     assert_eq!((waiters(&server), server.connect().ask("DBSIZE")), (0, Value::Int(0)));
-}
-
-/// The server's own processor time, in microseconds.
-fn cpu_us(client: &mut Connection) -> f64 {
-    let Value::BulkString(info) = client.ask("INFO cpu") else { panic!("text") };
-    let info = String::from_utf8(info).expect("text");
-    let seconds = |field: &str| -> f64 {
-        let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        line.expect("a field").trim().parse().expect("a number")
-    };
-    (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6
 }
 
 #[test]
