@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Connection, Value};
@@ -399,10 +400,22 @@ fn spawn(
         .unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
 
-/// A port of the loopback that nobody listens on at this moment.
+/// A port that nobody listens on at this moment, and for a cluster's bus the one 10,000 above it. Both lie below the ports that
+/// the kernel gives to clients: a connection of another test's would have taken the second one now and then.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
+    const FIRST: u32 = 11_000;
+    const PORTS: u32 = 11_000;
+    const BUS: u16 = 10_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let is_free = |port: u16| TcpListener::bind(("0.0.0.0", port)).is_ok();
+    // Processes that test at the same time begin at other places.
+    let begin = std::process::id().wrapping_mul(7919);
+    let ports = (0..PORTS).map(|_| {
+        let number = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        (FIRST + number % PORTS) as u16
+    });
+    let mut free = ports.filter(|port| is_free(*port) && is_free(port + BUS));
+    free.next().expect("a free port")
 }
 
 fn log_of(folder: &Path) -> String {
