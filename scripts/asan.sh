@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 # What drives it: tests by the beginning of their names, for `cargo test --test <file>`. Not those that
 # measure memory or time, those that ask for a release build, and those that start no server.
 asan_tests=(
-    "server listening:: blocking:: hangup:: refused:: subscribed:: threads:: commands:: errors:: fenced:: keyspace:: range:: ondue:: rede:: settings::"
+    "server listening:: blocking:: hangup:: refused:: subscribed:: threads:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings::"
     "torture operations:: restore::"
 )
 # The random operations: so many of them.
@@ -25,6 +25,7 @@ skipped=(
     two_thousand_asleep_on_one_key thousands_that_time_out_together many_watched_keys_do_not_keep
     a_client_that_is_killed_when_it_has_been_woken slots_that_move_under_load
     a_renamed_key_is_found_among_many_others every_eviction_policy_evicts
+    a_hundred_out_of_a_million_cost a_thousand_asleep_on_the_same_hundred_keys
 )
 # Memcheck is slower by far, and sees what the sanitizer does not: reads of memory that nothing was
 # written to.
