@@ -222,7 +222,10 @@ impl Lawn {
     }
 
     /// Takes out the element whose turn is first, if it is due at `now`.
-    #[allow(dead_code, reason = "the module takes what is due in runs; tests take one at a time")]
+    #[allow(
+        dead_code,
+        reason = "the module takes what is due in runs; tests and benches take one at a time"
+    )]
     pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
         match &mut self.form {
             Form::Small(small) => small.pop_due(now).map(Taken::Small),

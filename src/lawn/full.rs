@@ -245,7 +245,10 @@ impl Full {
     }
 
     /// Takes out the element whose turn is first, if it is due at `now`.
-    #[allow(dead_code, reason = "the module takes what is due in runs; tests take one at a time")]
+    #[allow(
+        dead_code,
+        reason = "the module takes what is due in runs; tests and benches take one at a time"
+    )]
     pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
         let handle = self.first_due(now, Self::read_ahead_to_take)?;
         let record = self.records.get(handle);

@@ -101,7 +101,10 @@ impl Leased {
     }
 
     /// See [`Lawn::pop_due`].
-    #[allow(dead_code, reason = "the module takes what is due in runs; tests take one at a time")]
+    #[allow(
+        dead_code,
+        reason = "the module takes what is due in runs; tests and benches take one at a time"
+    )]
     pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
         let taken = self.plain.pop_due(now)?;
         if !self.leases.is_empty() {

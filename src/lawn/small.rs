@@ -266,7 +266,10 @@ impl Small {
         Ok(Taken { small: self, at })
     }
 
-    #[allow(dead_code, reason = "the module takes what is due in runs; tests take one at a time")]
+    #[allow(
+        dead_code,
+        reason = "the module takes what is due in runs; tests and benches take one at a time"
+    )]
     pub(super) fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
         self.first_due(now).map(|_| Taken { small: self, at: 0 })
     }
