@@ -12,7 +12,7 @@ SERVERS_DIR ?= target/servers
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: build build-debug run top top-test test test-examples test-servers torture asan fuzz mutants bench bench-core lint lint-scripts fmt msrv deny \
-    package package-test arm64 grafana-test release-notes setup help clean
+    package package-test image-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -84,7 +84,7 @@ msrv: setup ## Build all of it with the oldest Rust that Cargo.toml allows, whic
 
 lint-scripts: ## The shell scripts, by shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh examples/*.sh .ci/run
+	shellcheck scripts/*.sh examples/*.sh dist/enable .ci/run
 
 deny: ## Licences, sources, versions and known holes of the libraries, by cargo-deny (built once: minutes)
 	@scripts/deny.sh
@@ -99,6 +99,10 @@ package: build ## target/package: a .deb, its line tables, a tarball, release no
 
 package-test: package ## Install the .deb in a clean Debian (root), start the packaged servers, remove it (SUITES=)
 	scripts/package-test.sh $(SUITES)
+
+image-test: ## Build the image that the Dockerfile describes, by buildah, and start it (root; minutes)
+	@scripts/setup.sh image
+	scripts/image-test.sh
 
 grafana-test: build ## Each query of grafana/dehydrator.json, asked of a real exporter and a real Prometheus
 	@scripts/setup.sh grafana

@@ -81,7 +81,7 @@ in_chroot() {
     chmod +x "$root/usr/sbin/policy-rc.d"
     # What is thrown away in a minute need not be safe from a power cut: dpkg would sync each file.
     echo force-unsafe-io >"$root/etc/dpkg/dpkg.cfg.d/unsafe-io"
-    cp target/package/dehydrator*.deb "$root/tmp/"
+    cp target/package/{dehydrator*.deb,dehydrator-*.tar.gz,SHA256SUMS} "$root/tmp/"
     {
         cat <<'SH'
 set -eu
@@ -90,13 +90,17 @@ cd /tmp
 SH
         printf "servers='%s'\n" "$servers"
         cat <<'SH'
+sha256sum --quiet -c SHA256SUMS
 for name in $servers; do set -- "$@" $name-server; done
 apt-get -q install -y --no-install-recommends ./dehydrator*.deb "$@" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }
 for name in $servers; do (
     conf=/etc/$name/$name.conf
-    # As README.Debian says.
-    command=$(sed -n "s,^ *sudo \(tee -a $conf.*\),\1,p" /usr/share/doc/dehydrator/README.Debian)
-    eval "$command" >/dev/null
+    # As README.Debian says, and once more.
+    command=$(sed -n "s,^ *sudo \(.*/enable $name\)$,\1,p" /usr/share/doc/dehydrator/README.Debian)
+    $command >/dev/null
+    cp "$conf" "$conf.once"
+    $command >/dev/null
+    cmp "$conf" "$conf.once"
     # The service's own rules, which no chroot enforces.
     module=$(sed -n 's/^loadmodule //p' "$conf")
     unit=$(find /usr/lib/systemd /lib/systemd -name "$name-server.service" | head -n 1)
@@ -118,6 +122,16 @@ for name in $servers; do (
 SH
         try_it
         cat <<'SH'
+    # The tarball, which knows nothing of Debian.
+    tar -xzf dehydrator-*.tar.gz
+    chmod 755 . dehydrator-*/
+    conf=$PWD/$name.conf
+    echo "loadmodule $(echo "$PWD"/dehydrator-*/libdehydrator.so)" >"$conf"
+    run() { cd "$(mktemp -d)" && exec $name-server "$conf" --port 0 --unixsocket $socket; }
+    start
+    is OK DEHYDRATOR.PUSH orders 0 'capture payment 17' order:17
+    is 'capture payment 17' DEHYDRATOR.POLL orders
+    stop
     echo "$($name-server --version | cut -d ' ' -f 1-3): installed, loaded, rewritten, loaded again"
 ); done
 files=$(dpkg -L dehydrator dehydrator-dbgsym)

@@ -104,6 +104,7 @@ debs() {
     install -D -m 755 "$module" "$installed"
     "${tools}strip" --strip-debug --strip-unneeded --remove-section=.comment "$installed"
     install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
+    install -D -m 755 dist/enable "$root/usr/share/dehydrator/enable"
     install -D -m 644 dist/README.Debian "$doc/README.Debian"
     install -m 644 README.md "$doc/"
     with_docs "$doc"

@@ -9,6 +9,7 @@
 #       asan          what builds a server, and valgrind
 #       arm64         what makes a Debian and runs programs of arm64, and their binutils
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
+#       image         buildah, and debootstrap
 #       grafana       what reads the dashboard, for its test
 #       examples      Python's venv and Node, which the examples need
 #       scripts       shellcheck, the linter of scripts
@@ -56,6 +57,10 @@ for extra in "$@"; do
         package)
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
+            ;;
+        image)
+            command -v buildah >/dev/null || need buildah
+            command -v debootstrap >/dev/null || need debootstrap
             ;;
         grafana)
             command -v jq >/dev/null || need jq

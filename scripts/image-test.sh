@@ -1,0 +1,143 @@
+#!/usr/bin/env bash
+# Build the image that the Dockerfile describes, and use it as `docker run` would: no engine is needed, and no
+# registry of images. As root.
+#
+#   scripts/image-test.sh [suite]
+#
+# The images that the Dockerfile begins from are stood in for by Debian's own packages: rust:1-bookworm by a fresh
+# Debian bookworm with this machine's Rust, and the server's image by a fresh Debian of a suite (trixie, by
+# default, which has both servers) with an entrypoint that does what those of the official images are documented to
+# do. So what is tried is every line of the Dockerfile, the configuration that it makes, and that the module fits
+# into a Debian that it was not built on; what is not is the official images themselves.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck disable=SC1091
+. scripts/apt.sh
+
+suite=${1:-trixie}
+if [ "$(id -u)" != 0 ]; then
+    echo "image-test: only root can make a Debian; try sudo" >&2
+    exit 1
+fi
+fail() { echo "image-test: $*" >&2; exit 1; }
+
+work=$(mktemp -d)
+# Images and containers of this run's own, so that nothing of it stays, and nothing of anybody's is touched.
+export BUILDAH_ISOLATION=chroot
+images() { buildah --root "$work/images" --runroot "$work/run" "$@"; }
+clean() {
+    images rm --all >/dev/null 2>&1 || :
+    rm -rf --one-file-system "$work"
+}
+trap clean EXIT
+
+# debian <suite> <folder> <package>...: a fresh Debian.
+debian() {
+    local suite=$1 root=$2 mirror
+    shift 2
+    mirror=$(apt_mirror) || :
+    mkdir -p target/debootstrap
+    debootstrap --variant=minbase --cache-dir="$PWD/target/debootstrap" --include="$(IFS=,; echo "$*")" \
+        "$suite" "$root" "$mirror" >"$work/debootstrap.log" 2>&1 || {
+        tail -n 3 "$work/debootstrap.log" >&2
+        fail "no Debian $suite could be made"
+    }
+}
+
+# image <name> <folder> <setting>...: makes an image of a folder, which is used up.
+image() {
+    local name=$1 root=$2 container
+    shift 2
+    container=$(images from scratch)
+    images copy --quiet "$container" "$root" / >/dev/null
+    rm -rf --one-file-system "$root"
+    [ $# = 0 ] || images config "$@" "$container"
+    images commit --quiet --rm "$container" "$name" >/dev/null
+}
+
+echo "Making the images that the Dockerfile begins from..."
+debian bookworm "$work/rust" ca-certificates gcc libc6-dev
+mkdir -p "$work/rust/usr/local/rust" "$work/rust/usr/local/cargo"
+(cd "$(rustc --print sysroot)" && tar -c --exclude=./share .) | tar -x -C "$work/rust/usr/local/rust"
+# What Cargo has fetched here is not fetched again.
+cargo fetch --quiet --locked
+cp -a "${CARGO_HOME:-$HOME/.cargo}/registry" "$work/rust/usr/local/cargo/"
+image rust:1-bookworm "$work/rust" --env PATH=/usr/local/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    --env CARGO_HOME=/usr/local/cargo
+
+# of <server>: an image with that server, as the official ones are.
+of() {
+    local root=$work/$1
+    debian "$suite" "$root" "$1-server"
+    install -d -o 999 -g 999 "$root/data"
+    cat >"$root/usr/local/bin/entrypoint" <<SH
+#!/bin/sh
+# A configuration is given to the server; root gives /data, and the server, to the server's own user.
+set -e
+case \$1 in *.conf | -*) set -- $1-server "\$@" ;; esac
+if [ "\$1" = $1-server ] && [ "\$(id -u)" = 0 ]; then
+    find . ! -user $1 -exec chown $1 {} +
+    exec setpriv --reuid=$1 --regid=$1 --clear-groups "\$0" "\$@"
+fi
+exec "\$@"
+SH
+    chmod 755 "$root/usr/local/bin/entrypoint"
+    image "$1:stand-in" "$root" --entrypoint '["entrypoint"]' --workingdir /data --cmd "$1-server"
+}
+
+# port: one that nobody listens to.
+port() {
+    local port
+    for port in $(shuf -i 20000-30000 -n 50); do
+        (: <"/dev/tcp/127.0.0.1/$port") 2>/dev/null || { echo "$port"; return; }
+    done
+    fail "no port is free"
+}
+
+for server in redis valkey; do
+    of $server
+    images bud --quiet --layers --build-arg "SERVER=$server:stand-in" --tag dehydrator:$server . \
+        >"$work/build.log" 2>&1 || { tail -n 40 "$work/build.log" >&2; fail "the image cannot be built"; }
+
+    container=$(images from dehydrator:$server)
+    root=$(images mount "$container")
+    number=$(port)
+    words='{{range .OCIv1.Config.Entrypoint}}{{.}} {{end}}{{range .OCIv1.Config.Cmd}}{{.}} {{end}}'
+    command=$(images inspect --format "$words" "$container")
+    start() {
+        # shellcheck disable=SC2086  # a command and its arguments
+        images run "$container" -- $command --port "$number" >>"$work/log" 2>&1 &
+        running=$!
+        for _ in $(seq 100); do
+            [ "$(cli PING 2>&1)" != PONG ] || return 0
+            kill -0 $running 2>/dev/null || break
+            sleep 0.1
+        done
+        cat "$work/log" >&2
+        fail "the server does not start"
+    }
+    cli() { redis-cli -p "$number" "$@"; }
+    is() {
+        local wanted=$1 got
+        shift
+        got=$(cli "$@" 2>&1)
+        [ "$got" = "$wanted" ] || fail "$*: '$got' instead of '$wanted'"
+    }
+    stop() {
+        # As `docker stop` does.
+        kill -TERM "$(cli INFO server | sed -n 's/^process_id:\([0-9]*\).*/\1/p')"
+        wait $running || :
+    }
+    start
+    is OK DEHYDRATOR.PUSH jobs 0 'capture payment 17' order:17
+    is OK DEHYDRATOR.PUSH jobs 600000 'cancel basket 18' order:18
+    is 'capture payment 17' DEHYDRATOR.POLL jobs
+    user=$(stat -c %u "$root/data/appendonlydir" 2>/dev/null || echo none)
+    case $user in 0 | none) fail "the data are not in /data, or are root's: $user" ;; esac
+    stop
+    start
+    is 'cancel basket 18' DEHYDRATOR.PULL jobs order:18
+    stop
+    images umount "$container" >/dev/null
+    echo "dehydrator from $server: built, started as its entrypoint does, stopped, started again with its data"
+done
