@@ -7,13 +7,14 @@ use ahash::RandomState;
 
 use super::block::PLACES;
 use super::error::{StartError, UpdateError};
-use super::index::{IdHash, Index};
+use super::index::Index;
 use super::iter::{Iter, Rows};
 use super::overflow::Overflow;
 use super::processor::prefetch;
 use super::queues::{AHEAD, Queues};
 use super::records::{Record, Records, Spot};
 use super::slab::Handle;
+use super::table::IdHash;
 use super::turn::{DEADLINE_MAX, Turn};
 use super::{Element, Row, Start};
 

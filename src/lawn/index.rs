@@ -23,9 +23,7 @@
 //! full while it grows: ten bytes an element instead of up to twenty, as all tables of a directory fill up at the
 //! same time.
 //!
-//! What does not fit into its bucket goes into the next one that has room, and each bucket that it
-//! passed counts it (as in Facebook's F14): a look-up goes on only while the count says so, and
-//! taking an entry out leaves no tombstone behind.
+//! What does not fit into its bucket goes into another one: see [`Table`].
 //!
 //! An entry holds the hash beside the handle, so that tables split, grow and merge without touching a
 //! record, and a look-up touches no record but its own. The ids are not in here: each is stored once,
@@ -35,283 +33,15 @@ use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
 
-use super::lanes::{self, LANES, Lanes};
 use super::processor::prefetch;
 use super::slab::Handle;
-use super::{Mover, TINY, relocate};
+use super::table::{ENTRIES_MAX, Entry, IdHash, Table, fitting, larger};
+use super::{Mover, relocate};
 
-/// Entries in a bucket, which fill a cache line.
-const SLOTS: usize = LANES;
-/// Buckets in a full table, 32 KiB; a split that is not even makes a somewhat larger one. To move all of its entries takes some ten microseconds.
-const BUCKETS_MAX: usize = if TINY { 4 } else { 512 };
-/// Entries in a full table.
-const ENTRIES_MAX: usize = room(BUCKETS_MAX);
 /// Two halves are merged at this many entries, far enough from a split that the two do not alternate.
 const MERGED_MAX: usize = ENTRIES_MAX / 2;
 /// The directory never gets deeper. With hashes that are any good it would take 2^31 entries.
 const DEPTH_MAX: u32 = 20;
-
-/// Entries that so many buckets take before there must be more: seven eighths, at which one entry in
-/// seven is not in its own bucket. A single bucket can be full.
-const fn room(buckets: usize) -> usize {
-    if buckets == 1 { SLOTS } else { buckets * (SLOTS - 1) }
-}
-
-/// How many buckets tables have. They are size classes of jemalloc, of which one in four is left out: with all of them 6.5 entries
-/// would be moved for each one that an index gains, and with these it is 4.8.
-const SIZES: [usize; 25] = [
-    1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384,
-    512,
-];
-
-/// The next larger number of buckets.
-fn larger(buckets: usize) -> usize {
-    let next = SIZES.iter().find(|size| **size > buckets);
-    // A table that cannot be split any more.
-    next.copied().unwrap_or(buckets + buckets / 4)
-}
-
-/// The fewest buckets that have room for so many entries, and an eighth more.
-fn fitting(entries: usize) -> usize {
-    let mut buckets = 1;
-    while room(buckets) < entries + entries / 8 {
-        buckets = larger(buckets);
-    }
-    buckets
-}
-
-/// The part of an id's hash that the index uses.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct IdHash(u32);
-
-#[derive(Clone, Copy)]
-struct Entry {
-    hash: IdHash,
-    handle: Handle,
-}
-
-/// Entries whose hashes begin with the same bits. The hash beside a blank handle says nothing.
-#[derive(Clone, Copy, Default)]
-struct Bucket {
-    hashes: [u32; SLOTS],
-    /// As [`Handle::to_bits`] has them: 0 is blank.
-    handles: [u32; SLOTS],
-}
-
-// A look-up is priced at one cache line.
-const _: () = assert!(size_of::<Bucket>() == 64);
-
-impl Bucket {
-    /// The slots with that hash, blank ones perhaps among them.
-    fn matches(&self, hash: IdHash) -> Lanes {
-        lanes::equal(&self.hashes, hash.0)
-    }
-
-    fn blank(&self) -> Option<usize> {
-        lanes::equal(&self.handles, 0).next()
-    }
-
-    fn handle(&self, slot: usize) -> Option<Handle> {
-        Handle::from_bits(self.handles[slot])
-    }
-
-    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        let slots = self.hashes.iter().zip(&self.handles);
-        slots.filter_map(|(hash, handle)| {
-            Some(Entry { hash: IdHash(*hash), handle: Handle::from_bits(*handle)? })
-        })
-    }
-}
-
-/// Where an entry is in its table.
-#[derive(Clone, Copy)]
-struct Place {
-    bucket: usize,
-    slot: usize,
-}
-
-#[derive(Clone)]
-struct Table {
-    buckets: Vec<Bucket>,
-    /// For each bucket, how many entries passed it because it was full. What has counted up to
-    /// [`u8::MAX`] stays there until the table is made anew.
-    passed: Vec<u8>,
-    /// Entries.
-    len: usize,
-    /// With fewer entries than this the table is cut.
-    fewest: usize,
-    /// How many top bits of the hash all entries share …
-    depth: u32,
-    /// … and what they are, left-aligned.
-    prefix: u32,
-}
-
-impl Table {
-    fn new(buckets: usize, depth: u32, prefix: u32) -> Self {
-        Self {
-            buckets: vec![Bucket::default(); buckets],
-            passed: vec![0; buckets],
-            len: 0,
-            // Far below what it held when it grew: what hovers about one size is not cut, and each entry is moved once in two
-            // removals while an index empties.
-            fewest: if buckets > 1 { room(buckets) / 3 } else { 0 },
-            depth,
-            prefix,
-        }
-    }
-
-    /// Adds the entries of other tables that are `wanted` to this one, which is empty and for which it has room.
-    fn fill(&mut self, others: &[&[Bucket]], wanted: impl Fn(u32) -> bool) {
-        // Nothing is taken out meanwhile: no bucket need be searched for a blank.
-        let mut filled = vec![0_u8; self.buckets.len()];
-        for bucket in others.iter().copied().flatten() {
-            for slot in 0..SLOTS {
-                let (hash, handle) = (bucket.hashes[slot], bucket.handles[slot]);
-                if handle == 0 || !wanted(hash) {
-                    continue;
-                }
-                let mut at = self.home(IdHash(hash));
-                while usize::from(filled[at]) == SLOTS {
-                    at = self.pass(at);
-                }
-                let slot = usize::from(filled[at]) % SLOTS;
-                filled[at] += 1;
-                let bucket = &mut self.buckets[at];
-                bucket.hashes[slot] = hash;
-                bucket.handles[slot] = handle;
-                self.len += 1;
-            }
-        }
-    }
-
-    /// The bucket where a hash belongs. Tables keep the order of hashes, so that making one anew walks
-    /// both from end to end.
-    fn home(&self, hash: IdHash) -> usize {
-        let below = hash.0 << self.depth;
-        ((u64::from(below) * self.buckets.len() as u64) >> 32) as usize
-    }
-
-    fn next(&self, bucket: usize) -> usize {
-        if bucket + 1 == self.buckets.len() { 0 } else { bucket + 1 }
-    }
-
-    fn is_full(&self) -> bool {
-        self.len >= room(self.buckets.len())
-    }
-
-    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.buckets.iter().flat_map(Bucket::entries)
-    }
-
-    /// The entry under this hash that `read` makes something of, and what that is.
-    #[inline(always)]
-    fn find<R>(
-        &self,
-        hash: IdHash,
-        mut read: impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Place, Handle, R)> {
-        let at = self.home(hash);
-        let found = self.find_in(at, hash, &mut read);
-        if found.is_some() || self.passed[at] == 0 {
-            return found;
-        }
-        self.find_behind(at, hash, &mut read)
-    }
-
-    #[inline(always)]
-    fn find_in<R>(
-        &self,
-        at: usize,
-        hash: IdHash,
-        read: &mut impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Place, Handle, R)> {
-        let bucket = &self.buckets[at];
-        for slot in bucket.matches(hash) {
-            if let Some(handle) = bucket.handle(slot)
-                && let Some(found) = read(handle)
-            {
-                return Some((Place { bucket: at, slot }, handle, found));
-            }
-        }
-        None
-    }
-
-    /// As [`Table::find`], of an entry that is not in its own bucket.
-    #[inline(never)]
-    fn find_behind<R>(
-        &self,
-        home: usize,
-        hash: IdHash,
-        read: &mut impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Place, Handle, R)> {
-        let mut at = self.next(home);
-        while at != home {
-            let found = self.find_in(at, hash, read);
-            if found.is_some() || self.passed[at] == 0 {
-                return found;
-            }
-            at = self.next(at);
-        }
-        None
-    }
-
-    /// Adds an entry; there must be room.
-    fn insert(&mut self, entry: Entry) {
-        let mut at = self.home(entry.hash);
-        let slot = loop {
-            match self.buckets[at].blank() {
-                Some(slot) => break slot,
-                None => at = self.pass(at),
-            }
-        };
-        self.put(Place { bucket: at, slot }, entry);
-    }
-
-    /// Counts an entry that passes a full bucket, and returns the next one.
-    fn pass(&mut self, bucket: usize) -> usize {
-        self.passed[bucket] = self.passed[bucket].saturating_add(1);
-        self.next(bucket)
-    }
-
-    fn put(&mut self, Place { bucket, slot }: Place, entry: Entry) {
-        let bucket = &mut self.buckets[bucket];
-        bucket.hashes[slot % SLOTS] = entry.hash.0;
-        bucket.handles[slot % SLOTS] = Handle::to_bits(Some(entry.handle));
-        self.len += 1;
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, hash: IdHash, place: Place) {
-        self.buckets[place.bucket].handles[place.slot] = 0;
-        self.len -= 1;
-        let mut at = self.home(hash);
-        while at != place.bucket {
-            if self.passed[at] < u8::MAX {
-                self.passed[at] -= 1;
-            }
-            at = self.next(at);
-        }
-    }
-
-    /// Gives the table so many buckets.
-    #[cold]
-    fn resize(&mut self, buckets: usize) {
-        let mut new = Self::new(buckets, self.depth, self.prefix);
-        new.fill(&[&self.buckets], |_| true);
-        *self = new;
-    }
-
-    /// All entries, each with the bucket that it is in.
-    #[cfg(any(test, fuzzing))]
-    fn placed(&self) -> impl Iterator<Item = (usize, Entry)> + '_ {
-        let buckets = self.buckets.iter().enumerate();
-        buckets.flat_map(|(at, bucket)| bucket.entries().map(move |entry| (at, entry)))
-    }
-
-    fn memory(&self) -> usize {
-        self.buckets.capacity() * size_of::<Bucket>() + self.passed.capacity()
-    }
-}
 
 /// The place for a new entry. Nothing has changed until it is filled.
 pub(super) struct Vacancy<'a> {
@@ -422,7 +152,7 @@ impl Index {
         let table = &mut self.tables[number];
         let found = table.find(hash, |it| (it == old).then_some(()));
         let (place, ..) = found.expect("a stored record is in the index");
-        table.buckets[place.bucket].handles[place.slot] = Handle::to_bits(Some(new));
+        table.replace(place, new);
     }
 
     /// Shows about `count` handles in the order of their hashes, from hash `cursor` on, and returns
@@ -604,23 +334,7 @@ impl Index {
             let places = self.places(number);
             covered += places.len();
             assert!(self.directory[places].iter().all(|place| *place as usize == number));
-            assert_eq!(table.len, table.entries().count(), "a table's count");
-            assert!(table.len <= room(table.buckets.len()), "a table is overfull");
-            let mut passed = vec![0; table.buckets.len()];
-            for (bucket, entry) in table.placed() {
-                let mut at = table.home(entry.hash);
-                while at != bucket {
-                    passed[at] += 1;
-                    at = table.next(at);
-                }
-                let shared = (u64::from(entry.hash.0 ^ table.prefix) << table.depth) >> 32;
-                assert_eq!(shared, 0, "an entry is in the wrong table");
-                assert!(is_live(entry.hash, entry.handle), "an entry without a record");
-            }
-            for (counted, passed) in table.passed.iter().zip(passed) {
-                let counted = usize::from(*counted);
-                assert!(counted == passed || counted == u8::MAX.into(), "entries that passed");
-            }
+            table.check(&mut is_live);
         }
         assert_eq!(covered, self.directory.len(), "places that belong to no table");
     }
@@ -670,7 +384,7 @@ mod tests {
                 index.check(|_, _| true);
             }
         }
-        assert!(largest <= BUCKETS_MAX, "a table of {largest} buckets");
+        assert!(largest <= super::super::table::BUCKETS_MAX, "a table of {largest} buckets");
         let full = index.memory();
         for number in 0..ids {
             let hash = index.hash(&number.to_le_bytes());

@@ -30,12 +30,12 @@
 //! | module | noun |
 //! |---|---|
 //! | `form` | the lawn itself: small at first, then full |
-//! | `small` | a lawn of a few elements, in one allocation |
+//! | `small`, `packed` | a lawn of a few elements, in one allocation; how they lie there |
 //! | `full` | a lawn of any size: what the parts below make together |
 //! | `turn` | when an element's turn comes: deadline, then order of pushing |
 //! | `slab`, `shelves`, `boxes` | fixed-width slots in pages, and what is too wide for one; grows without copying, gives memory back |
 //! | `records` | the bytes of an element |
-//! | `index`, `lanes` | id to record |
+//! | `index`, `table`, `lanes` | id to record |
 //! | `block`, `queues`, `heads`, `unsettled` | the FIFO of each TTL, and which is next |
 //! | `directory` | where to begin to look in a long queue |
 //! | `overflow` | what fits into no queue |
@@ -87,6 +87,7 @@ mod lanes;
 mod leased;
 mod leases;
 mod overflow;
+mod packed;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;
@@ -94,6 +95,7 @@ mod records;
 mod shelves;
 mod slab;
 mod small;
+mod table;
 mod tokens;
 mod turn;
 mod unsettled;

@@ -14,6 +14,9 @@
 //!
 //! Appending and stopping are O(1). A queue that runs empty goes, as in the paper.
 
+mod listing;
+mod walk;
+
 use std::collections::BTreeSet;
 
 use ahash::RandomState;
@@ -27,6 +30,8 @@ use super::slab::Handle;
 use super::turn::Turn;
 use super::unsettled::Unsettled;
 use super::{Mover, TINY, push_tight, relocate, shrink};
+
+pub(super) use walk::Cursor;
 
 /// TTLs that have a queue of their own at the most. The paper's systems have a few dozen.
 const QUEUES_MAX: usize = if TINY { 6 } else { 16_384 };
@@ -287,101 +292,9 @@ impl Queues {
         filled.map(|queue| (queue.ttl, queue.len))
     }
 
-    /// How many elements are due at `now`. Reads one record of each block that has some, and six of the
-    /// last one.
-    pub(super) fn count_due(&self, records: &Records, now: u64) -> usize {
-        let is_due = |handle: Handle| records.turn(handle).deadline <= now;
-        let in_queue = |cursor: Cursor| {
-            let blocks = std::iter::successors(Some(self.blocks.view(cursor.block)), |view| {
-                let next = view.block.next.map(|next| self.blocks.view(next));
-                next.filter(|next| next.first().is_some_and(is_due))
-            });
-            // All of a block are due if the first of the next one is.
-            let mut count = 0;
-            let mut last = None;
-            for view in blocks {
-                count += last.replace(view).map_or(0, |before: View<'_>| before.bits.len());
-            }
-            let in_last =
-                |last: View<'_>| last.last_that(is_due).map_or(0, |it| last.bits.count_to(it));
-            count + last.map_or(0, in_last)
-        };
-        self.due(records, now).map(|(_, cursor)| in_queue(cursor)).sum()
-    }
-
-    /// The heads that are due by `deadline`, each with a cursor to walk its queue from there.
-    pub(super) fn due<'a>(
-        &'a self,
-        records: &'a Records,
-        deadline: u64,
-    ) -> impl Iterator<Item = (Turn, Cursor)> + 'a {
-        self.heads.due(deadline).into_iter().filter_map(move |(mut turn, number)| {
-            if self.unsettled.has(number) {
-                turn = self.head_turn(records, number).filter(|turn| turn.deadline <= deadline)?;
-            }
-            let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
-            let (head, _) = ends?;
-            let place = self.blocks.bits(head).first_place()?;
-            Some((turn, Cursor { ttl, block: head, place }))
-        })
-    }
-
-    /// The queue at a place of the heap of heads: no earlier turn than it has, and a cursor to walk it.
-    pub(super) fn at_place(&self, place: usize) -> Option<(Turn, Cursor)> {
-        let (turn, number) = self.heads.at(place)?;
-        let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
-        let (head, _) = ends?;
-        Some((turn, Cursor { ttl, block: head, place: self.blocks.bits(head).first_place()? }))
-    }
-
-    /// The first element of the queue at a place of the heap of heads whose turn is `turn` or later. Walks some blocks,
-    /// however long the queue is.
-    pub(super) fn seek_at_place(
-        &self,
-        records: &Records,
-        place: usize,
-        turn: Turn,
-    ) -> Option<(Turn, Cursor)> {
-        let (_, number) = self.heads.at(place)?;
-        let Queue { ttl, ends, latest, .. } = self.queues[usize::from(number)];
-        let (head, _) = ends.filter(|_| latest >= turn.deadline)?;
-        let is_earlier = |handle: Handle| records.turn(handle) < turn;
-        let mut block = self.directory.last(number, turn).unwrap_or(head);
-        while let Some(next) = self.blocks.block(block).next
-            && self.blocks.first(next).is_some_and(is_earlier)
-        {
-            block = next;
-        }
-        let view = self.blocks.view(block);
-        let from = view.last_that(is_earlier).map_or(0, |earlier| earlier + 1);
-        let (block, place) = match view.bits.first_from(from) {
-            Some(place) => (block, place),
-            None => {
-                let next = view.block.next?;
-                (next, self.blocks.bits(next).first_place()?)
-            }
-        };
-        let found = self.blocks.view(block).at(place)?;
-        Some((records.turn(found), Cursor { ttl, block, place }))
-    }
-
     /// The TTL of the queue that a record stands in.
     pub(super) fn ttl(&self, spot: Spot) -> u64 {
         self.queues[usize::from(self.blocks.bits(spot.block).queue)].ttl
-    }
-
-    /// The record at a cursor, and the cursor behind it.
-    pub(super) fn at(&self, cursor: Cursor) -> Option<(Handle, Option<Cursor>)> {
-        let view = self.blocks.view(cursor.block);
-        let handle = view.at(cursor.place)?;
-        let next = match view.bits.first_from(cursor.place + 1) {
-            Some(place) => Some(Cursor { place, ..cursor }),
-            None => view.block.next.and_then(|block| {
-                let place = self.blocks.bits(block).first_place()?;
-                Some(Cursor { block, place, ..cursor })
-            }),
-        };
-        Some((handle, next))
     }
 
     /// A record has moved, or was replaced by one with the same turn.
@@ -571,73 +484,6 @@ impl Queues {
         Some(new)
     }
 
-    /// A new block stands behind another, and begins with this turn: every so many of them is listed.
-    fn count_unlisted(&mut self, behind: Handle, new: Handle, turn: Turn) {
-        let unlisted = self.blocks.bits(behind).unlisted % LISTED + 1;
-        let bits = self.blocks.bits_mut(new);
-        bits.unlisted = unlisted;
-        let queue = bits.queue;
-        if unlisted == LISTED {
-            self.directory.insert(queue, turn, new);
-        }
-    }
-
-    /// A block goes, which has or just had this element. If it is listed, the block behind it is listed instead, unless
-    /// it is the first of its queue.
-    fn unlist(&mut self, records: &Records, block: Handle, element: Option<Handle>) {
-        let View { bits, block: links } = self.blocks.view(block);
-        let (queue, is_head, next) = (bits.queue, bits.is_head, links.next);
-        if bits.unlisted != LISTED {
-            return;
-        }
-        let turn = records.turn(element.expect("a block has elements"));
-        self.directory.remove(queue, turn, block);
-        self.blocks.bits_mut(block).unlisted = 1;
-        if let Some(next) = next.filter(|_| !is_head)
-            && self.blocks.bits(next).unlisted != LISTED
-        {
-            let first = self.blocks.first(next).expect("a block is not empty");
-            self.directory.insert(queue, records.turn(first), next);
-            self.blocks.bits_mut(next).unlisted = LISTED;
-        }
-    }
-
-    /// A block is listed no more. Returns whether it was.
-    fn forget(&mut self, records: &Records, block: Handle) -> bool {
-        let View { bits, .. } = self.blocks.view(block);
-        let (queue, is_listed) = (bits.queue, bits.unlisted == LISTED);
-        if is_listed {
-            let first = self.blocks.first(block).expect("a block is not empty");
-            self.directory.remove(queue, records.turn(first), block);
-            self.blocks.bits_mut(block).unlisted = 1;
-        }
-        is_listed
-    }
-
-    /// A block is listed, at the turn it begins with.
-    fn list(&mut self, records: &Records, block: Handle) {
-        let first = self.blocks.first(block).expect("a block is not empty");
-        let bits = self.blocks.bits_mut(block);
-        bits.unlisted = LISTED;
-        self.directory.insert(bits.queue, records.turn(first), block);
-    }
-
-    /// The handles of a block are put into its neighbour.
-    fn list_joined(&mut self, records: &Records, block: Handle, target: Handle) {
-        let View { bits, block: links } = self.blocks.view(block);
-        let (queue, first) = (bits.queue, self.blocks.first(block));
-        if links.next != Some(target) {
-            return self.unlist(records, block, first);
-        }
-        // What comes to stand in it may be before the turn at which it is listed.
-        let was_listed = [block, target].map(|block| self.forget(records, block));
-        if was_listed.contains(&true) {
-            let first = first.expect("a block is not empty");
-            self.directory.insert(queue, records.turn(first), target);
-            self.blocks.bits_mut(target).unlisted = LISTED;
-        }
-    }
-
     /// Unlinks an empty block and frees it, and its queue with the last one.
     #[inline(never)]
     fn drop_block(&mut self, handle: Handle) {
@@ -819,12 +665,4 @@ impl Queues {
         });
         count
     }
-}
-
-/// A place in a queue, for walking it.
-#[derive(Clone, Copy)]
-pub(super) struct Cursor {
-    pub(super) ttl: u64,
-    block: Handle,
-    place: usize,
 }

@@ -5,14 +5,7 @@
 //! than its id and its payload. Everything is found by walking: that is as quick as a look-up as long as there are a few
 //! dozen, and no hash is needed.
 //!
-//! ```text
-//!   flags   1          bits 0 to 3: which of the parts with a `?` are there; bits 4 to 7: bytes of the TTL
-//!   length of the id, length of all of it, deadline                      1 + 1 + 6, the low bytes of each
-//!   more of the length of the id ?, of the deadline ?, of the length ?   1, 2, 1
-//!   how often it was given out ?                                         2
-//!   TTL     0 to 8
-//!   id, payload
-//! ```
+//! How each lies there is the matter of [`packed`](super::packed).
 //!
 //! The order of the elements is that of their turns: an element that is pushed goes behind all whose deadline is not
 //! later. So no number of the push is kept.
@@ -21,6 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::error::{StartError, UpdateError};
+use super::packed::{Entries, Entry, Head, Timer, WIDTH_MAX};
 use super::turn::DEADLINE_MAX;
 use super::{Element, Mover, Row, relocate};
 
@@ -36,99 +30,6 @@ pub struct SmallMax {
 impl SmallMax {
     /// What is well spent: beyond, walks take longer than look-ups, and the full form costs little more.
     pub const USUAL: Self = Self { elements: 32, bytes: 4096 };
-}
-
-const ID_LONG: u8 = 1;
-const DEADLINE_LONG: u8 = 2;
-const WIDTH_LONG: u8 = 4;
-const DELIVERED: u8 = 8;
-/// The flags that say of a part that it is there.
-const PARTS: u8 = 0b1111;
-const TTL_SHIFT: u32 = 4;
-
-/// Bytes of flags, and of what every element has.
-const HEAD_MIN: usize = 9;
-const HEAD_MAX: usize = HEAD_MIN + 1 + 2 + 1 + 2 + 8;
-const DEADLINE_BITS: u32 = 48;
-/// The widest element, with the longest head that it may get.
-const WIDTH_MAX: usize = u16::MAX as usize - HEAD_MAX;
-
-/// When an element comes due, and what else changes with that.
-#[derive(Clone, Copy)]
-struct Timer {
-    deadline: u64,
-    ttl: u64,
-    deliveries: u16,
-}
-
-/// What is before the id.
-struct Head {
-    bytes: [u8; HEAD_MAX],
-    len: usize,
-    /// Bytes of the whole element.
-    width: usize,
-}
-
-impl Head {
-    fn new(id: usize, payload: usize, timer: Timer) -> Self {
-        let Timer { deadline, ttl, deliveries } = timer;
-        let ttl_bytes = 8 - ttl.leading_zeros() as usize / 8;
-        let later = (deadline >> DEADLINE_BITS) as u16;
-        let mut head = Self { bytes: [0; HEAD_MAX], len: HEAD_MIN, width: 0 };
-        head.put_if(id > 0xff, ID_LONG, [(id >> 8) as u8]);
-        head.put_if(later > 0, DEADLINE_LONG, later.to_le_bytes());
-        let rest = if deliveries > 0 { 2 } else { 0 } + ttl_bytes + id + payload;
-        // Its own second byte counts.
-        let is_wide = head.len + rest > 0xff;
-        head.width = head.len + usize::from(is_wide) + rest;
-        head.put_if(is_wide, WIDTH_LONG, [(head.width >> 8) as u8]);
-        head.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
-        head.bytes[head.len..][..8].copy_from_slice(&ttl.to_le_bytes());
-        head.len += ttl_bytes;
-        head.bytes[0] |= (ttl_bytes as u8) << TTL_SHIFT;
-        let word = id as u64 & 0xff | (head.width as u64 & 0xff) << 8 | deadline << 16;
-        head.bytes[1..HEAD_MIN].copy_from_slice(&word.to_le_bytes());
-        head
-    }
-
-    fn put_if<const N: usize>(&mut self, condition: bool, flag: u8, part: [u8; N]) {
-        if condition {
-            self.bytes[0] |= flag;
-            self.bytes[self.len..][..N].copy_from_slice(&part);
-            self.len += N;
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
-/// Where an element lies, and what its head says of it.
-#[derive(Clone, Copy)]
-struct Entry {
-    at: usize,
-    /// Where the TTL, the id, the payload begin.
-    ttl: usize,
-    id: usize,
-    payload: usize,
-    end: usize,
-    deadline: u64,
-    has_deliveries: bool,
-}
-
-/// The high bytes of what a head has the low ones of, and how many bytes they take.
-struct Parts {
-    id: usize,
-    deadline: u64,
-    width: usize,
-    len: usize,
-}
-
-impl Entry {
-    fn width(&self) -> usize {
-        self.end - self.at
-    }
 }
 
 /// A small lawn. See the [module](self).
@@ -150,7 +51,7 @@ pub struct Taken<'a> {
 impl Taken<'_> {
     /// What was taken.
     pub fn element(&self) -> Element<'_> {
-        self.small.element(&self.small.entry(self.at))
+        Entry::read(&self.small.bytes, self.at).element(&self.small.bytes)
     }
 }
 
@@ -162,7 +63,7 @@ impl fmt::Debug for Taken<'_> {
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        self.small.remove(&self.small.entry(self.at));
+        self.small.remove(&Entry::read(&self.small.bytes, self.at));
         self.small.shrink();
     }
 }
@@ -227,7 +128,7 @@ impl Small {
     pub(super) fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
         let Some(entry) = found else { return false };
-        let deliveries = self.deliveries(&entry);
+        let deliveries = entry.deliveries(&self.bytes);
         self.set_timer(&entry, Timer { deadline, ttl, deliveries });
         true
     }
@@ -238,19 +139,19 @@ impl Small {
     }
 
     pub(super) fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        self.find(id).map(|entry| self.element(&entry))
+        self.find(id).map(|entry| entry.element(&self.bytes))
     }
 
     /// As [`Lawn::row`](super::form::Lawn::row).
     pub(super) fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         let entry = self.find(id)?;
-        Some(Row { ttl: self.ttl(&entry), element: self.element(&entry), number: None })
+        Some(Row { ttl: entry.ttl(&self.bytes), element: entry.element(&self.bytes), number: None })
     }
 
     /// Whether the element of that id, if there is one, may have such a payload.
     pub(super) fn may_update(&self, id: &[u8], payload: &[u8], max: SmallMax) -> bool {
         self.find(id).is_none_or(|old| {
-            let width = Head::new(id.len(), payload.len(), self.timer(&old)).width;
+            let width = Head::new(id.len(), payload.len(), old.timer(&self.bytes)).width;
             width <= WIDTH_MAX && self.bytes.len() - old.width() + width <= max.bytes
         })
     }
@@ -258,7 +159,7 @@ impl Small {
     /// As [`Lawn::update`](super::Lawn::update), of a payload that [may be](Small::may_update).
     pub(super) fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
         let old = self.find(id).ok_or(UpdateError::Missing)?;
-        let head = Head::new(id.len(), payload.len(), self.timer(&old));
+        let head = Head::new(id.len(), payload.len(), old.timer(&self.bytes));
         // The new one goes where the old one is, and the old one behind all others, from where it is taken.
         self.insert(old.at, &head, id, payload);
         self.bytes[old.at + head.width..].rotate_left(old.width());
@@ -283,7 +184,7 @@ impl Small {
     ) -> usize {
         let (mut end, mut drained, mut delivered) = (0, 0, 0);
         for entry in self.entries().take_while(|entry| entry.deadline <= now).take(count) {
-            give(self.ttl(&entry), self.element(&entry));
+            give(entry.ttl(&self.bytes), entry.element(&self.bytes));
             (end, drained) = (entry.end, drained + 1);
             delivered += u16::from(entry.has_deliveries);
         }
@@ -301,7 +202,7 @@ impl Small {
         debug_assert_ne!(ttl, 0, "a lease of no time");
         let first = self.first_due(now)?;
         let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
-        Some(self.element(&self.entry(at)))
+        Some(Entry::read(&self.bytes, at).element(&self.bytes))
     }
 
     pub(super) fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
@@ -311,7 +212,7 @@ impl Small {
 
     pub(super) fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
         let Some(entry) = self.find(id) else { return false };
-        self.set_head(&entry, Timer { deliveries, ..self.timer(&entry) });
+        self.set_head(&entry, Timer { deliveries, ..entry.timer(&self.bytes) });
         true
     }
 
@@ -320,7 +221,7 @@ impl Small {
     }
 
     pub(super) fn next_deadline(&self) -> Option<u64> {
-        (self.len > 0).then(|| self.entry(0).deadline)
+        (self.len > 0).then(|| Entry::read(&self.bytes, 0).deadline)
     }
 
     pub(super) fn count_due(&self, now: u64) -> usize {
@@ -334,7 +235,7 @@ impl Small {
     pub(super) fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
         let mut counts = BTreeMap::new();
         for entry in self.entries() {
-            *counts.entry(self.ttl(&entry)).or_default() += 1;
+            *counts.entry(entry.ttl(&self.bytes)).or_default() += 1;
         }
         counts
     }
@@ -353,95 +254,15 @@ impl Small {
     }
 
     fn entries(&self) -> Entries<'_> {
-        Entries { small: self, at: 0 }
-    }
-
-    /// A walk is a chain of these, each waiting for the one before.
-    #[inline(always)]
-    fn entry(&self, at: usize) -> Entry {
-        let head: &[u8; HEAD_MIN] = self.bytes[at..].first_chunk().expect("a head");
-        let [flags, word @ ..] = *head;
-        let word = u64::from_le_bytes(word);
-        let (mut id, mut width) = (word as usize & 0xff, word as usize >> 8 & 0xff);
-        let (mut deadline, mut ttl) = (word >> 16, at + HEAD_MIN);
-        if flags & PARTS != 0 {
-            let parts = self.parts(flags, ttl);
-            id |= parts.id;
-            deadline |= parts.deadline;
-            width |= parts.width;
-            ttl += parts.len;
-        }
-        let id_at = ttl + usize::from(flags >> TTL_SHIFT);
-        let has_deliveries = flags & DELIVERED != 0;
-        Entry { at, ttl, id: id_at, payload: id_at + id, end: at + width, deadline, has_deliveries }
-    }
-
-    /// What few elements have, which begins there.
-    #[inline(never)]
-    fn parts(&self, flags: u8, at: usize) -> Parts {
-        let mut len = 0;
-        let mut part = |flag: u8, bytes: usize| {
-            let bytes = if flags & flag == 0 { 0 } else { bytes };
-            len += bytes;
-            let part = &self.bytes[at + len - bytes..at + len];
-            part.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
-        };
-        let id = (part(ID_LONG, 1) as usize) << 8;
-        let deadline = part(DEADLINE_LONG, 2) << DEADLINE_BITS;
-        let width = (part(WIDTH_LONG, 1) as usize) << 8;
-        part(DELIVERED, 2);
-        Parts { id, deadline, width, len }
-    }
-
-    fn element(&self, entry: &Entry) -> Element<'_> {
-        Element {
-            id: self.id(entry),
-            payload: &self.bytes[entry.payload..entry.end],
-            deadline: entry.deadline,
-            deliveries: self.deliveries(entry),
-        }
-    }
-
-    fn id(&self, entry: &Entry) -> &[u8] {
-        &self.bytes[entry.id..entry.payload]
-    }
-
-    fn deliveries(&self, entry: &Entry) -> u16 {
-        if !entry.has_deliveries {
-            return 0;
-        }
-        u16::from_le_bytes([self.bytes[entry.ttl - 2], self.bytes[entry.ttl - 1]])
-    }
-
-    #[inline]
-    fn ttl(&self, entry: &Entry) -> u64 {
-        let bytes = (entry.id - entry.ttl) as u32;
-        // What follows the TTL is read along and masked, where there is so much.
-        if let Some(word) = self.bytes[entry.ttl..].first_chunk() {
-            return u64::from_le_bytes(*word) & u64::MAX.checked_shr(64 - 8 * bytes).unwrap_or(0);
-        }
-        let ttl = &self.bytes[entry.ttl..entry.id];
-        ttl.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
-    }
-
-    fn timer(&self, entry: &Entry) -> Timer {
-        let (ttl, deliveries) = (self.ttl(entry), self.deliveries(entry));
-        Timer { deadline: entry.deadline, ttl, deliveries }
-    }
-
-    /// Whether it is the entry's. Ids often begin as others do, so their ends are compared first.
-    #[inline]
-    fn is_id(&self, entry: &Entry, id: &[u8]) -> bool {
-        let own = self.id(entry);
-        own.len() == id.len() && own.last_chunk::<8>() == id.last_chunk() && own == id
+        Entries::new(&self.bytes)
     }
 
     fn find(&self, id: &[u8]) -> Option<Entry> {
-        self.entries().find(|entry| self.is_id(entry, id))
+        self.entries().find(|entry| entry.is_id(&self.bytes, id))
     }
 
     fn first_due(&self, now: u64) -> Option<Entry> {
-        (self.len > 0).then(|| self.entry(0)).filter(|first| first.deadline <= now)
+        (self.len > 0).then(|| Entry::read(&self.bytes, 0)).filter(|first| first.deadline <= now)
     }
 
     /// Where an element of that deadline goes if it is pushed now, and whether there is one with that TTL. `None` if
@@ -449,10 +270,10 @@ impl Small {
     fn vacancy(&self, id: &[u8], ttl: u64, deadline: u64) -> Option<(usize, bool)> {
         let (mut place, mut has_ttl) = (0, false);
         for entry in self.entries() {
-            if self.is_id(&entry, id) {
+            if entry.is_id(&self.bytes, id) {
                 return None;
             }
-            has_ttl |= self.ttl(&entry) == ttl;
+            has_ttl |= entry.ttl(&self.bytes) == ttl;
             place = if entry.deadline <= deadline { entry.end } else { place };
         }
         Some((place, has_ttl))
@@ -461,7 +282,7 @@ impl Small {
     /// Where an element of that deadline goes, behind the one that ends at `place`.
     fn place_from(&self, mut place: usize, deadline: u64) -> usize {
         while place < self.bytes.len() {
-            let entry = self.entry(place);
+            let entry = Entry::read(&self.bytes, place);
             if entry.deadline > deadline {
                 break;
             }
@@ -477,7 +298,7 @@ impl Small {
 
     fn insert(&mut self, place: usize, head: &Head, id: &[u8], payload: &[u8]) {
         self.reserve(head.width);
-        self.delivered += u16::from(head.bytes[0] & DELIVERED != 0);
+        self.delivered += u16::from(head.has_deliveries());
         self.len += 1;
         let end = self.bytes.len();
         self.bytes.extend_from_slice(head.bytes());
@@ -489,20 +310,20 @@ impl Small {
     }
 
     fn remove(&mut self, entry: &Entry) {
-        self.ttls -= u16::from(!self.has_ttl(self.ttl(entry), Some(entry)));
+        self.ttls -= u16::from(!self.has_ttl(entry.ttl(&self.bytes), Some(entry)));
         self.delivered -= u16::from(entry.has_deliveries);
         self.len -= 1;
         self.bytes.drain(entry.at..entry.end);
     }
 
     fn lease(&mut self, entry: &Entry, ttl: u64, deadline: u64) -> usize {
-        let deliveries = self.deliveries(entry).saturating_add(1);
+        let deliveries = entry.deliveries(&self.bytes).saturating_add(1);
         self.set_timer(entry, Timer { deadline, ttl, deliveries })
     }
 
     /// Gives an element another timer: it comes after all others of that deadline. Returns where it is now.
     fn set_timer(&mut self, entry: &Entry, timer: Timer) -> usize {
-        let place = if timer.ttl != self.ttl(entry) {
+        let place = if timer.ttl != entry.ttl(&self.bytes) {
             self.survey(entry, timer)
         } else if timer.deadline < entry.deadline {
             self.place_from(0, timer.deadline)
@@ -523,10 +344,10 @@ impl Small {
 
     /// Counts the TTLs with another one for an element, and returns where that goes, all in one walk.
     fn survey(&mut self, entry: &Entry, timer: Timer) -> usize {
-        let old = self.ttl(entry);
+        let old = entry.ttl(&self.bytes);
         let (mut place, mut has_old, mut has_new) = (0, false, false);
         for other in self.entries().filter(|other| other.at != entry.at) {
-            let ttl = self.ttl(&other);
+            let ttl = other.ttl(&self.bytes);
             has_old |= ttl == old;
             has_new |= ttl == timer.ttl;
             place = if other.deadline <= timer.deadline { other.end } else { place };
@@ -548,18 +369,18 @@ impl Small {
             self.bytes.splice(entry.at..entry.id, head.bytes().iter().copied());
             self.shrink();
         }
-        self.entry(entry.at)
+        Entry::read(&self.bytes, entry.at)
     }
 
     /// Whether an element has that TTL, besides one.
     fn has_ttl(&self, ttl: u64, besides: Option<&Entry>) -> bool {
         let besides = besides.map_or(usize::MAX, |one| one.at);
-        self.entries().any(|entry| self.ttl(&entry) == ttl && entry.at != besides)
+        self.entries().any(|entry| entry.ttl(&self.bytes) == ttl && entry.at != besides)
     }
 
     /// How many TTLs there are.
     fn different_ttls(&self) -> u16 {
-        let mut ttls: Vec<_> = self.entries().map(|entry| self.ttl(&entry)).collect();
+        let mut ttls: Vec<_> = self.entries().map(|entry| entry.ttl(&self.bytes)).collect();
         ttls.sort_unstable();
         ttls.dedup();
         ttls.len() as u16
@@ -588,9 +409,9 @@ impl Small {
         for entry in self.entries() {
             assert!(entry.deadline >= last, "{} after {last}", entry.deadline);
             last = entry.deadline;
-            let id = self.id(&entry);
+            let id = entry.id(&self.bytes);
             assert!(ids.insert(id), "{id:?} is there twice");
-            let head = Head::new(id.len(), entry.end - entry.payload, self.timer(&entry));
+            let head = Head::new(id.len(), entry.end - entry.payload, entry.timer(&self.bytes));
             assert_eq!(head.bytes(), &self.bytes[entry.at..entry.id], "the head of {id:?}");
         }
         assert_eq!(ids.len(), self.len());
@@ -598,7 +419,7 @@ impl Small {
         let delivered = self.entries().filter(|entry| entry.has_deliveries).count();
         assert_eq!(self.delivered(), delivered, "elements under a lease");
         let spare = self.bytes.capacity() - self.bytes.len();
-        assert!(spare <= self.bytes.len() + 2 * HEAD_MAX, "{spare} bytes are spare");
+        assert!(spare <= self.bytes.len() + 2 * super::packed::HEAD_MAX, "{spare} bytes are spare");
     }
 }
 
@@ -608,23 +429,6 @@ impl Clone for Small {
         let mut bytes = Vec::with_capacity(rounded(self.bytes.len()));
         bytes.extend_from_slice(&self.bytes);
         Self { bytes, ..*self }
-    }
-}
-
-/// A walk over the entries.
-struct Entries<'a> {
-    small: &'a Small,
-    at: usize,
-}
-
-impl Iterator for Entries<'_> {
-    type Item = Entry;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Entry> {
-        let entry = (self.at < self.small.bytes.len()).then(|| self.small.entry(self.at))?;
-        self.at = entry.end;
-        Some(entry)
     }
 }
 
@@ -640,12 +444,12 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let small = self.small;
-        let entry = (self.at < small.bytes.len()).then(|| small.entry(self.at))?;
+        let entry = (self.at < small.bytes.len()).then(|| Entry::read(&small.bytes, self.at))?;
         if entry.deadline > self.now {
             return None;
         }
         self.at = entry.end;
-        Some((small.ttl(&entry), small.element(&entry)))
+        Some((entry.ttl(&small.bytes), entry.element(&small.bytes)))
     }
 }
 

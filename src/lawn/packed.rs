@@ -1,0 +1,215 @@
+//! How the elements of a small lawn lie: one behind the other, each with a head of as few bytes as it can have.
+//!
+//! ```text
+//!   flags   1          bits 0 to 3: which of the parts with a `?` are there; bits 4 to 7: bytes of the TTL
+//!   length of the id, length of all of it, deadline                      1 + 1 + 6, the low bytes of each
+//!   more of the length of the id ?, of the deadline ?, of the length ?   1, 2, 1
+//!   how often it was given out ?                                         2
+//!   TTL     0 to 8
+//!   id, payload
+//! ```
+
+use super::Element;
+
+const ID_LONG: u8 = 1;
+const DEADLINE_LONG: u8 = 2;
+const WIDTH_LONG: u8 = 4;
+const DELIVERED: u8 = 8;
+/// The flags that say of a part that it is there.
+const PARTS: u8 = 0b1111;
+const TTL_SHIFT: u32 = 4;
+
+/// Bytes of flags, and of what every element has.
+const HEAD_MIN: usize = 9;
+pub(super) const HEAD_MAX: usize = HEAD_MIN + 1 + 2 + 1 + 2 + 8;
+const DEADLINE_BITS: u32 = 48;
+/// The widest element, with the longest head that it may get.
+pub(super) const WIDTH_MAX: usize = u16::MAX as usize - HEAD_MAX;
+
+/// When an element comes due, and what else changes with that.
+#[derive(Clone, Copy)]
+pub(super) struct Timer {
+    pub(super) deadline: u64,
+    pub(super) ttl: u64,
+    pub(super) deliveries: u16,
+}
+
+/// What is before the id.
+pub(super) struct Head {
+    bytes: [u8; HEAD_MAX],
+    pub(super) len: usize,
+    /// Bytes of the whole element.
+    pub(super) width: usize,
+}
+
+impl Head {
+    pub(super) fn new(id: usize, payload: usize, timer: Timer) -> Self {
+        let Timer { deadline, ttl, deliveries } = timer;
+        let ttl_bytes = 8 - ttl.leading_zeros() as usize / 8;
+        let later = (deadline >> DEADLINE_BITS) as u16;
+        let mut head = Self { bytes: [0; HEAD_MAX], len: HEAD_MIN, width: 0 };
+        head.put_if(id > 0xff, ID_LONG, [(id >> 8) as u8]);
+        head.put_if(later > 0, DEADLINE_LONG, later.to_le_bytes());
+        let rest = if deliveries > 0 { 2 } else { 0 } + ttl_bytes + id + payload;
+        // Its own second byte counts.
+        let is_wide = head.len + rest > 0xff;
+        head.width = head.len + usize::from(is_wide) + rest;
+        head.put_if(is_wide, WIDTH_LONG, [(head.width >> 8) as u8]);
+        head.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
+        head.bytes[head.len..][..8].copy_from_slice(&ttl.to_le_bytes());
+        head.len += ttl_bytes;
+        head.bytes[0] |= (ttl_bytes as u8) << TTL_SHIFT;
+        let word = id as u64 & 0xff | (head.width as u64 & 0xff) << 8 | deadline << 16;
+        head.bytes[1..HEAD_MIN].copy_from_slice(&word.to_le_bytes());
+        head
+    }
+
+    /// Whether it says how often the element was given out.
+    pub(super) fn has_deliveries(&self) -> bool {
+        self.bytes[0] & DELIVERED != 0
+    }
+
+    fn put_if<const N: usize>(&mut self, condition: bool, flag: u8, part: [u8; N]) {
+        if condition {
+            self.bytes[0] |= flag;
+            self.bytes[self.len..][..N].copy_from_slice(&part);
+            self.len += N;
+        }
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Where an element lies, and what its head says of it.
+#[derive(Clone, Copy)]
+pub(super) struct Entry {
+    pub(super) at: usize,
+    /// Where the TTL, the id, the payload begin.
+    pub(super) ttl: usize,
+    pub(super) id: usize,
+    pub(super) payload: usize,
+    pub(super) end: usize,
+    pub(super) deadline: u64,
+    pub(super) has_deliveries: bool,
+}
+
+/// The high bytes of what a head has the low ones of, and how many bytes they take.
+struct Parts {
+    id: usize,
+    deadline: u64,
+    width: usize,
+    len: usize,
+}
+
+impl Entry {
+    /// The entry that begins at `at`. A walk is a chain of these, each waiting for the one before.
+    #[inline(always)]
+    pub(super) fn read(bytes: &[u8], at: usize) -> Self {
+        let head: &[u8; HEAD_MIN] = bytes[at..].first_chunk().expect("a head");
+        let [flags, word @ ..] = *head;
+        let word = u64::from_le_bytes(word);
+        let (mut id, mut width) = (word as usize & 0xff, word as usize >> 8 & 0xff);
+        let (mut deadline, mut ttl) = (word >> 16, at + HEAD_MIN);
+        if flags & PARTS != 0 {
+            let parts = Parts::read(bytes, flags, ttl);
+            id |= parts.id;
+            deadline |= parts.deadline;
+            width |= parts.width;
+            ttl += parts.len;
+        }
+        let id_at = ttl + usize::from(flags >> TTL_SHIFT);
+        let has_deliveries = flags & DELIVERED != 0;
+        Self { at, ttl, id: id_at, payload: id_at + id, end: at + width, deadline, has_deliveries }
+    }
+
+    pub(super) fn width(&self) -> usize {
+        self.end - self.at
+    }
+
+    pub(super) fn element<'a>(&self, bytes: &'a [u8]) -> Element<'a> {
+        Element {
+            id: self.id(bytes),
+            payload: &bytes[self.payload..self.end],
+            deadline: self.deadline,
+            deliveries: self.deliveries(bytes),
+        }
+    }
+
+    pub(super) fn id<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
+        &bytes[self.id..self.payload]
+    }
+
+    pub(super) fn deliveries(&self, bytes: &[u8]) -> u16 {
+        if !self.has_deliveries {
+            return 0;
+        }
+        u16::from_le_bytes([bytes[self.ttl - 2], bytes[self.ttl - 1]])
+    }
+
+    #[inline]
+    pub(super) fn ttl(&self, bytes: &[u8]) -> u64 {
+        let length = (self.id - self.ttl) as u32;
+        // What follows the TTL is read along and masked, where there is so much.
+        if let Some(word) = bytes[self.ttl..].first_chunk() {
+            return u64::from_le_bytes(*word) & u64::MAX.checked_shr(64 - 8 * length).unwrap_or(0);
+        }
+        let ttl = &bytes[self.ttl..self.id];
+        ttl.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
+    }
+
+    pub(super) fn timer(&self, bytes: &[u8]) -> Timer {
+        let (ttl, deliveries) = (self.ttl(bytes), self.deliveries(bytes));
+        Timer { deadline: self.deadline, ttl, deliveries }
+    }
+
+    /// Whether that is its id. Ids often begin as others do, so their ends are compared first.
+    #[inline]
+    pub(super) fn is_id(&self, bytes: &[u8], id: &[u8]) -> bool {
+        let own = self.id(bytes);
+        own.len() == id.len() && own.last_chunk::<8>() == id.last_chunk() && own == id
+    }
+}
+
+impl Parts {
+    /// What few elements have, which begins there.
+    #[inline(never)]
+    fn read(bytes: &[u8], flags: u8, at: usize) -> Self {
+        let mut len = 0;
+        let mut part = |flag: u8, length: usize| {
+            let length = if flags & flag == 0 { 0 } else { length };
+            len += length;
+            let part = &bytes[at + len - length..at + len];
+            part.iter().rfold(0, |all, byte| all << 8 | u64::from(*byte))
+        };
+        let id = (part(ID_LONG, 1) as usize) << 8;
+        let deadline = part(DEADLINE_LONG, 2) << DEADLINE_BITS;
+        let width = (part(WIDTH_LONG, 1) as usize) << 8;
+        part(DELIVERED, 2);
+        Self { id, deadline, width, len }
+    }
+}
+
+/// A walk over the entries.
+pub(super) struct Entries<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Entries<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Entry;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Entry> {
+        let entry = (self.at < self.bytes.len()).then(|| Entry::read(self.bytes, self.at))?;
+        self.at = entry.end;
+        Some(entry)
+    }
+}
