@@ -38,15 +38,16 @@
 //! This module knows no command and no dehydrator: how to look at a key, and how to serve a client, are
 //! handed to it as values.
 
+mod watches;
+
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{c_int, c_void};
-use std::ops::Bound;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
-use hashbrown::HashMap;
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
+
+use watches::{Blocked, Handle, Watches};
 
 use super::timer;
 use crate::clock;
@@ -96,34 +97,6 @@ pub trait Taken {
     fn give_back(&self, context: &Context);
 }
 
-/// The order in which clients came.
-type Ticket = u64;
-type Handle = NonNull<RedisModuleBlockedClient>;
-
-/// A blocked client.
-struct Blocked {
-    client: Handle,
-    ticket: Ticket,
-    /// The keys that it waits for, in its own order, each once.
-    names: Vec<Rc<Name>>,
-    /// When it has waited long enough, on the monotonic clock, in microseconds.
-    until_us: Option<u64>,
-    asks: Box<dyn Asks>,
-}
-
-/// A key that clients wait for.
-struct Watch {
-    line: BTreeMap<Ticket, Rc<Blocked>>,
-    peek: Peek,
-    overdue: Overdue,
-    /// When it is looked at, in milliseconds since the epoch: its entry among the times.
-    look_at: Option<u64>,
-    /// Whether it is among those that are ready.
-    is_ready: bool,
-    /// Why there is nothing to wait for any more.
-    dismissed: Option<Error>,
-}
-
 /// Why a client is unblocked.
 enum Outcome {
     /// Something was taken for it.
@@ -138,29 +111,6 @@ enum Outcome {
 struct Unblocked {
     outcome: Outcome,
     replied: Cell<bool>,
-}
-
-/// Others are to be served first.
-struct NotYet;
-
-#[derive(Default)]
-struct Watches {
-    /// In the order of names, so that the backstop can go on after the last one it saw.
-    by_name: BTreeMap<Rc<Name>, Watch>,
-    by_client: HashMap<Handle, Rc<Blocked>, ahash::RandomState>,
-    /// When each key is to be looked at, in milliseconds since the epoch.
-    times: BTreeSet<(u64, Rc<Name>)>,
-    /// Keys in whose lines something is due, or that are dismissed: first ready, first served.
-    ready: VecDeque<Rc<Name>>,
-    /// When each client has waited long enough, on the monotonic clock, in microseconds.
-    timeouts: BTreeMap<(u64, Ticket), Handle>,
-    tickets: Ticket,
-    /// Nobody is served before this, on the monotonic clock, in microseconds.
-    retry_us: u64,
-    /// The last name that the backstop saw.
-    seen: Option<Rc<Name>>,
-    /// What was taken for clients that have gone.
-    given_up: Vec<Box<dyn Taken>>,
 }
 
 thread_local! {
@@ -418,7 +368,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         let Some((taken, overdue)) = from else { break };
         served += 1;
         latency::record(overdue.late_us(taken.deadline()));
-        if forget(first.client, first.ticket) {
+        if WATCHES.with_borrow_mut(|watches| watches.leave(first.client, first.ticket)) {
             unblock(first.client, Outcome::Taken(taken));
         } else {
             taken.give_back(context);
@@ -466,7 +416,7 @@ fn time_out(context: &Context) {
             let db = blocked.names.first()?.db;
             context.select_db(db).then(|| blocked.asks.held(context)).flatten()
         });
-        if forget(client, ticket) {
+        if WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket)) {
             unblock(client, held.map_or(Outcome::TimedOut, Outcome::Taken));
         }
     }
@@ -495,118 +445,8 @@ fn send_away(name: &Rc<Name>) -> bool {
             Some((first.client, *ticket))
         });
         let Some((client, ticket)) = first else { return true };
-        forget(client, ticket);
+        WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket));
         unblock(client, Outcome::SentAway(reason.clone()));
-    }
-}
-
-/// Takes a client out of the table. Returns whether it was there; if not, it is being unblocked already.
-fn forget(client: Handle, ticket: Ticket) -> bool {
-    WATCHES.with_borrow_mut(|watches| {
-        // Another client may have the same address by now.
-        if watches.by_client.get(&client).is_none_or(|blocked| blocked.ticket != ticket) {
-            return false;
-        }
-        let Some(blocked) = watches.by_client.remove(&client) else { return false };
-        if let Some(until_us) = blocked.until_us {
-            watches.timeouts.remove(&(until_us, ticket));
-        }
-        for name in &blocked.names {
-            let Some(watch) = watches.by_name.get_mut(name) else { continue };
-            watch.line.remove(&ticket);
-            if watch.line.is_empty() {
-                watches.look_at(name, None);
-                watches.by_name.remove(name);
-            }
-        }
-        true
-    })
-}
-
-impl Watches {
-    /// Whether somebody is to be given something, or something is to be given back.
-    fn has_work(&self) -> bool {
-        !self.given_up.is_empty() || !self.ready.is_empty()
-    }
-
-    /// A key's name, in one place for all who wait for it.
-    fn name(&self, name: Name) -> Rc<Name> {
-        let known = self.by_name.get_key_value(&name).map(|(known, _)| Rc::clone(known));
-        known.unwrap_or_else(|| Rc::new(name))
-    }
-
-    /// A client joins the lines of its keys.
-    fn join(&mut self, blocked: &Rc<Blocked>, peek: Peek) {
-        for name in &blocked.names {
-            let watch = self.by_name.entry(Rc::clone(name)).or_insert_with(|| Watch {
-                line: BTreeMap::new(),
-                peek,
-                overdue: Overdue::default(),
-                look_at: None,
-                is_ready: false,
-                dismissed: None,
-            });
-            watch.line.insert(blocked.ticket, Rc::clone(blocked));
-        }
-        let timeout = blocked.until_us.map(|until| ((until, blocked.ticket), blocked.client));
-        self.timeouts.extend(timeout);
-        self.by_client.insert(blocked.client, Rc::clone(blocked));
-    }
-
-    /// The keys that a client would rather be served from than from `name`, and in which something is due, as far
-    /// as is noted.
-    ///
-    /// # Errors
-    ///
-    /// If it is not the first in the line of one of them.
-    fn rather(&self, blocked: &Blocked, name: &Name, now: u64) -> Result<Vec<Rc<Name>>, NotYet> {
-        let mut rather = Vec::new();
-        // Nearly always nothing else is due, and its other keys need not be looked at.
-        let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
-        if self.ready.is_empty() && due.all(|(_, it)| **it == *name) {
-            return Ok(rather);
-        }
-        for before in blocked.names.iter().take_while(|it| ***it != *name) {
-            let Some(watch) = self.by_name.get(before) else { continue };
-            if watch.is_ready || watch.look_at.is_some_and(|at| at <= now) {
-                let first = watch.line.first_key_value().map(|(ticket, _)| *ticket);
-                if first != Some(blocked.ticket) {
-                    return Err(NotYet);
-                }
-                rather.push(Rc::clone(before));
-            }
-        }
-        Ok(rather)
-    }
-
-    /// The key after the last one that was seen, or the first.
-    fn next(&mut self) -> Option<(Rc<Name>, Peek)> {
-        let after = self.seen.as_ref().and_then(|seen| {
-            self.by_name.range((Bound::Excluded(Rc::clone(seen)), Bound::Unbounded)).next()
-        });
-        let (name, watch) = after.or_else(|| self.by_name.first_key_value())?;
-        let (name, peek) = (Rc::clone(name), watch.peek);
-        self.seen = Some(Rc::clone(&name));
-        Some((name, peek))
-    }
-
-    /// Puts a watched key among those that are ready.
-    fn make_ready(&mut self, name: &Rc<Name>) {
-        self.look_at(name, None);
-        let Some(watch) = self.by_name.get_mut(name) else { return };
-        if !std::mem::replace(&mut watch.is_ready, true) {
-            self.ready.push_back(Rc::clone(name));
-        }
-    }
-
-    /// Says when a watched key is to be looked at.
-    fn look_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
-        let Some(watch) = self.by_name.get_mut(name) else { return };
-        let before = std::mem::replace(&mut watch.look_at, at);
-        if before != at {
-            before.map(|before| self.times.remove(&(before, Rc::clone(name))));
-            self.times.extend(at.map(|at| (at, Rc::clone(name))));
-        }
     }
 }
 
@@ -672,7 +512,8 @@ unsafe extern "C" fn on_disconnect(
 fn leave(client: *mut RedisModuleBlockedClient) {
     let Some(client) = NonNull::new(client) else { return };
     let ticket = WATCHES.with_borrow(|watches| Some(watches.by_client.get(&client)?.ticket));
-    if ticket.is_some_and(|ticket| forget(client, ticket)) {
+    let left = |ticket| WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket));
+    if ticket.is_some_and(left) {
         // SAFETY: the client is blocked, and unblocked once: it has just left the table.
         unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), ptr::null_mut())) };
     }

@@ -1,0 +1,179 @@
+//! The table of who waits for which key, and of when each key is to be looked at. It asks the server nothing.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use redis_module::raw::RedisModuleBlockedClient;
+
+use super::{Asks, Peek, Taken};
+use crate::metrics::latency::Overdue;
+use crate::server::Error;
+use crate::server::key::Name;
+
+/// The order in which clients came.
+pub(super) type Ticket = u64;
+/// What the server knows a blocked client by.
+pub(super) type Handle = NonNull<RedisModuleBlockedClient>;
+
+/// A blocked client.
+pub(super) struct Blocked {
+    pub(super) client: Handle,
+    pub(super) ticket: Ticket,
+    /// The keys that it waits for, in its own order, each once.
+    pub(super) names: Vec<Rc<Name>>,
+    /// When it has waited long enough, on the monotonic clock, in microseconds.
+    pub(super) until_us: Option<u64>,
+    pub(super) asks: Box<dyn Asks>,
+}
+
+/// A key that clients wait for.
+pub(super) struct Watch {
+    pub(super) line: BTreeMap<Ticket, Rc<Blocked>>,
+    pub(super) peek: Peek,
+    pub(super) overdue: Overdue,
+    /// When it is looked at, in milliseconds since the epoch: its entry among the times.
+    pub(super) look_at: Option<u64>,
+    /// Whether it is among those that are ready.
+    pub(super) is_ready: bool,
+    /// Why there is nothing to wait for any more.
+    pub(super) dismissed: Option<Error>,
+}
+
+/// Others are to be served first.
+pub(super) struct NotYet;
+
+#[derive(Default)]
+pub(super) struct Watches {
+    /// In the order of names, so that the backstop can go on after the last one it saw.
+    pub(super) by_name: BTreeMap<Rc<Name>, Watch>,
+    pub(super) by_client: HashMap<Handle, Rc<Blocked>, ahash::RandomState>,
+    /// When each key is to be looked at, in milliseconds since the epoch.
+    pub(super) times: BTreeSet<(u64, Rc<Name>)>,
+    /// Keys in whose lines something is due, or that are dismissed: first ready, first served.
+    pub(super) ready: VecDeque<Rc<Name>>,
+    /// When each client has waited long enough, on the monotonic clock, in microseconds.
+    pub(super) timeouts: BTreeMap<(u64, Ticket), Handle>,
+    pub(super) tickets: Ticket,
+    /// Nobody is served before this, on the monotonic clock, in microseconds.
+    pub(super) retry_us: u64,
+    /// The last name that the backstop saw.
+    pub(super) seen: Option<Rc<Name>>,
+    /// What was taken for clients that have gone.
+    pub(super) given_up: Vec<Box<dyn Taken>>,
+}
+
+impl Watches {
+    /// Whether somebody is to be given something, or something is to be given back.
+    pub(super) fn has_work(&self) -> bool {
+        !self.given_up.is_empty() || !self.ready.is_empty()
+    }
+
+    /// A key's name, in one place for all who wait for it.
+    pub(super) fn name(&self, name: Name) -> Rc<Name> {
+        let known = self.by_name.get_key_value(&name).map(|(known, _)| Rc::clone(known));
+        known.unwrap_or_else(|| Rc::new(name))
+    }
+
+    /// A client joins the lines of its keys.
+    pub(super) fn join(&mut self, blocked: &Rc<Blocked>, peek: Peek) {
+        for name in &blocked.names {
+            let watch = self.by_name.entry(Rc::clone(name)).or_insert_with(|| Watch {
+                line: BTreeMap::new(),
+                peek,
+                overdue: Overdue::default(),
+                look_at: None,
+                is_ready: false,
+                dismissed: None,
+            });
+            watch.line.insert(blocked.ticket, Rc::clone(blocked));
+        }
+        let timeout = blocked.until_us.map(|until| ((until, blocked.ticket), blocked.client));
+        self.timeouts.extend(timeout);
+        self.by_client.insert(blocked.client, Rc::clone(blocked));
+    }
+
+    /// The keys that a client would rather be served from than from `name`, and in which something is due, as far
+    /// as is noted.
+    ///
+    /// # Errors
+    ///
+    /// If it is not the first in the line of one of them.
+    pub(super) fn rather(
+        &self,
+        blocked: &Blocked,
+        name: &Name,
+        now: u64,
+    ) -> Result<Vec<Rc<Name>>, NotYet> {
+        let mut rather = Vec::new();
+        // Nearly always nothing else is due, and its other keys need not be looked at.
+        let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
+        if self.ready.is_empty() && due.all(|(_, it)| **it == *name) {
+            return Ok(rather);
+        }
+        for before in blocked.names.iter().take_while(|it| ***it != *name) {
+            let Some(watch) = self.by_name.get(before) else { continue };
+            if watch.is_ready || watch.look_at.is_some_and(|at| at <= now) {
+                let first = watch.line.first_key_value().map(|(ticket, _)| *ticket);
+                if first != Some(blocked.ticket) {
+                    return Err(NotYet);
+                }
+                rather.push(Rc::clone(before));
+            }
+        }
+        Ok(rather)
+    }
+
+    /// The key after the last one that was seen, or the first.
+    pub(super) fn next(&mut self) -> Option<(Rc<Name>, Peek)> {
+        let after = self.seen.as_ref().and_then(|seen| {
+            self.by_name.range((Bound::Excluded(Rc::clone(seen)), Bound::Unbounded)).next()
+        });
+        let (name, watch) = after.or_else(|| self.by_name.first_key_value())?;
+        let (name, peek) = (Rc::clone(name), watch.peek);
+        self.seen = Some(Rc::clone(&name));
+        Some((name, peek))
+    }
+
+    /// Puts a watched key among those that are ready.
+    pub(super) fn make_ready(&mut self, name: &Rc<Name>) {
+        self.look_at(name, None);
+        let Some(watch) = self.by_name.get_mut(name) else { return };
+        if !std::mem::replace(&mut watch.is_ready, true) {
+            self.ready.push_back(Rc::clone(name));
+        }
+    }
+
+    /// Says when a watched key is to be looked at.
+    pub(super) fn look_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
+        let Some(watch) = self.by_name.get_mut(name) else { return };
+        let before = std::mem::replace(&mut watch.look_at, at);
+        if before != at {
+            before.map(|before| self.times.remove(&(before, Rc::clone(name))));
+            self.times.extend(at.map(|at| (at, Rc::clone(name))));
+        }
+    }
+
+    /// A client leaves the lines of its keys. Returns whether it was there; if not, it is being unblocked already.
+    pub(super) fn leave(&mut self, client: Handle, ticket: Ticket) -> bool {
+        // Another client may have the same address by now.
+        if self.by_client.get(&client).is_none_or(|blocked| blocked.ticket != ticket) {
+            return false;
+        }
+        let Some(blocked) = self.by_client.remove(&client) else { return false };
+        if let Some(until_us) = blocked.until_us {
+            self.timeouts.remove(&(until_us, ticket));
+        }
+        for name in &blocked.names {
+            let Some(watch) = self.by_name.get_mut(name) else { continue };
+            watch.line.remove(&ticket);
+            if watch.line.is_empty() {
+                self.look_at(name, None);
+                self.by_name.remove(name);
+            }
+        }
+        true
+    }
+}
