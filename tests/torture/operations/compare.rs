@@ -1,0 +1,180 @@
+//! What the server shows of a dehydrator beside what the model says.
+
+use redis::Value;
+
+use super::words::words_of;
+use super::{BEHIND, Torture};
+use crate::harness::cmd;
+use crate::model::{Bytes, Entry, Kept, MAX, Op};
+
+impl Torture {
+    pub(super) fn compare(&mut self) {
+        for db in 0..2 {
+            self.select(db);
+            let mut keys: Vec<Bytes> = cmd("KEYS *").query(&mut self.client).expect("keys");
+            keys.sort();
+            let expected: Vec<_> =
+                self.world.dbs[db].keys().map(|key| key.as_bytes().to_vec()).collect();
+            assert_eq!(keys, expected, "the keys of {db}");
+            let kept: Vec<_> = self.world.dbs[db].clone().into_iter().collect();
+            for (key, kept) in kept {
+                let Kept::Dehydrator(dehydrator) = kept else { continue };
+                let ordered = dehydrator.ordered();
+                let alive = dehydrator.alive();
+                // At the end of time only what nobody has resumed is paused.
+                let is_paused = dehydrator.pause == Some(MAX);
+                self.compare_order(key, if is_paused { &[] } else { &alive });
+                self.compare_elements(key, &ordered);
+                self.compare_info(key, &ordered);
+                self.compare_scan(key, &ordered);
+                self.compare_range(key, &ordered);
+            }
+        }
+    }
+
+    /// At the end of time all is due, in order. In a transaction nothing of it is delivered.
+    fn compare_order(&mut self, key: &str, ordered: &[&Entry]) {
+        let mut pipe = redis::pipe();
+        pipe.atomic();
+        pipe.cmd("DEHYDRATOR.DEBUG").arg("k").arg("CLOCK").arg(i64::MAX).ignore();
+        pipe.cmd("DEHYDRATOR.XPOLL").arg(key);
+        pipe.cmd("DEHYDRATOR.DEBUG").arg("k").arg("CLOCK").arg(self.offset).ignore();
+        let (found,): (Vec<Bytes>,) = pipe.query(&mut self.client).expect("ids");
+        let expected: Vec<_> = ordered.iter().map(|entry| entry.id.clone()).collect();
+        assert_eq!(found, expected, "the order of {key:?}");
+    }
+
+    fn compare_elements(&mut self, key: &str, ordered: &[&Entry]) {
+        let mut pipe = redis::pipe();
+        for entry in ordered {
+            pipe.cmd("DEHYDRATOR.LOOK").arg(key).arg(&entry.id);
+            pipe.cmd("DEHYDRATOR.PTTL").arg(key).arg(&entry.id);
+        }
+        if ordered.is_empty() {
+            return;
+        }
+        let replies: Vec<Value> = pipe.query(&mut self.client).expect("replies");
+        for (entry, replies) in ordered.iter().zip(replies.chunks(2)) {
+            assert_eq!(replies[0], Value::BulkString(entry.element.clone()), "{key:?}: {entry:?}");
+            let Value::Int(left) = replies[1] else { panic!("{replies:?}") };
+            let expected = entry.deadline.saturating_sub(self.now());
+            let is_near = expected.abs_diff(left as u64) <= BEHIND;
+            assert!(is_near && (left == 0) == (expected == 0), "{key:?}: {entry:?} in {left} ms");
+        }
+    }
+
+    fn compare_info(&mut self, key: &str, ordered: &[&Entry]) {
+        let mut info = redis::cmd("DEHYDRATOR.INFO");
+        let info: Vec<Value> = info.arg(key).arg("FULL").query(&mut self.client).expect("a map");
+        let field = |name: &str| {
+            let at = info.iter().position(|it| *it == Value::BulkString(name.into()));
+            info[at.unwrap_or_else(|| panic!("no {name} in {info:?}")) + 1].clone()
+        };
+        let count = |which: &dyn Fn(&&&Entry) -> bool| {
+            Value::Int(ordered.iter().filter(which).count() as i64)
+        };
+        let now = self.now();
+        assert_eq!(field("length"), count(&|_| true), "{key:?}");
+        assert_eq!(field("due"), count(&|entry| entry.deadline <= now), "{key:?}");
+        assert_eq!(field("leased"), count(&|entry| entry.deliveries > 0), "{key:?}");
+        let by_ttl: Vec<(u64, usize)> = pairs(field("elements-by-ttl"));
+        let mut ttls: Vec<_> = ordered.iter().map(|entry| entry.ttl).collect();
+        ttls.sort_unstable();
+        let expected: Vec<_> = ttls.chunk_by(u64::eq).map(|same| (same[0], same.len())).collect();
+        assert_eq!(by_ttl, expected, "{key:?}");
+        let Value::Int(queues) = field("ttls") else { panic!("{info:?}") };
+        // Those that found no place in a queue count one by one.
+        let possible = expected.len()..=ordered.len();
+        assert!(possible.contains(&(queues as usize)), "{key:?}: {queues} of {possible:?}");
+        match (field("next-deadline"), ordered.first()) {
+            (Value::Nil, None) => {}
+            (Value::Int(next), Some(first)) => {
+                assert!(first.deadline.abs_diff(next as u64) <= BEHIND, "{key:?}: {next}");
+            }
+            (next, first) => panic!("{key:?}: {next:?} instead of {first:?}"),
+        }
+        let dehydrator = self.world.dehydrator(self.selected, key);
+        let is_paused = dehydrator.is_some_and(|it| it.is_paused(now));
+        assert_eq!(field("paused"), Value::Int(is_paused.into()), "{key:?}");
+        let end = dehydrator.and_then(|it| it.pause).filter(|end| *end != MAX);
+        match (field("paused-until"), end) {
+            (Value::Nil, None) => {}
+            (Value::Int(told), Some(end)) => {
+                assert!(end.abs_diff(told as u64) <= BEHIND, "{key:?}: {told}");
+            }
+            (told, end) => panic!("{key:?}: {told:?} instead of {end:?}"),
+        }
+        let policy = self.world.dehydrator(self.selected, key).map(|it| it.policy.clone());
+        let policy = words_of(key, &Op::OnDue(policy.unwrap_or_default()))[2..].join(&b' ');
+        let Value::BulkString(shown) = field("policy") else { panic!("{info:?}") };
+        assert!(shown.eq_ignore_ascii_case(&policy), "{}", shown.escape_ascii());
+    }
+
+    /// A walk shows each id exactly once, whatever its steps are.
+    fn compare_scan(&mut self, key: &str, ordered: &[&Entry]) {
+        let prefix = self.random.pick(&["", "id-", "rare-1", "i", "nobody"]);
+        let count = self.random.pick(&[1, 7, 100, 100_000]);
+        let count = if ordered.len() > 500 { count.max(100) } else { count };
+        let (mut cursor, mut found) = (0_u64, Vec::new());
+        loop {
+            let mut scan = redis::cmd("DEHYDRATOR.SCAN");
+            scan.arg(key)
+                .arg(cursor)
+                .arg("COUNT")
+                .arg(count)
+                .arg("MATCH")
+                .arg(format!("{prefix}*"));
+            let (next, ids): (u64, Vec<Bytes>) = scan.query(&mut self.client).expect("ids");
+            found.extend(ids);
+            cursor = next;
+            if cursor == 0 {
+                break;
+            }
+        }
+        found.sort();
+        let ids = ordered.iter().map(|entry| entry.id.clone());
+        let mut expected: Vec<_> = ids.filter(|id| id.starts_with(prefix.as_bytes())).collect();
+        expected.sort();
+        assert_eq!(found, expected, "{key:?}, {prefix}");
+    }
+
+    /// Page by page, from the beginning or from a moment in the middle.
+    fn compare_range(&mut self, key: &str, ordered: &[&Entry]) {
+        let count = self.random.pick(&[1, 7, 100, 100_000]);
+        let count = if ordered.len() > 500 { count.max(100) } else { count };
+        let from = self.random.below(1 + ordered.len() as u64) as usize;
+        let now = self.now();
+        // So far before what begins there that the server's clock makes no difference.
+        let moment = ordered.get(from).map_or(0, |entry| entry.deadline.saturating_sub(BEHIND));
+        let from = ordered.partition_point(|entry| entry.deadline <= moment.saturating_sub(1));
+        let is_clear = ordered.iter().all(|entry| entry.deadline.abs_diff(moment) > BEHIND / 2);
+        let (mut start, from) =
+            if is_clear { (moment.to_string(), from) } else { ("-".to_owned(), 0) };
+        let mut found = Vec::new();
+        loop {
+            let mut range = redis::cmd("DEHYDRATOR.RANGE");
+            range.arg(key).arg(&start).arg("+").arg("COUNT").arg(count).arg("WITHELEMENTS");
+            type Rows = Vec<(Bytes, u64, u64, u64, u64, Bytes)>;
+            let (next, rows): (Option<String>, Rows) = range.query(&mut self.client).expect("rows");
+            // A small one shows together what has the same deadline.
+            assert!(rows.len() >= count || next.is_none(), "{key:?}: {} rows", rows.len());
+            found.extend(rows);
+            let Some(next) = next else { break };
+            start = next;
+        }
+        assert_eq!(found.len(), ordered.len() - from, "{key:?} from {start}");
+        for (entry, (id, deadline, ttl, deliveries, leased, element)) in
+            ordered[from..].iter().zip(found)
+        {
+            assert_eq!((&id, &element), (&entry.id, &entry.element), "{key:?}");
+            assert_eq!((ttl, deliveries), (entry.ttl, entry.deliveries), "{key:?}: {entry:?}");
+            assert!(entry.deadline.abs_diff(deadline) <= BEHIND, "{key:?}: {entry:?}: {deadline}");
+            let is_leased = entry.deliveries > 0 && entry.deadline > now;
+            assert_eq!(leased == 1, is_leased, "{key:?}: {entry:?}");
+        }
+    }
+}
+
+fn pairs(value: Value) -> Vec<(u64, usize)> {
+    redis::from_redis_value(value).expect("pairs of numbers")
+}

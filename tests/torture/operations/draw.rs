@@ -1,0 +1,211 @@
+//! Drawing the next operation.
+
+use super::words::nonsense;
+use super::{CHANNEL, GRAIN, KEYS, STREAMS, Torture};
+use crate::model::{Bytes, IfThere, MAX, Op, Policy};
+
+impl Torture {
+    pub(super) fn id(&mut self) -> Bytes {
+        match self.random.below(20) {
+            0 => Vec::new(),
+            1 => b"\0\r\n\xff".to_vec(),
+            2 => vec![b'i'; 300],
+            3..6 => format!("rare-{}", self.random.below(2000)).into_bytes(),
+            _ => format!("id-{}", self.random.below(30)).into_bytes(),
+        }
+    }
+
+    pub(super) fn element(&mut self) -> Bytes {
+        let number = self.random.below(1 << 32).to_string();
+        match self.random.below(40) {
+            0 => Vec::new(),
+            1 => b"\0\r\n\xff".repeat(5),
+            2 => number.repeat(600).into_bytes(),
+            3 => number.repeat(5000).into_bytes(),
+            _ => number.into_bytes(),
+        }
+    }
+
+    pub(super) fn ttl(&mut self) -> u64 {
+        GRAIN
+            * match self.random.below(10) {
+                0..3 => 0,
+                3..8 => self.random.below(5),
+                8 => self.random.below(5000),
+                // Far beyond any year that has a name, and near the edge.
+                _ => self.random.pick(&[1 << 38, (MAX - self.start) / GRAIN - 10_000]),
+            }
+    }
+
+    /// What is too much, every now and then.
+    pub(super) fn ttl_or_too_much(&mut self) -> u64 {
+        if self.random.one_in(60) { self.random.pick(&[MAX, MAX - 1]) } else { self.ttl() }
+    }
+
+    pub(super) fn deadline(&mut self) -> u64 {
+        let grains = GRAIN * (self.offset / GRAIN + self.random.below(8)).saturating_sub(3);
+        match self.random.below(8) {
+            0 => self.random.pick(&[0, 1, 5, MAX - 1, MAX]),
+            1..5 => self.start + grains,
+            _ => self.start + grains + GRAIN / 4 * 3,
+        }
+    }
+
+    pub(super) fn ids(&mut self) -> Vec<Bytes> {
+        (0..=self.random.below(5)).map(|_| self.id()).collect()
+    }
+
+    /// A token of a client's own choice, of which there are few.
+    pub(super) fn token(&mut self) -> Option<u64> {
+        self.random.one_in(2).then(|| 1 + self.random.below(5))
+    }
+
+    /// Ids with the tokens under which they are held, or with others.
+    pub(super) fn held(&mut self, db: usize, key: &str) -> Vec<(u64, Bytes)> {
+        let entries = self.world.dehydrator(db, key).map(|it| it.entries.clone());
+        let entries = entries.unwrap_or_default().into_iter();
+        let mut known: Vec<_> =
+            entries.filter_map(|entry| Some((entry.token?, entry.id))).collect();
+        let mut held = Vec::new();
+        for _ in 0..=self.random.below(4) {
+            let at = self.random.below(1 + known.len() as u64) as usize;
+            held.push(match known.get(at) {
+                Some(_) => known.swap_remove(at),
+                None => (1 + self.random.below(5), self.id()),
+            });
+        }
+        held
+    }
+
+    pub(super) fn slack(&mut self) -> Option<u64> {
+        // Steps up to a few grains, which leave the TTL a whole number of grains.
+        let slacks = [0, 1, 511, GRAIN - 1, 2 * GRAIN, 5 * GRAIN, 8 * GRAIN - 1];
+        self.random.one_in(5).then(|| self.random.pick(&slacks))
+    }
+
+    pub(super) fn policy(&mut self) -> Policy {
+        match self.random.below(8) {
+            0..3 => self.route(),
+            3..6 => {
+                let most = self.random.pick(&[1, 1, 2, 2, 3, 65_535]);
+                Policy::Limit(most, Box::new(self.route()))
+            }
+            // Or nothing would ever be polled.
+            _ => Policy::Hold,
+        }
+    }
+
+    pub(super) fn route(&mut self) -> Policy {
+        let lengths = [None, Some((false, 1_000_000)), Some((true, 3))];
+        match self.random.below(4) {
+            0 => Policy::Drop,
+            1 => Policy::Publish(CHANNEL),
+            _ => Policy::Stream {
+                dest: self.random.pick(&STREAMS),
+                maxlen: self.random.pick(&lengths),
+            },
+        }
+    }
+
+    pub(super) fn op(&mut self, db: usize, key: &'static str) -> Op {
+        let count = self.random.one_in(2).then(|| self.random.pick(&[1, 2, 3, 10, MAX]));
+        match self.random.below(1000) {
+            0..250 => {
+                let mut ttl = self.ttl_or_too_much();
+                let at = self.random.one_in(4).then(|| self.deadline());
+                let mut slack = self.slack().filter(|_| at.is_none());
+                let if_there = [IfThere::Refuse, IfThere::Nx, IfThere::Replace, IfThere::Replace];
+                if self.random.one_in(20) && (GRAIN..MAX / 2).contains(&ttl) && at.is_none() {
+                    // Rounded up to whole grains.
+                    (ttl, slack) = (ttl - 300, Some(511));
+                }
+                let deliveries = at.filter(|_| self.random.one_in(3));
+                let deliveries = deliveries.map(|_| self.random.pick(&[1, 2, 65_534, 65_535]));
+                let if_there = self.random.pick(&if_there);
+                let token = deliveries.and_then(|_| self.token());
+                let (element, id) = (self.element(), self.id());
+                Op::Push { ttl, element, id, if_there, slack, at, deliveries, token }
+            }
+            250..270 => {
+                let (ttl, element, slack) = (self.ttl(), self.element(), self.slack());
+                Op::GidPush { ttl, element, slack }
+            }
+            270..320 => {
+                let many = if self.random.one_in(10) { 300 } else { 1 + self.random.below(6) };
+                let mut element = || (self.ttl(), self.element(), self.id());
+                let mut elements: Vec<_> = (0..many).map(|_| element()).collect();
+                if self.random.one_in(20) {
+                    elements[0].0 = MAX;
+                }
+                Op::MPush(elements)
+            }
+            320..370 => Op::Pull(self.id()),
+            370..520 => {
+                let lease = self.random.one_in(2).then(|| GRAIN * (1 + self.random.below(3)));
+                let lease = if self.random.one_in(100) { Some(MAX) } else { lease };
+                let block = self.random.one_in(5).then(|| 1 + self.random.below(3));
+                // A client does not sleep beside a policy.
+                let is_bound = self.world.dehydrator(db, key).is_some_and(|it| !it.policy.holds());
+                let block = block.filter(|_| !is_bound);
+                let token = lease.and_then(|_| self.token());
+                let with_ids = self.random.one_in(2);
+                if self.random.one_in(3) {
+                    let mut keys = vec![key];
+                    keys.extend((0..self.random.below(4)).map(|_| self.random.pick(&KEYS)));
+                    let block = None;
+                    let poll = Box::new(Op::Poll { count, block, lease, token, with_ids });
+                    return Op::MPoll { keys, poll };
+                }
+                Op::Poll { count, block, lease, token, with_ids }
+            }
+            520..570 => Op::XPoll(count),
+            570..590 => Op::XAck(self.ids()),
+            590..615 => Op::Settle(self.held(db, key)),
+            615..640 => {
+                let ttl = if self.random.one_in(4) { 0 } else { self.ttl_or_too_much() };
+                Op::Renew { ttl, held: self.held(db, key) }
+            }
+            640..680 => Op::Look(self.id()),
+            680..710 => Op::Update(self.id(), self.element()),
+            710..790 => {
+                let (id, ttl) = (self.id(), self.ttl_or_too_much());
+                let only = self.random.pick(&[None, Some("GT"), Some("LT")]);
+                let at = self.random.one_in(3).then(|| self.deadline());
+                let same = at.is_none().then(|| self.now().checked_add(ttl)).flatten();
+                let entry = self.world.dehydrator(db, key);
+                let entry = entry.and_then(|it| it.entries.get(it.find(&id)?));
+                // Which of the two is later by less than a grain, only the server's clock knows.
+                let is_known = entry.is_none_or(|entry| Some(entry.deadline) != same);
+                Op::Touch { id, ttl, only: only.filter(|_| is_known), at }
+            }
+            790..820 => Op::Rem(self.ids()),
+            820..840 => {
+                let (ttl, at, ids) = (self.ttl(), self.deadline(), self.ids());
+                Op::Lease { ttl, token: self.token(), at, ids }
+            }
+            840..860 => Op::OnDue(self.policy()),
+            860..866 => match self.random.below(4) {
+                0 => Op::Pause { ms: None, at: None },
+                1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)) },
+                _ => Op::Pause { ms: Some(self.ttl_or_too_much().max(GRAIN)), at: None },
+            },
+            // Or nothing would ever be polled.
+            866..875 => Op::Resume,
+            875..880 => Op::Ttn,
+            880..900 => Op::Pttl(self.id()),
+            900..910 => Op::Len,
+            910..940 => nonsense(&mut self.random),
+            940..955 => Op::Copy {
+                to: self.random.pick(&KEYS),
+                db: self.random.below(2) as usize,
+                replace: self.random.one_in(2),
+            },
+            955..970 => Op::Rename { to: self.random.pick(&KEYS), nx: self.random.one_in(3) },
+            970..978 => Op::Move(self.random.below(2) as usize),
+            978..982 => Op::SwapDb(self.random.below(2) as usize, self.random.below(2) as usize),
+            982..985 => Op::Del,
+            985..990 => Op::SetText,
+            _ => Op::Len,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! How an operation is said to the server.
+
+use crate::model::{Bytes, IfThere, Op, Policy};
+use crate::random::Random;
+
+pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
+    let key = key.as_bytes().to_vec();
+    let number = |number: u64| number.to_string().into_bytes();
+    let text = |text: &str| text.as_bytes().to_vec();
+    let verb = |verb: &str| vec![text(&format!("DEHYDRATOR.{verb}")), key.clone()];
+    let option = |name: &str, value: Option<u64>| {
+        value.map(|value| [text(name), number(value)]).into_iter().flatten()
+    };
+    let pairs_of = |held: &[(u64, Bytes)]| -> Vec<Bytes> {
+        held.iter().flat_map(|(token, id)| [number(*token), id.clone()]).collect()
+    };
+    let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
+    match op {
+        Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
+            let mut words = verb("PUSH");
+            words.extend([number(*ttl), element.clone(), id.clone()]);
+            match if_there {
+                IfThere::Refuse => {}
+                IfThere::Nx => words.push(text("nx")),
+                IfThere::Replace => words.push(text("REPLACE")),
+            }
+            words.extend(option("SLACK", *slack));
+            words.extend(option("AT", *at));
+            words.extend(option("DELIVERIES", *deliveries));
+            words.extend(option("TOKEN", *token));
+            words
+        }
+        Op::GidPush { ttl, element, slack } => {
+            let mut words = verb("GIDPUSH");
+            words.extend([number(*ttl), element.clone()]);
+            words.extend(option("SLACK", *slack));
+            words
+        }
+        Op::MPush(elements) => {
+            let mut words = verb("MPUSH");
+            for (ttl, element, id) in elements {
+                words.extend([number(*ttl), element.clone(), id.clone()]);
+            }
+            words
+        }
+        Op::Pull(id) => [verb("PULL"), vec![id.clone()]].concat(),
+        Op::Poll { count, block, lease, token, with_ids } => {
+            let mut words = verb("POLL");
+            words.extend(option("LEASE", *lease));
+            words.extend(option("TOKEN", *token));
+            words.extend(with_ids.then(|| text("WithIds")));
+            words.extend(option("COUNT", *count));
+            words.extend(option("BLOCK", *block));
+            words
+        }
+        Op::MPoll { keys, poll } => {
+            let mut words = vec![text("DEHYDRATOR.MPOLL"), number(keys.len() as u64)];
+            words.extend(keys.iter().map(|key| text(key)));
+            words.extend(words_of("", poll).split_off(2));
+            words
+        }
+        Op::XPoll(count) => {
+            let mut words = verb("XPOLL");
+            words.extend(option("COUNT", *count));
+            words
+        }
+        Op::XAck(ids) => of_ids("XACK", ids),
+        Op::Settle(held) => [verb("SETTLE"), pairs_of(held)].concat(),
+        Op::Renew { ttl, held } => [verb("RENEW"), vec![number(*ttl)], pairs_of(held)].concat(),
+        Op::Look(id) => [verb("LOOK"), vec![id.clone()]].concat(),
+        Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
+        Op::Touch { id, ttl, only, at } => {
+            let mut words = verb("TOUCH");
+            words.extend([id.clone(), number(*ttl)]);
+            words.extend(option("AT", *at));
+            words.extend(only.map(text));
+            words
+        }
+        Op::Rem(ids) => of_ids("REM", ids),
+        Op::Lease { ttl, token, at, ids } => {
+            let mut words = verb("LEASE");
+            words.push(number(*ttl));
+            words.extend(option("TOKEN", *token));
+            words.extend([text("AT"), number(*at)]);
+            words.extend(ids.iter().cloned());
+            words
+        }
+        Op::OnDue(policy) => {
+            let mut words = verb("ONDUE");
+            if let Policy::Limit(most, _) = policy {
+                words.extend([text("hold"), text("DELIVERIES"), number(*most)]);
+            }
+            match policy.route() {
+                Policy::Hold | Policy::Limit(..) => words.push(text("HOLD")),
+                Policy::Drop => words.push(text("drop")),
+                Policy::Publish(channel) => words.extend([text("PUBLISH"), text(channel)]),
+                Policy::Stream { dest, maxlen } => {
+                    words.extend([text("STREAM"), text(dest)]);
+                    if let Some((exact, length)) = maxlen {
+                        let exactness = text(if *exact { "=" } else { "~" });
+                        words.extend([text("MAXLEN"), exactness, number(*length)]);
+                    }
+                }
+            }
+            words
+        }
+        Op::Pause { ms, at } => {
+            let mut words = verb("PAUSE");
+            words.extend(ms.map(number));
+            words.extend(option("AT", *at));
+            words
+        }
+        Op::Resume => verb("RESUME"),
+        Op::Ttn => verb("TTN"),
+        Op::Pttl(id) => [verb("PTTL"), vec![id.clone()]].concat(),
+        Op::Len => verb("LEN"),
+        Op::Nonsense(words) => {
+            let verb = verb(&String::from_utf8_lossy(&words[0]));
+            [&verb[..], &words[1..]].concat()
+        }
+        Op::Copy { to, db, replace } => {
+            let mut words = vec![text("COPY"), key, text(to), text("DB"), number(*db as u64)];
+            words.extend(replace.then(|| text("REPLACE")));
+            words
+        }
+        Op::Rename { to, nx } => vec![text(if *nx { "RENAMENX" } else { "RENAME" }), key, text(to)],
+        Op::Move(db) => vec![text("MOVE"), key, number(*db as u64)],
+        Op::SwapDb(one, other) => vec![text("SWAPDB"), number(*one as u64), number(*other as u64)],
+        Op::Del => vec![text("DEL"), key],
+        Op::SetText => vec![text("SET"), key, text("text")],
+    }
+}
+
+pub(super) fn command(words: &[Bytes]) -> redis::Cmd {
+    let mut command = redis::Cmd::new();
+    words.iter().for_each(|word| {
+        command.arg(word);
+    });
+    command
+}
+
+/// What no command takes, whatever there is.
+pub(super) fn nonsense(random: &mut Random) -> Op {
+    let bad = random.pick(&["", " 5", "5 ", "+5", "-1", "05", "1.5", "ten", "9223372036854775808"]);
+    let lines = [
+        format!("PUSH {bad}|element|id"),
+        format!("PUSH 5|element|id|AT|{bad}"),
+        format!("PUSH 5|element|id|SLACK|{bad}"),
+        format!("PUSH 5|element|id|AT|5|DELIVERIES|{bad}"),
+        "PUSH 5|element|id|NX|REPLACE".to_owned(),
+        "PUSH 5|element|id|SLACK|5|AT|5".to_owned(),
+        "PUSH 5|element|id|DELIVERIES|5".to_owned(),
+        "PUSH 5|element|id|AT|5|DELIVERIES|65536".to_owned(),
+        "PUSH 5|element".to_owned(),
+        format!("GIDPUSH {bad}|element"),
+        "GIDPUSH 5|element|NX".to_owned(),
+        format!("MPUSH 5|element|new|{bad}|element|newer"),
+        "MPUSH 5|element|new|5|element".to_owned(),
+        "PULL".to_owned(),
+        "PULL id|id".to_owned(),
+        format!("POLL COUNT|{bad}"),
+        "POLL COUNT|0".to_owned(),
+        format!("POLL BLOCK|{bad}"),
+        format!("POLL LEASE|{bad}"),
+        "POLL LEASE|0".to_owned(),
+        "POLL WITHIDS|WITHIDS".to_owned(),
+        "MPOLL key".to_owned(),
+        "MPOLL key|COUNT|1".to_owned(),
+        "XPOLL WITHIDS".to_owned(),
+        "XACK".to_owned(),
+        "SETTLE token".to_owned(),
+        "SETTLE token|id|token".to_owned(),
+        "SETTLE |id".to_owned(),
+        "RENEW 5|token".to_owned(),
+        "RENEW 5|token|id|token".to_owned(),
+        format!("RENEW {bad}|token|id"),
+        "POLL TOKEN|token".to_owned(),
+        "POLL LEASE|5|TOKEN|4611686018427387904".to_owned(),
+        "LEASE 5|TOKEN|token|AT|5".to_owned(),
+        "PUSH 5|element|id|AT|5|TOKEN|token".to_owned(),
+        format!("RANGE {bad}|+"),
+        format!("RANGE -|{bad}"),
+        format!("RANGE -|+|COUNT|{bad}"),
+        "RANGE (5-6|+".to_owned(),
+        "LOOK id|EMPTY".to_owned(),
+        "UPDATE id".to_owned(),
+        format!("TOUCH id|{bad}"),
+        "TOUCH id|5|GT|LT".to_owned(),
+        format!("TOUCH id|5|AT|{bad}"),
+        "REM".to_owned(),
+        "LEASE 5|BY|5|id".to_owned(),
+        format!("LEASE {bad}|AT|5|id"),
+        format!("LEASE 5|AT|{bad}|id"),
+        "LEASE 5|AT|5".to_owned(),
+        "ONDUE EXPLODE".to_owned(),
+        "ONDUE STREAM".to_owned(),
+        "ONDUE STREAM|s1|MAXLEN|0".to_owned(),
+        format!("ONDUE STREAM|s1|MAXLEN|~|{bad}"),
+        "ONDUE HOLD|DROP".to_owned(),
+        format!("ONDUE HOLD|DELIVERIES|{bad}|DROP"),
+        "ONDUE HOLD|DELIVERIES|0|DROP".to_owned(),
+        "ONDUE HOLD|DELIVERIES|65536|DROP".to_owned(),
+        "ONDUE HOLD|DELIVERIES|5".to_owned(),
+        "ONDUE HOLD|DELIVERIES|5|HOLD".to_owned(),
+        "ONDUE DROP|DELIVERIES|5".to_owned(),
+        format!("PAUSE {bad}"),
+        format!("PAUSE AT|{bad}"),
+        "PAUSE 0".to_owned(),
+        "PAUSE 5|5".to_owned(),
+        "RESUME now".to_owned(),
+        "TTN now".to_owned(),
+        "SCAN cursor".to_owned(),
+        format!("SCAN 0|COUNT|{bad}"),
+        "INFO EVERYTHING".to_owned(),
+    ];
+    let line = random.pick(&lines);
+    let (verb, rest) = line.split_once(' ').unwrap_or((&line, ""));
+    let rest = rest.split('|').filter(|_| line.contains(' '));
+    Op::Nonsense([verb].into_iter().chain(rest).map(|word| word.as_bytes().to_vec()).collect())
+}
