@@ -84,6 +84,8 @@ pub struct Event {
 pub struct Clock {
     /// From when to when it was stepped, and how far ahead it was then.
     pub steps: Vec<(Moment, Moment, i64)>,
+    /// How far beside that it may be, in microseconds.
+    pub error: u64,
 }
 
 /// All that is known of a run.
@@ -126,8 +128,8 @@ pub enum Wrong {
 pub type Finding = (Wrong, String);
 
 impl Clock {
-    pub fn steady(ahead: i64) -> Self {
-        Self { steps: vec![(0, 0, ahead)] }
+    pub fn steady(ahead: i64, error: u64) -> Self {
+        Self { steps: vec![(0, 0, ahead)], error }
     }
 
     /// Whether what it showed earlier was earlier.
@@ -148,13 +150,13 @@ impl Clock {
     /// The latest time that it may have shown, in unix microseconds.
     fn latest(&self, from: Moment, to: Moment) -> u64 {
         let times = self.offsets(from, to).map(|(_, end, ahead)| end.saturating_add_signed(ahead));
-        times.max().expect("a clock shows something")
+        times.max().expect("a clock shows something") + self.error
     }
 
     fn earliest(&self, from: Moment, to: Moment) -> u64 {
         let times =
             self.offsets(from, to).map(|(start, _, ahead)| start.saturating_add_signed(ahead));
-        times.min().expect("a clock shows something")
+        times.min().expect("a clock shows something") - self.error
     }
 
     /// The longest time without a break that a deadline, in unix microseconds, was certainly over.
@@ -464,7 +466,15 @@ fn check_order(history: &History, lives: &BTreeMap<Id, Life<'_>>, findings: &mut
                 && second.push.end < first.push.start;
             let is_earlier = second.deadline.1 < first.deadline.0 || is_tie;
             if is_later && was_there && is_earlier {
-                let what = format!("{} before {}: {:?}", first.id, second.id, second.given.0);
+                let turn = |it: &Turn<'_>| {
+                    let (from, to) = it.deadline;
+                    format!(
+                        "{}, pushed {}..{}, due {from}..{to}",
+                        it.id, it.push.start, it.push.end
+                    )
+                };
+                let (first, given) = (turn(first), &second.given.0);
+                let what = format!("{first}, before {}: {given:?}", turn(second));
                 findings.push((Wrong::OutOfOrder, what));
                 break;
             }

@@ -41,7 +41,7 @@ fn take(id: Id, start: u64, end: u64) -> Event {
 
 fn history(events: &[Event], left: &[Id]) -> History {
     let end = 100_000 * MS;
-    History { clock: Clock::steady(AHEAD), events: events.to_vec(), left: left.to_vec(), end }
+    History { clock: Clock::steady(AHEAD, 0), events: events.to_vec(), left: left.to_vec(), end }
 }
 
 fn kinds(history: &History) -> Vec<Wrong> {
