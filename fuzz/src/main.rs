@@ -73,6 +73,8 @@ fuzz_target!(|data: &[u8]| {
     let (again, same) =
         encoding::load(empty(7 - small), &mut saved, encoding::VERSION).expect("our own words");
     assert!(lawn.iter().eq(again.iter()) && rules == same);
+    let tokens = |lawn: &Lawn| lawn.iter().map(|(_, it)| lawn.token(&it)).collect::<Vec<_>>();
+    assert_eq!(tokens(&lawn), tokens(&again));
 
     // Taken one by one it gives out what it listed.
     let now = u64::from(*version) << 56;
