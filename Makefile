@@ -38,7 +38,7 @@ test: build build-debug ## Prove it: unit and oracle tests, then real servers, r
 	cargo test --locked --test server
 
 test-examples: build ## The recipes in examples/, each with its client library, which is fetched
-	@scripts/setup.sh examples
+	@scripts/setup.sh examples languages
 	scripts/examples.sh
 	cargo build --locked --profile test --example session_timeouts
 	cargo test --locked --test examples

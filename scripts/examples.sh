@@ -1,9 +1,19 @@
 #!/bin/sh
-# Fetch the client libraries that the examples use, in the versions that examples/ pins: a Python
-# environment in target/examples/venv, and Node's packages in examples/node_modules, where Node looks for
-# them. Does nothing when they are there.
+# shellcheck disable=SC1091
+#
+# Fetch the client libraries that the examples use, and build what has to be built. Does nothing when all is there.
+#
+#     target/examples/venv     a Python environment with what examples/requirements.txt pins
+#     examples/node_modules    what examples/package-lock.json pins, where Node looks for it
+#     target/examples/ruby     redis-rb 5 and redis-client, of Debian trixie, for RUBYLIB
+#     target/examples/php      Predis 2, of Debian trixie, for PHP's include path
+#     target/examples/go       go-redis 9, of Debian sid, and `go`, which finds it
+#
+# The last three are fetched by apt-get under folders of its own, unpacked, and not installed. They are left out
+# where apt-get knows no Debian, as on Ubuntu: `left-out` stands in their folder then.
 set -eu
 cd "$(dirname "$0")/.."
+. scripts/apt.sh
 
 # Of what a system installs these may be older, and would fail in ways that do not say so.
 if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
@@ -28,3 +38,68 @@ if ! cmp -s examples/package-lock.json "$modules/.made-from"; then
     npm ci --prefix examples --omit=dev --no-audit --no-fund --loglevel=error
     cp examples/package-lock.json "$modules/.made-from"
 fi
+
+# debian <folder> <suite> <package>...: adds what these packages hold to the folder.
+debian() {
+    folder=$PWD/$1
+    work=$folder/.apt-$2
+    suite=$2
+    shift 2
+    mkdir -p "$folder"
+    apt_folders "$work" "$suite"
+    mkdir "$work/debs"
+    if ! apt_in "$work" update || ! (cd "$work/debs" && apt_in "$work" download "$@"); then
+        return 1
+    fi
+    for deb in "$work"/debs/*.deb; do
+        dpkg -x "$deb" "$folder"
+    done
+    rm -rf "$work"
+}
+
+# once <name> <command>...: makes target/examples/<name>, unless it is there.
+once() {
+    place=target/examples/$1
+    shift
+    [ ! -e "$place/made" ] || return 0
+    rm -rf "$place"
+    if [ "$(sed -n 's/^ID=//p' /etc/os-release)" = debian ]; then
+        "$@" "$place"
+    else
+        mkdir -p "$place"
+        echo "$place is left out: its packages are Debian's." | tee "$place/left-out" >&2
+    fi
+    touch "$place/made"
+}
+
+ruby_of_trixie() {
+    debian "$1" trixie ruby-redis ruby-redis-client ruby-connection-pool
+    mkdir "$1/lib"
+    cp -R "$1"/usr/share/rubygems-integration/all/gems/*/lib/. "$1/lib"
+}
+
+php_of_trixie() { debian "$1" trixie php-predis; }
+
+# The language too: go-redis 9.17 needs Go 1.21, and bookworm's is 1.19.
+go_of_sid() {
+    debian "$1" trixie golang-1.24-go golang-1.24-src
+    debian "$1" sid golang-github-redis-go-redis-dev golang-github-cespare-xxhash-v2-dev \
+        golang-github-dgryski-go-rendezvous-dev
+    # Debian packs it without the version that ends its name.
+    mkdir -p "$1/src/github.com/redis/go-redis"
+    mv "$1"/usr/share/gocode/src/github.com/redis/go-redis "$1/src/github.com/redis/go-redis/v9"
+    cp -R "$1"/usr/share/gocode/src/. "$1/src"
+    # The libraries are found by GOPATH, and nothing is asked of the network.
+    cat >"$1/go" <<'SH'
+#!/bin/sh
+here=$(cd "$(dirname "$0")" && pwd)
+export GOROOT="$here/usr/lib/go-1.24" GOPATH="$here" GOCACHE="$here/cache"
+export GO111MODULE=off GOTOOLCHAIN=local GOENV=off GOFLAGS= CGO_ENABLED=0
+exec "$GOROOT/bin/go" "$@"
+SH
+    chmod +x "$1/go"
+}
+
+once ruby ruby_of_trixie
+once php php_of_trixie
+once go go_of_sid

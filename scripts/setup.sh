@@ -12,6 +12,7 @@
 #       image         buildah, and debootstrap
 #       grafana       what reads the dashboard, for its test
 #       examples      Python's venv and Node, which the examples need
+#       languages     the other languages that the examples come in: Ruby, PHP, Perl, and their libraries
 #       scripts       shellcheck, the linter of scripts
 set -eu
 
@@ -71,6 +72,13 @@ for extra in "$@"; do
             python3 -c 'import ensurepip, venv' 2>/dev/null || need "python3 python3-venv"
             command -v node >/dev/null || need nodejs
             command -v npm >/dev/null || need npm
+            ;;
+        languages)
+            # What apt-get has of a library is of the same version as the language itself.
+            ruby -e 'require "redis"' 2>/dev/null || need "ruby ruby-redis"
+            [ "$(php -r 'echo class_exists("Redis");' 2>/dev/null)" = 1 ] || need "php-cli php-redis"
+            php -r 'require "Predis/Autoloader.php";' >/dev/null 2>&1 || need php-predis
+            perl -MRedis -e 1 2>/dev/null || need libredis-perl
             ;;
         scripts) command -v shellcheck >/dev/null || need shellcheck ;;
         *)
