@@ -6,6 +6,9 @@
 #[path = "../server/harness.rs"]
 #[allow(dead_code)]
 mod harness;
+mod machines;
+#[path = "../server/nodes.rs"]
+mod nodes;
 
 use std::env;
 use std::fs;

@@ -69,6 +69,7 @@ impl Cluster {
     }
 
     /// Runs `redis-cli --cluster`.
+    #[allow(dead_code, reason = "the tests of the recipes share this file")]
     pub fn manage(&self, arguments: &[&str]) {
         assert_went_well(arguments, &manager(arguments).output().expect("redis-cli"));
     }
@@ -103,7 +104,7 @@ impl Cluster {
     }
 
     /// Moves slots from one node to another all at once, and waits until every primary knows.
-    #[allow(dead_code, reason = "benches share this file")]
+    #[allow(dead_code, reason = "benches and the tests of the recipes share this file")]
     pub fn move_at_once(&self, from: usize, to: usize, (first, last): (usize, usize)) {
         let moved = last + 1 - first;
         let before = self.slots_of(to);

@@ -1,0 +1,117 @@
+"""A queue over several keys of a cluster: find an element again by its id, and change the number of keys in full use.
+
+The key is chosen by the id: of all keys the one whose name and the id together have the greatest hash. So one more key
+takes its share of the ids, and all others stay where they are. The names are in `jobs:keys`, in lists: the last list
+says where an id belongs, and those before it where it may still be. Nothing is moved. An id that is in a former key
+stays there until it is done, whatever is sent for it; one that is not goes to the new key.
+
+Who works by an old list must be told: beside each key stands the number of the latest list that anybody has used there,
+and a script refuses whoever comes with an earlier one.
+
+    python many_keys.py redis://10.0.0.1:6379 jobs keys 3       # the first time; or: 5, to have five from now on
+    python many_keys.py redis://10.0.0.1:6379 jobs forget       # the former keys, when nothing is left in them
+"""
+
+import hashlib
+import json
+import sys
+import time
+
+import redis
+
+# Runs a command of the key for who is up to date. If it says "if there", only if the id is there.
+SCRIPT = """
+local latest = tonumber(redis.call('GET', KEYS[2]) or 0)
+if latest > tonumber(ARGV[1]) then return {'stale'} end
+if latest < tonumber(ARGV[1]) then redis.call('SET', KEYS[2], ARGV[1]) end
+if ARGV[2] == 'if there' and redis.call('DEHYDRATOR.PTTL', KEYS[1], ARGV[3]) == -2 then return {'elsewhere'} end
+return {'done', redis.call(ARGV[4], KEYS[1], unpack(ARGV, 5))}
+"""
+CHANGE = "if (redis.call('GET', KEYS[1]) or '') == ARGV[1] then return redis.call('SET', KEYS[1], ARGV[2]) end"
+
+
+def home(id, names):
+    return max(names, key=lambda name: hashlib.md5(f"{name} {id}".encode()).digest())
+
+
+class Queue:
+    def __init__(self, cluster, name):
+        self.cluster, self.name, self.directory = cluster, name, f"{name}:keys"
+        self.read()
+
+    def read(self):
+        self.text = self.cluster.get(self.directory) or ""
+        known = json.loads(self.text or '{"generation": 0, "lists": []}')
+        self.generation, self.lists = known["generation"], known["lists"]
+
+    def write(self, lists):
+        new = json.dumps({"generation": self.generation + 1, "lists": lists})
+        if not self.cluster.eval(CHANGE, 1, self.directory, self.text, new):
+            raise RuntimeError("somebody else changes the keys")
+        self.read()
+
+    def at(self, key, *words):
+        # The tag of the key is all of its name, so what stands beside it is in its slot.
+        return self.cluster.eval(SCRIPT, 2, key, f"{key}:generation", self.generation, *words)
+
+    def by_id(self, id, command, *words):
+        """Runs a command of one id, wherever that is: in a former key if it is there, and otherwise where it belongs."""
+        while True:
+            places = list(dict.fromkeys(home(id, names) for names in self.lists))
+            for key in places:
+                when = "always" if key == places[-1] else "if there"
+                said, *reply = self.at(key, when, id, command, *words)
+                if said == "done":
+                    return reply[0] if reply else None
+                if said == "stale":
+                    self.read()
+                    break
+
+    def push(self, id, element, ttl, *options):
+        """As DEHYDRATOR.PUSH: with NX or REPLACE it can be sent again."""
+        return self.by_id(id, "DEHYDRATOR.PUSH", ttl, element, id, *options)
+
+    def cancel(self, id):
+        return self.by_id(id, "DEHYDRATOR.REM", id)
+
+    def set_keys(self, count):
+        """From now on so many keys: those of now, and the first names that fall to primaries which have too few."""
+        names = self.lists[-1][:count] if self.lists else []
+        most = -(-count // len(self.cluster.get_primaries()))
+        for number in range(10_000):
+            name = f"{{{self.name}:{number}}}"
+            with_it = [self.cluster.get_node_from_key(other) for other in [*names, name]]
+            if name not in names and len(names) < count and with_it.count(with_it[-1]) <= most:
+                names.append(name)
+        for name in names:
+            rule = ["HOLD", "DELIVERIES", 5, "STREAM", f"{name}:dead", "MAXLEN", "~", 100_000]
+            self.cluster.execute_command("DEHYDRATOR.ONDUE", name, *rule)
+        self.write([*self.lists, names])
+
+    def forget(self):
+        """Forgets the former keys if no id is left in them that belongs elsewhere. Returns how many are left."""
+        left = 0
+        for key in {name for names in self.lists for name in names}:
+            self.at(key, "always", "", "DEHYDRATOR.LEN")  # from now on nobody pushes here by a former list
+            cursor = None
+            while cursor != "0":
+                cursor, ids = self.cluster.execute_command("DEHYDRATOR.SCAN", key, cursor or 0, "COUNT", 1000)
+                left += sum(home(id, self.lists[-1]) != key for id in ids)
+        if left == 0:
+            self.write(self.lists[-1:])
+        return left
+
+
+def main():
+    url, name, what, *count = sys.argv[1:]
+    queue = Queue(redis.RedisCluster.from_url(url, decode_responses=True), name)
+    if what == "keys":
+        queue.set_keys(int(count[0]))
+        print(f"{name}: {' '.join(queue.lists[-1])}")
+    while what == "forget" and (left := queue.forget()):
+        print(f"{left} elements are left where they do not belong")
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()

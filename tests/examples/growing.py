@@ -1,0 +1,122 @@
+"""Changes the number of a queue's keys while several processes push, replace and cancel, and audits what came of it.
+
+Run by machines.rs, on a cluster of its own: growing.py URL. Processes that work by an old list of keys are the danger,
+so all but one read it when they are told to and not before, and all use the same ids.
+"""
+
+import collections
+import multiprocessing
+import os
+import random
+import sys
+import time
+
+import redis
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples"))
+from many_keys import Queue  # noqa: E402
+
+CLIENTS, IDS = 3, 300
+
+
+def queue_at(url):
+    return Queue(redis.RedisCluster.from_url(url, decode_responses=True), "jobs")
+
+
+def now():
+    return time.time() * 1000
+
+
+def client(url, name, stop, out):
+    """Does random things with random ids. Each thing: what, id, version, ttl, when it began and ended, the reply."""
+    queue, things, random_ = queue_at(url), [], random.Random(name)
+    while not stop.is_set():
+        id, ttl = f"id:{random_.randrange(IDS)}", random_.choice([100, 400, 1500])
+        version = f"{name}-{len(things)}"
+        if name == 0:
+            queue.read()
+        what = random_.choice(["NX", "NX", "REPLACE", "cancel"])
+        began = now()
+        reply = queue.cancel(id) if what == "cancel" else queue.push(id, version, ttl, what)
+        things.append((what, id, version, ttl, began, now(), reply))
+        time.sleep(0.002)
+    out.put(("things", things))
+
+
+def consumer(url, stop, out):
+    """Takes what is due, at most once. Each: id, version, when the POLL began and ended."""
+    queue, taken = queue_at(url), []
+    while True:
+        last, rows = stop.is_set(), []
+        queue.read()
+        for key in sorted({name for names in queue.lists for name in names}):
+            began = now()
+            rows = queue.cluster.execute_command("DEHYDRATOR.POLL", key, "WITHIDS")
+            taken.extend((id, version, began, now()) for id, version in rows)
+        if last and not any(queue.cluster.execute_command("DEHYDRATOR.LEN", key) for key in queue.lists[0] + queue.lists[-1]):
+            break
+        time.sleep(0.005)
+    out.put(("taken", taken))
+
+
+def audit(things, taken):
+    wrong, deliveries = collections.Counter(), {}
+    of_id = collections.defaultdict(list)
+    for thing in things:
+        of_id[thing[1]].append(thing)
+    pushed = {it[2]: it for it in things if it[0] != "cancel" and it[6] == "OK"}
+    for id, version, began, ended in taken:
+        wrong["twice"] += version in deliveries
+        wrong["never pushed"] += version not in pushed
+        deliveries[version] = (began, ended)
+    for version, (_, id, _, ttl, began, ended, _) in pushed.items():
+        delivery = deliveries.get(version)
+        wrong["early"] += delivery is not None and delivery[1] < int(began) + ttl
+        # What may have removed it: was it at the same time, or later?
+        removals = [it for it in of_id[id] if it[5] >= began and it[2] != version and (it[0] == "REPLACE" or (it[0] == "cancel" and it[6]))]
+        wrong["lost"] += delivery is None and not removals
+        if delivery is not None:
+            # What came clearly after the push, and clearly before the delivery, should have removed it, or have found it.
+            between = [it for it in of_id[id] if it[4] > ended and it[5] < delivery[0]]
+            wrong["cancelled and done"] += any(it[0] == "cancel" for it in between)
+            wrong["replaced and done"] += any(it[0] == "REPLACE" for it in between)
+            wrong["pushed beside it"] += any(it[0] == "NX" and it[6] == "OK" for it in between)
+    return wrong
+
+
+def main():
+    url = sys.argv[1]
+    queue, out = queue_at(url), multiprocessing.Queue()
+    queue.set_keys(3)
+    stop, stop_consumer = multiprocessing.Event(), multiprocessing.Event()
+    clients = [multiprocessing.Process(target=client, args=(url, name, stop, out), daemon=True) for name in range(CLIENTS)]
+    clients.append(multiprocessing.Process(target=consumer, args=(url, stop_consumer, out), daemon=True))
+    for process in clients:
+        process.start()
+    changes = [len(set(queue.lists[-1]))]
+    for count in [5, 4]:
+        time.sleep(2)
+        queue.read()
+        queue.set_keys(count)
+        changes.append(len(set(queue.lists[-1])))
+        assert len(queue.lists) == 2
+        while queue.forget():
+            time.sleep(0.01)
+        assert len(queue.lists) == 1
+    time.sleep(1)
+    stop.set()
+    heard = [out.get() for _ in range(CLIENTS)]
+    stop_consumer.set()
+    heard.append(out.get())
+    for process in clients:
+        process.join()
+    things = [it for kind, rows in heard if kind == "things" for it in rows]
+    taken = [it for kind, rows in heard if kind == "taken" for it in rows]
+    cancelled = sum(1 for it in things if it[0] == "cancel" and it[6])
+    assert len(taken) > 300 and cancelled > 100, (len(taken), cancelled)
+    print(f"{len(things)} pushes and cancels, {cancelled} cancelled, {len(taken)} taken", file=sys.stderr)
+    print(f"{changes} keys; wrong: {dict(+audit(things, taken))}")
+
+
+if __name__ == "__main__":
+    main()
