@@ -526,8 +526,9 @@ fn play(plan: Plan, options: &[&str]) {
         while client.exists("k") && late.elapsed() < PATIENCE {
             pause(10);
         }
-        remains = left(&run);
+        // What is taken between the two is left, and was not taken before the end.
         end = run.moment();
+        remains = left(&run);
         run.is_over.store(true, Ordering::Relaxed);
         // Who sleeps for ever sleeps still.
         let mut woken = run.client(1);

@@ -313,7 +313,11 @@ fn lives(history: &History) -> BTreeMap<Id, Life<'_>> {
 
 /// Early, lease broken, twice, unknown.
 fn check_life(history: &History, id: Id, life: &Life<'_>, findings: &mut Vec<Finding>) {
-    let mut find = |wrong, event: &Event| findings.push((wrong, format!("{id}: {event:?}")));
+    let mut find = |wrong, event: &Event| {
+        let so_far = life.touched.iter().filter(|it| it.event.start <= event.start);
+        let so_far: Vec<_> = so_far.map(|it| (it.event, it.deadline)).collect();
+        findings.push((wrong, format!("{id}: {event:?}, after {so_far:?}")));
+    };
     if life.push().is_none() {
         let event = life.given.first().map(|it| it.0).or(life.takes.first().copied());
         if let Some(event) = event.or(life.seen.first().copied()) {
