@@ -103,3 +103,6 @@ SH
 once ruby ruby_of_trixie
 once php php_of_trixie
 once go go_of_sid
+if [ -x target/examples/go/go ]; then
+    target/examples/go/go build -o target/examples/go/worker examples/workers/go_redis.go
+fi

@@ -38,6 +38,7 @@ with_docs() {
     install -D -m 644 -t "$1/docs/charts" docs/charts/*.svg
     install -D -m 644 -t "$1/grafana" grafana/*
     install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb
+    install -D -m 644 -t "$1/examples/workers" examples/workers/*.*
     install -m 644 CONTRIBUTING.md "$1/"
 }
 

@@ -9,6 +9,7 @@ mod harness;
 mod machines;
 #[path = "../server/nodes.rs"]
 mod nodes;
+mod workers;
 
 use std::env;
 use std::fs;
@@ -62,13 +63,6 @@ fn two_streams_are_joined_within_a_window() {
 #[test]
 fn a_consumer_group_gets_what_is_due_and_retries() {
     run_on_a_server("delayed_stream.py", 800);
-}
-
-#[test]
-fn what_fails_too_often_is_a_dead_letter() {
-    let lines = fs::read_to_string("examples/worker.py").expect("a recipe").lines().count();
-    assert!(lines <= 60, "it is said to be short: {lines} lines");
-    run_on_a_server("worker.py", 700);
 }
 
 #[test]

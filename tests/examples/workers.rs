@@ -1,0 +1,471 @@
+//! The workers in `examples/workers/`: each is run against a server that is killed and over connections that are cut
+//! at chosen points, and is killed and stopped itself.
+//!
+//! What a worker has done it writes down as "id deliveries milliseconds" in a set, where the moment is drawn once for
+//! each time that the work is done. So the set counts how often a job was done, under which delivery and when, also
+//! if the worker had to send the command twice.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use redis::{Connection, Value};
+use tempfile::TempDir;
+
+use crate::harness::{Ask, Server, text};
+use crate::{PYTHON, built_example};
+
+/// For longer than a server takes to start, and for shorter than the longest work takes.
+const LEASE: u64 = 4_500;
+const BLOCK: u64 = 1_000;
+const QUEUE: &str = "{jobs}";
+/// How soon a worker that sleeps has to end when it is told to: its block, and what a busy machine adds to it.
+const PROMPT: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_worker_with_redis_py() {
+    hold(&Language::new("redis_py.py", &[PYTHON, "examples/workers/redis_py.py"]));
+}
+
+#[test]
+fn a_worker_with_redis_py_and_asyncio() {
+    hold(&Language::new("redis_py_asyncio.py", &[PYTHON, "examples/workers/redis_py_asyncio.py"]));
+}
+
+#[test]
+fn a_worker_with_ioredis() {
+    hold(&Language::new("ioredis.js", &["node", "examples/workers/ioredis.js"]));
+}
+
+#[test]
+fn a_worker_with_node_redis() {
+    hold(&Language::new("node_redis.js", &["node", "examples/workers/node_redis.js"]));
+}
+
+#[test]
+fn a_worker_with_go_redis() {
+    if is_left_out("go") {
+        return;
+    }
+    hold(&Language::new("go_redis.go", &["target/examples/go/worker"]));
+}
+
+#[test]
+fn a_worker_with_redis_rs() {
+    let program = built_example("worker");
+    hold(&Language::new("redis_rs.rs", &[program.to_str().expect("a path that is text")]));
+}
+
+#[test]
+fn a_worker_with_phpredis() {
+    // At a reply that breaks off in its middle phpredis 5.3.7 waits, until its read timeout or for ever.
+    let whole = |cut: &Cut| cut.at != Where::Within;
+    let cuts = cuts().into_iter().filter(whole).collect();
+    hold_with(&Language::new("phpredis.php", &["php", "examples/workers/phpredis.php"]), cuts);
+}
+
+/// The version that the system has.
+#[test]
+fn a_worker_with_redis_rb() {
+    hold(&Language::new("redis_rb.rb", &["ruby", "examples/workers/redis_rb.rb"]));
+}
+
+#[test]
+fn a_worker_with_redis_rb_5() {
+    if is_left_out("ruby") {
+        return;
+    }
+    let library = "RUBYLIB=target/examples/ruby/lib";
+    hold(&Language::new("redis_rb.rb", &["env", library, "ruby", "examples/workers/redis_rb.rb"]));
+}
+
+/// All that is asked of a worker.
+fn hold(language: &Language) {
+    hold_with(language, cuts());
+}
+
+fn hold_with(language: &Language, cuts: VecDeque<Cut>) {
+    language.check_length();
+
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let mut server = Server::start_with_port(&options);
+    let mut client = server.connect();
+    let mut pushed = Pushed::default();
+    let proxy = Proxy::start(server.port(), cuts);
+
+    // A worker dies with a job in hand, of which it has written nothing yet.
+    let mut first = language.start(&proxy);
+    pushed.push(&mut client, "orphan", 0, "slow 1000");
+    first.until("a worker has a job", || is_held(&mut client, "orphan"));
+    first.kill();
+
+    // Two others get all there is. What one of them has in hand is cancelled: it has to stop, or is late for the rest.
+    let mut second = language.start(&proxy);
+    let mut third = language.start(&proxy);
+    pushed.push(&mut client, "cancelled", 0, "slow 120000");
+    second.until("a worker has the job that is to be cancelled", || {
+        is_held(&mut client, "cancelled")
+    });
+    assert_eq!(client.ask("DEHYDRATOR.REM {jobs} cancelled"), Value::Int(1));
+    for number in 0..30 {
+        pushed.push(&mut client, &format!("mail:{number}"), 70 * number, "mail");
+    }
+    for id in ["fails:1", "fails:2"] {
+        pushed.push(&mut client, id, 300, "fail 2");
+    }
+    pushed.push(&mut client, "dead", 0, "fail 99");
+    pushed.push(&mut client, "slow", 500, "slow 6000");
+
+    second.until("some jobs are done", || done(&mut client).len() >= 10);
+    server.kill();
+    let before = proxy.refused.load(Ordering::Relaxed);
+    second.until("a worker finds no server", || proxy.refused.load(Ordering::Relaxed) > before);
+    server.relaunch();
+    client = server.connect();
+    for some in [16, 22, 28] {
+        second.until("more jobs are done", || done(&mut client).len() >= some);
+        client.ask("CLIENT KILL TYPE normal SKIPME yes");
+    }
+    second.until("nothing is left", || client.ask("DEHYDRATOR.LEN {jobs}") == Value::Int(0));
+
+    // One is told to stop while it sleeps, one with a job in hand, and leaves what comes next.
+    second.stop();
+    pushed.push(&mut client, "last", 0, "slow 2000");
+    third.until("a worker has its last job", || is_held(&mut client, "last"));
+    pushed.push(&mut client, "next", 0, "mail");
+    third.stop();
+    let next = client.ask("DEHYDRATOR.LOOK {jobs} next FULL");
+    let Value::Array(next) = next else { panic!("an array") };
+    assert!(next.windows(2).any(|pair| pair == [text("deliveries"), Value::Int(0)]), "{next:?}");
+    assert_eq!(client.ask("DEHYDRATOR.LEN {jobs}"), Value::Int(1), "the last job is settled");
+
+    // And one while the server is away.
+    let mut fourth = language.start(&proxy);
+    fourth.until("nothing is left", || client.ask("DEHYDRATOR.LEN {jobs}") == Value::Int(0));
+    let letters = client.ask("XRANGE {jobs}:dead - +");
+    let found = done(&mut client);
+    server.kill();
+    let before = proxy.refused.load(Ordering::Relaxed);
+    fourth.until("the worker finds no server", || proxy.refused.load(Ordering::Relaxed) > before);
+    fourth.stop();
+
+    pushed.check(&found);
+    let Value::Array(letters) = letters else { panic!("an array") };
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    let letter = format!("{:?}", letters[0]);
+    assert!(letter.contains("dead") && letter.contains("\"5\""), "{letter}");
+    let left = proxy.cuts.lock().expect("no panic");
+    assert!(left.is_empty(), "these cuts were never made: {left:?}");
+}
+
+/// What is to be done how often, and not before when.
+#[derive(Default)]
+struct Pushed(BTreeMap<String, u128>);
+
+impl Pushed {
+    fn push(&mut self, client: &mut Connection, id: &str, ttl: u128, job: &str) {
+        self.0.insert(id.to_owned(), now() + ttl);
+        let mut push = redis::cmd("DEHYDRATOR.PUSH");
+        push.arg(QUEUE).arg(ttl.to_string()).arg(job).arg(id).exec(client).expect("it is pushed");
+    }
+
+    /// Each job was done once, at the delivery at which it could be, and not early. A job that waited for its lease to
+    /// run out, because a worker lost its connection, would have been done at a later delivery.
+    fn check(&self, done: &[String]) {
+        let mut left = self.0.clone();
+        for line in done {
+            let [id, delivery, moment] = line.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
+            let due = left.remove(id).unwrap_or_else(|| panic!("{id} was done twice: {done:?}"));
+            assert!(
+                moment.parse::<u128>().expect("a number") >= due,
+                "{id} was done early: {line}, due {due}"
+            );
+            let expected = match id {
+                "orphan" => "2",
+                "fails:1" | "fails:2" => "3",
+                _ => "1",
+            };
+            assert_eq!(delivery, expected, "{id} was done at another delivery: {done:?}");
+        }
+        let left: Vec<_> = left.keys().collect();
+        assert_eq!(left, ["cancelled", "dead"], "what was not done");
+    }
+}
+
+fn now() -> u128 {
+    SystemTime::UNIX_EPOCH.elapsed().expect("a clock").as_millis()
+}
+
+fn done(client: &mut Connection) -> Vec<String> {
+    redis::cmd("SMEMBERS").arg(format!("{QUEUE}:done")).query(client).expect("a set")
+}
+
+/// Whether a worker has the job, which was due at once.
+fn is_held(client: &mut Connection, id: &str) -> bool {
+    matches!(client.ask(&format!("DEHYDRATOR.PTTL {{jobs}} {id}")), Value::Int(1..))
+}
+
+/// Whether the libraries of a language could not be fetched: see scripts/examples.sh, which says so.
+fn is_left_out(place: &str) -> bool {
+    Path::new("target/examples").join(place).join("left-out").exists()
+}
+
+/// A worker's source, and the command that runs it.
+struct Language {
+    file: &'static str,
+    command: Vec<String>,
+}
+
+impl Language {
+    fn new(file: &'static str, command: &[&str]) -> Self {
+        Self { file, command: command.iter().map(|word| (*word).to_owned()).collect() }
+    }
+
+    fn start(&self, proxy: &Proxy) -> Worker {
+        let folder = TempDir::new().expect("a temporary folder");
+        let log = folder.path().join("log");
+        let output = File::create(&log).expect("a log");
+        let child = Command::new(&self.command[0])
+            .args(&self.command[1..])
+            .env("REDIS_URL", format!("redis://127.0.0.1:{}", proxy.port))
+            .env("QUEUE", QUEUE)
+            .env("BLOCK_MS", BLOCK.to_string())
+            .env("LEASE_MS", LEASE.to_string())
+            .env("RETRY_MS", "100")
+            .stdout(output.try_clone().expect("a log"))
+            .stderr(output)
+            .spawn();
+        let help = "run it by `make test-examples`, which fetches what it needs";
+        let child = child.unwrap_or_else(|error| panic!("{}: {error}: {help}", self.file));
+        Worker { child, log, _folder: folder }
+    }
+
+    /// Sixty lines of code, as examples/workers/README.md says, around the work, which is the reader's own.
+    fn check_length(&self) {
+        let source =
+            fs::read_to_string(format!("examples/workers/{}", self.file)).expect("a worker");
+        let mut code = 0;
+        let mut lines = source.lines().peekable();
+        while let Some(line) = lines.next() {
+            let begins =
+                |words: &[&str]| words.iter().any(|word| line.trim_start().starts_with(word));
+            if line.trim() == "import (" {
+                lines.by_ref().find(|line| *line == ")");
+            } else if line.contains(" work(") && begins(&["def", "async", "func", "fn", "static"]) {
+                let indent = |line: &str| line.len() - line.trim_start().len();
+                let inside =
+                    |next: &&str| next.is_empty() || *next == "{" || indent(next) > indent(line);
+                while lines.next_if(inside).is_some() {}
+            } else if !begins(&[
+                "import ", "from ", "use ", "require ", "using ", "//", "# ", "/*", "*", "\"\"\"",
+            ]) && line.chars().any(char::is_alphanumeric)
+                && line.trim() != "end"
+            {
+                code += 1;
+            }
+        }
+        assert!(code <= 60, "{} is said to be short: {code} lines of code", self.file);
+    }
+}
+
+/// A worker's process. Killed when dropped.
+struct Worker {
+    child: Child,
+    log: PathBuf,
+    _folder: TempDir,
+}
+
+impl Worker {
+    /// Waits for something, and fails if the worker has ended.
+    fn until(&mut self, what: &str, mut ask: impl FnMut() -> bool) {
+        let started = Instant::now();
+        while !ask() {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                panic!("the worker ended before {what}: {status}");
+            }
+            assert!(started.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+            thread::park_timeout(Duration::from_millis(20));
+        }
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().expect("a child");
+        self.child.wait().expect("a child");
+    }
+
+    /// Tells the worker to stop, and waits until it has: what is in hand, and then no more.
+    fn stop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a process");
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                break status;
+            }
+            assert!(started.elapsed() < PROMPT, "the worker does not stop");
+            thread::park_timeout(Duration::from_millis(20));
+        };
+        assert_eq!(ExitStatus::code(&status), Some(0), "{status}");
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if thread::panicking() {
+            eprintln!(
+                "--- a worker's log ---\n{}",
+                fs::read_to_string(&self.log).unwrap_or_default()
+            );
+        }
+    }
+}
+
+/// Where a connection is cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Where {
+    /// The server does not get the command.
+    Before,
+    /// The server has executed the command, and its reply is lost.
+    After,
+    /// Half of the reply comes.
+    Within,
+}
+
+/// A cut at a command, after so many of the kind have passed.
+#[derive(Debug)]
+struct Cut {
+    verb: &'static str,
+    at: Where,
+    pass: u32,
+}
+
+fn cuts() -> VecDeque<Cut> {
+    use Where::{After, Before, Within};
+    let cut = |(verb, at, pass)| Cut { verb, at, pass };
+    let all = [
+        ("DEHYDRATOR.ONDUE", After, 0),
+        ("DEHYDRATOR.POLL", After, 0),
+        ("DEHYDRATOR.POLL", Within, 3),
+        ("DEHYDRATOR.POLL", Before, 6),
+        ("DEHYDRATOR.POLL", After, 2),
+        ("DEHYDRATOR.RENEW", After, 0),
+        ("DEHYDRATOR.RENEW", Before, 1),
+        ("DEHYDRATOR.RENEW", Within, 1),
+        ("DEHYDRATOR.SETTLE", Before, 1),
+        ("DEHYDRATOR.SETTLE", After, 1),
+        ("DEHYDRATOR.SETTLE", Within, 2),
+        ("SADD", After, 2),
+        ("SADD", Before, 3),
+        ("SADD", Within, 4),
+    ];
+    all.into_iter().map(cut).collect()
+}
+
+/// A way to the server on which connections are cut.
+struct Proxy {
+    port: u16,
+    cuts: Arc<Mutex<VecDeque<Cut>>>,
+    /// How often there was no server.
+    refused: Arc<AtomicU32>,
+}
+
+impl Proxy {
+    /// Its threads end with the process.
+    fn start(server: u16, cuts: VecDeque<Cut>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let cuts = Arc::new(Mutex::new(cuts));
+        let refused = Arc::new(AtomicU32::new(0));
+        let proxy = Self { port, cuts: cuts.clone(), refused: refused.clone() };
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let client = client.expect("a client");
+                if let Ok(server) = TcpStream::connect(("127.0.0.1", server)) {
+                    connect(client, server, &cuts);
+                } else {
+                    refused.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        proxy
+    }
+}
+
+/// Hands on what either says, until one hangs up or the connection is cut.
+fn connect(client: TcpStream, server: TcpStream, cuts: &Arc<Mutex<VecDeque<Cut>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let both = [&client, &server].map(|one| one.try_clone().expect("a socket"));
+    let hang_up =
+        |both: &[TcpStream; 2]| both.iter().for_each(|one| drop(one.shutdown(Shutdown::Both)));
+
+    let ends = [client.try_clone().expect("a socket"), server.try_clone().expect("a socket")];
+    let (cuts_there, asked_there) = (cuts.clone(), asked.clone());
+    thread::spawn(move || {
+        let (mut client, mut server) = (client, server);
+        while let Some(request) = read(&mut client) {
+            let cut = due_cut(&cuts_there, &request, &[Where::Before]);
+            *asked_there.lock().expect("no panic") = request.clone();
+            if cut.is_some() || server.write_all(&request).is_err() {
+                break;
+            }
+        }
+        hang_up(&both);
+    });
+    let cuts = cuts.clone();
+    thread::spawn(move || {
+        let [mut client, mut server] = ends;
+        while let Some(reply) = read(&mut server) {
+            let request = asked.lock().expect("no panic").clone();
+            // Of POLL's replies those count that have an element.
+            let is_empty =
+                verb_is(&request, "DEHYDRATOR.POLL") && !reply.starts_with(b"*1\r\n*4\r\n");
+            let places: &[_] = if is_empty { &[] } else { &[Where::After, Where::Within] };
+            let most = match due_cut(&cuts, &request, places) {
+                None => reply.len(),
+                Some(Where::Within) => reply.len() / 2,
+                Some(_) => 0,
+            };
+            if client.write_all(&reply[..most]).is_err() || most < reply.len() {
+                break;
+            }
+        }
+        hang_up(&[client, server]);
+    });
+}
+
+fn read(from: &mut TcpStream) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; 16_384];
+    let count = from.read(&mut bytes).ok().filter(|count| *count > 0)?;
+    bytes.truncate(count);
+    Some(bytes)
+}
+
+fn verb_is(request: &[u8], verb: &str) -> bool {
+    request.windows(verb.len()).any(|part| part.eq_ignore_ascii_case(verb.as_bytes()))
+}
+
+/// Of the cuts for a command the next one, if it is to be made at one of these places and enough have passed.
+fn due_cut(cuts: &Mutex<VecDeque<Cut>>, request: &[u8], places: &[Where]) -> Option<Where> {
+    let mut cuts = cuts.lock().expect("no panic");
+    let index = cuts.iter().position(|cut| verb_is(request, cut.verb))?;
+    let cut = &mut cuts[index];
+    if !places.contains(&cut.at) {
+        return None;
+    }
+    if cut.pass > 0 {
+        cut.pass -= 1;
+        return None;
+    }
+    cuts.remove(index).map(|cut| cut.at)
+}
