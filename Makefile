@@ -40,8 +40,8 @@ test: build build-debug ## Prove it: unit and oracle tests, then real servers, r
 test-examples: build ## The recipes in examples/, each with its client library, which is fetched
 	@scripts/setup.sh examples languages
 	scripts/examples.sh
-	cargo build --locked --profile test --example session_timeouts
-	cargo test --locked --test examples
+	cargo build --locked --profile test --example session_timeouts --example worker
+	RUST_TEST_THREADS=12 cargo test --locked --test examples
 
 test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)
 	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)
