@@ -55,11 +55,11 @@ class Queue:
         return self.cluster.eval(SCRIPT, 2, key, f"{key}:generation", self.generation, *words)
 
     def by_id(self, id, command, *words):
-        """Runs a command of one id, wherever that is: in a former key if it is there, and otherwise where it belongs."""
+        """Runs a command of one id: in a former key if the id is there, and otherwise where it belongs."""
         while True:
-            places = list(dict.fromkeys(home(id, names) for names in self.lists))
-            for key in places:
-                when = "always" if key == places[-1] else "if there"
+            *former, last = (home(id, names) for names in self.lists)
+            for key in [*dict.fromkeys(key for key in former if key != last), last]:
+                when = "always" if key == last else "if there"
                 said, *reply = self.at(key, when, id, command, *words)
                 if said == "done":
                     return reply[0] if reply else None
@@ -77,11 +77,12 @@ class Queue:
     def set_keys(self, count):
         """From now on so many keys: those of now, and the first names that fall to primaries which have too few."""
         names = self.lists[-1][:count] if self.lists else []
-        most = -(-count // len(self.cluster.get_primaries()))
-        for number in range(10_000):
-            name = f"{{{self.name}:{number}}}"
-            with_it = [self.cluster.get_node_from_key(other) for other in [*names, name]]
-            if name not in names and len(names) < count and with_it.count(with_it[-1]) <= most:
+        most, number = -(-count // len(self.cluster.get_primaries())), 0
+        while len(names) < count:
+            name, number = f"{{{self.name}:{number}}}", number + 1
+            there = self.cluster.get_node_from_key(name)
+            of_it = [other for other in names if self.cluster.get_node_from_key(other) == there]
+            if name not in names and len(of_it) < most:
                 names.append(name)
         for name in names:
             rule = ["HOLD", "DELIVERIES", 5, "STREAM", f"{name}:dead", "MAXLEN", "~", 100_000]

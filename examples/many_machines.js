@@ -18,8 +18,8 @@ import { Redis } from "ioredis";
 
 const LEASE_MS = Number(process.env.LEASE_MS ?? 60_000); // for all jobs of a POLL together
 const COUNT = Number(process.env.COUNT ?? 10);
-const REPLICAS = 1; // so many know of a lease before its job begins; with 0 jobs are done while there is no replica, too
-const SWEEP_MS = Number(process.env.SWEEP_S ?? 60) * 1000; // a safety net: so often it asks without having heard anything
+const REPLICAS = 1; // so many know of a lease before its job begins; with 0 jobs are done while there is none, too
+const SWEEP_MS = Number(process.env.SWEEP_S ?? 60) * 1000; // a safety net: so often it asks without having heard
 
 const [queue, ...seeds] = process.argv.slice(2);
 const DIRECTORY = `${queue}:keys`;
@@ -45,7 +45,7 @@ function complain(who, error) {
 /** The work. What it prints is for the tests: when it began, and until when the job is this consumer's. */
 async function work(id, element, until) {
   console.log(`begin ${id} ${Date.now()} ${until}`);
-  await sleep(element.startsWith("long") ? 300 : 10);
+  if (element.startsWith("long")) await sleep(300);
   if (element.startsWith("fail")) throw new RangeError(element);
 }
 
@@ -120,7 +120,8 @@ class Key {
       const until = Date.now() + LEASE_MS;
       const renew = ["DEHYDRATOR.RENEW", this.name, LEASE_MS, ...jobs.flatMap(([id]) => [token, id])];
       const mine = await this.confirmed(...renew);
-      return mine && jobs.filter((_, at) => mine[at]).map(([id, element, deliveries]) => ({ id, element, deliveries, token, until }));
+      const held = mine && jobs.filter((_, at) => mine[at]);
+      return held && held.map(([id, element, deliveries]) => ({ id, element, deliveries, token, until }));
     });
   }
 
@@ -217,7 +218,7 @@ while (!stopping) {
       listen(node).catch((error) => complain(node, error)).finally(() => ears.delete(node));
     }
   }
-  if (JSON.stringify(slots) !== before) sweep(); // a key that came with its slot may have said before that it has something
+  if (JSON.stringify(slots) !== before) sweep(); // a key that came with its slot was perhaps announced before
   await Promise.race([sleep(1000), new Promise((resolve) => (surveyNow = resolve))]);
   await sleep(200);
 }

@@ -46,7 +46,8 @@ def connect(node):
 def do(id, element, until):
     """The work. What it prints is for the tests: when it began, and until when the job is this consumer's."""
     print(f"begin {id} {int(time.time() * 1000)} {int(until * 1000)}\n", end="", flush=True)
-    time.sleep(0.3 if element.startswith("long") else 0.01)
+    if element.startswith("long"):
+        time.sleep(0.3)
     if element.startswith("fail"):
         raise ValueError(element)
 
@@ -165,7 +166,8 @@ def survey(directory):
     for node in [*primaries(), *seeds]:
         try:
             with connect(node) as server:
-                slots[:] = sorted((row[0], row[1], tuple(row[2][:2])) for row in server.execute_command("CLUSTER SLOTS"))
+                rows = server.execute_command("CLUSTER SLOTS")
+                slots[:] = sorted((first, last, tuple(primary[:2])) for first, last, primary, *_ in rows)
             [text] = directory.send(["GET", DIRECTORY])
             return {name for names in json.loads(text or "{}").get("lists", []) for name in names}
         except ERRORS as error:

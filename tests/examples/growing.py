@@ -53,7 +53,8 @@ def consumer(url, stop, out):
             began = now()
             rows = queue.cluster.execute_command("DEHYDRATOR.POLL", key, "WITHIDS")
             taken.extend((id, version, began, now()) for id, version in rows)
-        if last and not any(queue.cluster.execute_command("DEHYDRATOR.LEN", key) for key in queue.lists[0] + queue.lists[-1]):
+        keys = queue.lists[0] + queue.lists[-1]
+        if last and not any(queue.cluster.execute_command("DEHYDRATOR.LEN", key) for key in keys):
             break
         time.sleep(0.005)
     out.put(("taken", taken))
@@ -72,11 +73,12 @@ def audit(things, taken):
     for version, (_, id, _, ttl, began, ended, _) in pushed.items():
         delivery = deliveries.get(version)
         wrong["early"] += delivery is not None and delivery[1] < int(began) + ttl
-        # What may have removed it: was it at the same time, or later?
-        removals = [it for it in of_id[id] if it[5] >= began and it[2] != version and (it[0] == "REPLACE" or (it[0] == "cancel" and it[6]))]
+        # What may have removed it was at the same time, or came later.
+        others = [it for it in of_id[id] if it[5] >= began and it[2] != version]
+        removals = [it for it in others if it[0] == "REPLACE" or (it[0] == "cancel" and it[6])]
         wrong["lost"] += delivery is None and not removals
         if delivery is not None:
-            # What came clearly after the push, and clearly before the delivery, should have removed it, or have found it.
+            # What came clearly after the push, and clearly before the delivery, must have found it.
             between = [it for it in of_id[id] if it[4] > ended and it[5] < delivery[0]]
             wrong["cancelled and done"] += any(it[0] == "cancel" for it in between)
             wrong["replaced and done"] += any(it[0] == "REPLACE" for it in between)
@@ -89,17 +91,20 @@ def main():
     queue, out = queue_at(url), multiprocessing.Queue()
     queue.set_keys(3)
     stop, stop_consumer = multiprocessing.Event(), multiprocessing.Event()
-    clients = [multiprocessing.Process(target=client, args=(url, name, stop, out), daemon=True) for name in range(CLIENTS)]
-    clients.append(multiprocessing.Process(target=consumer, args=(url, stop_consumer, out), daemon=True))
-    for process in clients:
-        process.start()
+    processes = [(client, (url, name, stop, out)) for name in range(CLIENTS)]
+    processes.append((consumer, (url, stop_consumer, out)))
+    for target, args in processes:
+        multiprocessing.Process(target=target, args=args, daemon=True).start()
     changes = [len(set(queue.lists[-1]))]
-    for count in [5, 4]:
+    # The second change comes before the first one is over: some ids belong where they came from.
+    for counts in [[5, 3], [4]]:
         time.sleep(2)
         queue.read()
-        queue.set_keys(count)
-        changes.append(len(set(queue.lists[-1])))
-        assert len(queue.lists) == 2
+        for count in counts:
+            queue.set_keys(count)
+            changes.append(len(set(queue.lists[-1])))
+            time.sleep(0.5)
+        assert len(queue.lists) == 1 + len(counts)
         while queue.forget():
             time.sleep(0.01)
         assert len(queue.lists) == 1
@@ -108,8 +113,6 @@ def main():
     heard = [out.get() for _ in range(CLIENTS)]
     stop_consumer.set()
     heard.append(out.get())
-    for process in clients:
-        process.join()
     things = [it for kind, rows in heard if kind == "things" for it in rows]
     taken = [it for kind, rows in heard if kind == "taken" for it in rows]
     cancelled = sum(1 for it in things if it[0] == "cancel" and it[6])
