@@ -64,6 +64,9 @@ bench: build bench-core ## Everything as ratios: the core, the module, how late 
 	cargo bench --locked --bench module
 	cargo bench --locked --bench lateness
 	cargo bench --locked --bench wakeup
+	@scripts/setup.sh examples
+	scripts/examples.sh
+	cargo bench --locked --bench machines
 	scripts/servers.sh $(SERVERS_DIR)
 	DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/redis-8 cargo bench --locked --bench module -- hash-fields
 
