@@ -1,0 +1,168 @@
+//! A dehydrator on a server: what waits, what is due, what is leased.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::Time;
+
+/// An element under a lease, as a worker holds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Held {
+    pub element: u32,
+    /// The lease's token.
+    pub version: u16,
+    pub deliveries: u16,
+    /// When the element was due, this time.
+    pub due: Time,
+    /// When the lease runs out.
+    pub until: Time,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    Waits,
+    Settled,
+    Dead,
+}
+
+struct Element {
+    version: u16,
+    deliveries: u16,
+    state: State,
+}
+
+/// Deadline, element and version. If the element has another version by now, this is out of date.
+type Entry = (Time, u32, u16);
+
+const PUSHED: usize = 0;
+const LEASED: usize = 1;
+
+/// The elements of one key.
+#[derive(Default)]
+pub struct Node {
+    elements: Vec<Element>,
+    /// What was pushed, and what is leased: each in the order of deadlines, for their TTLs are all the same.
+    queues: [VecDeque<Entry>; 2],
+    /// What comes due in no such order.
+    others: BinaryHeap<Reverse<Entry>>,
+    pub settled: usize,
+    pub dead: usize,
+}
+
+/// What a POLL gives.
+#[derive(Default)]
+pub struct Given {
+    pub held: Vec<Held>,
+    pub dead: usize,
+}
+
+impl Node {
+    pub fn push(&mut self, deadline: Time) {
+        let element = self.elements.len() as u32;
+        self.elements.push(Element { version: 0, deliveries: 0, state: State::Waits });
+        self.wait(PUSHED, (deadline, element, 0));
+    }
+
+    /// Puts an entry at the end of a queue, if it belongs there.
+    fn wait(&mut self, queue: usize, entry: Entry) {
+        let queue = &mut self.queues[queue];
+        match queue.back() {
+            Some(last) if last.0 > entry.0 => self.others.push(Reverse(entry)),
+            _ => queue.push_back(entry),
+        }
+    }
+
+    fn is_current(elements: &[Element], (_, element, version): Entry) -> bool {
+        elements[element as usize].version == version
+    }
+
+    /// The earliest entry, without what is out of date, and where it is first: in a queue, or among the others.
+    fn first(&mut self) -> Option<(Entry, Option<usize>)> {
+        for queue in &mut self.queues {
+            while queue.front().is_some_and(|entry| !Self::is_current(&self.elements, *entry)) {
+                queue.pop_front();
+            }
+        }
+        while let Some(Reverse(entry)) = self.others.peek() {
+            if Self::is_current(&self.elements, *entry) {
+                break;
+            }
+            self.others.pop();
+        }
+        let [pushed, leased] =
+            [PUSHED, LEASED].map(|at| self.queues[at].front().map(|entry| (*entry, Some(at))));
+        let other = self.others.peek().map(|Reverse(entry)| (*entry, None));
+        [pushed, leased, other].into_iter().flatten().min()
+    }
+
+    pub fn pushed(&self) -> usize {
+        self.elements.len()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.settled + self.dead == self.elements.len()
+    }
+
+    /// The earliest deadline of what waits, leases among them.
+    pub fn next_deadline(&mut self) -> Option<Time> {
+        self.first().map(|((deadline, ..), _)| deadline)
+    }
+
+    /// Gives out what is due on a lease. What was given out too often is a dead letter instead.
+    pub fn poll(&mut self, now: Time, count: usize, lease: Time, most: u16) -> Given {
+        let mut given = Given::default();
+        while given.held.len() < count {
+            let Some(((due, number, _), queue)) = self.first() else { break };
+            if due > now {
+                break;
+            }
+            match queue {
+                Some(queue) => _ = self.queues[queue].pop_front(),
+                None => _ = self.others.pop(),
+            }
+            let element = &mut self.elements[number as usize];
+            element.version = element.version.wrapping_add(1);
+            if element.deliveries >= most {
+                element.state = State::Dead;
+                self.dead += 1;
+                given.dead += 1;
+                continue;
+            }
+            element.deliveries += 1;
+            let Element { version, deliveries, .. } = *element;
+            let until = now + lease;
+            self.wait(LEASED, (until, number, version));
+            given.held.push(Held { element: number, version, deliveries, due, until });
+        }
+        given
+    }
+
+    /// Removes what is still held. Returns whether it was.
+    pub fn settle(&mut self, now: Time, held: Held) -> bool {
+        let is_held = self.is_held(now, held);
+        if is_held {
+            let element = &mut self.elements[held.element as usize];
+            element.version = element.version.wrapping_add(1);
+            element.state = State::Settled;
+            self.settled += 1;
+        }
+        is_held
+    }
+
+    /// Gives back what is still held, to be due later.
+    pub fn renew(&mut self, now: Time, held: Held, deadline: Time) -> bool {
+        let is_held = self.is_held(now, held);
+        if is_held {
+            let element = &mut self.elements[held.element as usize];
+            element.version = element.version.wrapping_add(1);
+            self.others.push(Reverse((deadline, held.element, element.version)));
+        }
+        is_held
+    }
+
+    /// Whether a lease has not run out, and its element is where it was.
+    fn is_held(&self, now: Time, held: Held) -> bool {
+        let element = &self.elements[held.element as usize];
+        now < held.until && element.version == held.version && element.state == State::Waits
+    }
+}
