@@ -366,3 +366,41 @@ pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]
     legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()));
     area.present().expect("a file");
 }
+
+/// Lines over two linear axes from zero on, with a legend.
+pub fn curves(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]) {
+    let all = || lines.iter().flat_map(|line| &line.points);
+    let right = all().map(|point| point.0).fold(0.0, f64::max);
+    let highest = all().map(|point| point.1).fold(0.0, f64::max) * 1.05;
+    let area = area(path, 384 + (lines.len() as i32 + 1) / 2 * 18);
+    title(&area, words);
+    let (chart, below_chart) = area.split_vertically(370);
+    let mut context = ChartBuilder::on(&chart)
+        .margin(10)
+        .margin_top(38)
+        .margin_right(30)
+        .x_label_area_size(44)
+        .y_label_area_size(66)
+        .build_cartesian_2d(0.0..right, 0.0..highest)
+        .expect("axes");
+    context
+        .configure_mesh()
+        .x_desc(below)
+        .y_desc(beside)
+        .x_label_formatter(&|value| short(*value))
+        .y_label_formatter(&|value| short(*value))
+        .label_style(ink(13))
+        .axis_desc_style(ink(13))
+        .axis_style(INK)
+        .bold_line_style(FAINT)
+        .light_line_style(TRANSPARENT)
+        .disable_x_mesh()
+        .draw()
+        .expect("a drawing");
+    for (line, colour) in lines.iter().zip(COLOURS) {
+        let path = PathElement::new(line.points.clone(), colour.stroke_width(2));
+        context.draw_series([path]).expect("a drawing");
+    }
+    legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()));
+    area.present().expect("a file");
+}

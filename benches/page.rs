@@ -1,4 +1,4 @@
-//! The page that figures are written into: docs/benchmarks.md, between its markers.
+//! The pages that figures are written into, between their markers: docs/benchmarks.md, docs/scaling.md.
 //!
 //! Charts are drawn from the tables that stand there, so that both tell the same, and so that they can be
 //! drawn again without measuring again.
@@ -16,12 +16,11 @@ pub fn charts() -> PathBuf {
     folder
 }
 
-fn file() -> PathBuf {
-    docs().join("benchmarks.md")
-}
+/// The page that most figures stand on.
+const BENCHMARKS: &str = "benchmarks.md";
 
-fn text() -> String {
-    std::fs::read_to_string(file()).expect("docs/benchmarks.md")
+fn text(page: &str) -> String {
+    std::fs::read_to_string(docs().join(page)).expect("a page in docs")
 }
 
 /// The part of the page between the markers of `section`.
@@ -32,16 +31,21 @@ fn place(page: &str, section: &str) -> std::ops::Range<usize> {
     from..to
 }
 
-/// Puts `content` between the markers of `section`.
+/// Puts `content` between the markers of `section` in docs/benchmarks.md.
 pub fn put(section: &str, content: &str) {
-    let mut page = text();
-    page.replace_range(place(&page, section), &format!("\n{}\n\n", content.trim_end()));
-    std::fs::write(file(), page).expect("docs/benchmarks.md");
+    put_on(BENCHMARKS, section, content);
 }
 
-/// The tables between the markers of `section`.
+/// Puts `content` between the markers of `section` in another page.
+pub fn put_on(page: &str, section: &str, content: &str) {
+    let mut told = text(page);
+    told.replace_range(place(&told, section), &format!("\n{}\n\n", content.trim_end()));
+    std::fs::write(docs().join(page), told).expect("a page in docs");
+}
+
+/// The tables between the markers of `section` in docs/benchmarks.md.
 pub fn tables(section: &str) -> Vec<Table> {
-    let page = text();
+    let page = text(BENCHMARKS);
     let mut tables = Vec::new();
     let mut is_within = false;
     for line in page[place(&page, section)].lines() {

@@ -1,0 +1,144 @@
+//! How far one node goes, and how many it takes: docs/scaling.md.
+//!
+//! What can be measured on one machine is measured, and kept in benches/scaling/constants.toml: what commands cost the
+//! server's main thread, bytes, a full sync. What is beyond it, a billion timers or an outage of an hour, is simulated
+//! with those constants. What can be done both ways is done both ways, and the page says how far they are apart.
+//!
+//! ```text
+//!   cargo bench --bench scaling                 measures and simulates: some minutes
+//!   cargo bench --bench scaling -- simulate     simulates with the constants that are kept, and writes the page
+//!   cargo bench --bench scaling -- ten-million  what takes a server of ten million elements: 4 GB of memory
+//!   cargo bench --bench scaling -- trials       what is done both ways, alone
+//! ```
+
+#[path = "../chart.rs"]
+#[allow(dead_code)]
+mod chart;
+mod commands;
+mod constants;
+#[path = "../../tests/server/harness.rs"]
+#[allow(dead_code)]
+mod harness;
+mod job;
+mod lives;
+#[path = "../module/load.rs"]
+#[allow(dead_code)]
+mod load;
+#[path = "../core/machine.rs"]
+#[allow(dead_code)]
+mod machine;
+#[path = "../core/markdown.rs"]
+#[allow(dead_code)]
+mod markdown;
+mod memory;
+mod model;
+mod node;
+#[path = "../page.rs"]
+#[allow(dead_code)]
+mod page;
+mod patience;
+mod probe;
+mod report;
+#[allow(dead_code)]
+mod simulation;
+mod storms;
+mod sync;
+mod trial;
+mod trials;
+
+use std::time::Instant;
+
+use constants::Constants;
+use probe::Probe;
+
+const MILLION: usize = 1_000_000;
+
+/// As a server that must not lose what it was told: an append-only file, and a replica that follows it.
+const DURABLE: [&str; 6] = [
+    "--appendonly",
+    "yes",
+    // Neither a rewrite nor a heartbeat is part of an element's life.
+    "--auto-aof-rewrite-percentage",
+    "0",
+    "--repl-ping-replica-period",
+    "3600",
+];
+
+/// What commands cost, on a server that is alone and on one that is not; what they tell others.
+fn commands(constants: &mut Constants) {
+    let probe = Probe::start_pinned(&[]);
+    for figures in [commands::pipelined(&probe, ""), commands::one_by_one(&probe)] {
+        figures.medians().for_each(|(name, figure)| constants.set(&name, figure));
+    }
+    drop(probe);
+    probe::unpin();
+    let replica = Probe::start(&[]);
+    let probe = Probe::start_pinned(&DURABLE);
+    replica.follow(&probe);
+    for life in &lives::LIVES {
+        let [replica, file] = lives::measure(life, &probe);
+        constants.set(&format!("life_{}_replica_bytes", life.name), replica);
+        constants.set(&format!("life_{}_aof_bytes", life.name), file);
+    }
+    let figures = commands::pipelined(&probe, "_durable");
+    figures.medians().for_each(|(name, figure)| constants.set(&name, figure));
+}
+
+/// Memory and a full sync, of so many elements.
+fn sizes(constants: &mut Constants, count: usize, with: &str) {
+    probe::unpin();
+    let probe = memory::measure(count, with, constants);
+    sync::measure(&probe, count, with, constants);
+}
+
+fn trials(constants: &mut Constants) {
+    let costs = model::costs(constants);
+    trials::measure(constants, costs);
+    probe::unpin();
+}
+
+fn main() {
+    // cargo adds an argument of its own.
+    let parts: Vec<_> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
+    let mut constants = Constants::read();
+    let started = Instant::now();
+    let mut measured = |part: &str, measure: fn(&mut Constants)| {
+        measure(&mut constants);
+        constants.write();
+        println!("{part}: {:.0} s after the beginning", started.elapsed().as_secs_f64());
+    };
+    let ten_million = |constants: &mut Constants| sizes(constants, 10 * MILLION, "_of_ten_million");
+    match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => {
+            measured("machine", |constants| constants.set_head(machine()));
+            measured("commands", commands);
+            measured("sizes", |constants| sizes(constants, MILLION, ""));
+            measured("trials", trials);
+        }
+        ["simulate"] => {}
+        ["ten-million"] => measured("ten million", ten_million),
+        ["trials"] => measured("trials", trials),
+        _ => panic!("{parts:?}: it may be simulate, ten-million or trials"),
+    }
+    // The page is about the server that most have.
+    if std::env::var_os("DEHYDRATOR_SERVER").is_none() {
+        report::write(&constants);
+    }
+    println!("{:.0} s in all", started.elapsed().as_secs_f64());
+}
+
+/// What the figures were measured on.
+fn machine() -> Vec<String> {
+    let described = machine::describe();
+    let machine = described.lines().next().expect("a line").trim_start_matches("- ").to_owned();
+    let probe = Probe::start(&[]);
+    let info: String = harness::cmd("INFO server").query(&mut probe.connect()).expect("INFO");
+    let named = |name: &str| {
+        let field = format!("{name}_version:");
+        let version = info.lines().find_map(|line| line.strip_prefix(&field))?;
+        Some(format!("{name} {}", version.trim()))
+    };
+    // Valkey says for which Redis it passes, too.
+    let version = ["valkey", "redis"].into_iter().find_map(named).expect("a version");
+    vec![machine, format!("{version}; each figure is the median of several rounds")]
+}

@@ -1,0 +1,399 @@
+//! docs/scaling.md: the tables and charts that stand between its markers.
+
+use std::thread::available_parallelism;
+
+use crate::chart::{self, Line};
+use crate::constants::Constants;
+use crate::lives::LIVES;
+use crate::markdown::{head, number, table};
+use crate::model;
+use crate::node::{LOAD, MEMORY_GB, Node};
+use crate::page;
+use crate::simulation::tally::Tally;
+use crate::simulation::{MS, SECOND};
+use crate::storms::{AT_ONCE, Burst, DUE, JOBS, Storm, TIMERS, WORK, WORKERS, side_by_side};
+use crate::trials::{self, figures};
+
+const PAGE: &str = "scaling.md";
+/// Jobs a second for which bandwidth and files are told.
+const RATE: f64 = 10_000.0;
+const DAY_S: f64 = 86_400.0;
+
+fn put(section: &str, content: &str) {
+    page::put_on(PAGE, &format!("scaling:{section}"), content);
+}
+
+fn words(cells: &[&str]) -> Vec<String> {
+    cells.iter().map(|cell| (*cell).to_owned()).collect()
+}
+
+/// A row: its name, and numbers.
+fn row(name: &str, numbers: &[f64]) -> Vec<String> {
+    let cells = numbers.iter().map(|figure| number(*figure));
+    std::iter::once(name.to_owned()).chain(cells).collect()
+}
+
+/// With two digits of those that count: what is planned with needs no more.
+fn rough(figure: f64) -> String {
+    let scale = 10_f64.powi(1 - figure.abs().log10().floor() as i32);
+    number(if scale < 1.0 { (figure * scale).round() / scale } else { figure })
+}
+
+fn millions(figure: f64) -> String {
+    format!("{} million", rough(figure / 1e6))
+}
+
+/// Everything on the page.
+pub fn write(constants: &Constants) {
+    let machine: Vec<_> = constants.head().iter().map(|line| format!("- {line}")).collect();
+    put("machine", &machine.join("\n"));
+    let node = Node(constants);
+    put("node", &one_node(&node));
+    put("costs", &costs(&node));
+    put("lives", &lives(constants));
+    put("nodes", &how_many(&node));
+    put("burst", &bursts(&node));
+    put("storm", &storms(constants));
+    put("sync", &syncs(constants));
+    put("error", &errors(constants));
+}
+
+fn one_node(node: &Node) -> String {
+    let a_second = |us: f64| rough(1e6 / us);
+    let life = |name: &str| node.0.get(&format!("life_{name}"));
+    let line = |name: &str, figure: String| vec![name.to_owned(), figure];
+    let rows = [
+        line("elements, nothing is saved and nobody replicates", millions(node.elements(0.0))),
+        line("elements, 5,000 jobs a second while a child saves", millions(node.elements(5000.0))),
+        line(
+            "elements, 20,000 jobs a second while a child saves",
+            millions(node.elements(20_000.0)),
+        ),
+        line("PUSH a second, one at a time", a_second(node.push_us("") + node.request_us())),
+        line("PUSH a second, in pipelines", a_second(node.push_us(""))),
+        line(
+            "the same, with a replica and the append-only file",
+            a_second(node.push_us("_durable")),
+        ),
+        line(
+            "taken and settled a second, one at a time",
+            a_second(node.take_us(1, "") + 2.0 * node.request_us()),
+        ),
+        line(
+            "taken and settled a second, `COUNT 100`",
+            a_second(node.take_us(100, "") + node.request_us() / 50.0),
+        ),
+        line(
+            "the same, with a replica and the append-only file",
+            a_second(node.take_us(100, "_durable") + node.request_us() / 50.0),
+        ),
+        line("sleeping clients woken a second", a_second(node.wake_us())),
+        line(
+            "to each replica at 10,000 jobs a second, MB a second",
+            rough(life("settle_1_replica_bytes") * RATE / 1e6),
+        ),
+        line(
+            "append-only file at 10,000 jobs a second, GB a day before rewrites",
+            rough(life("settle_1_aof_bytes") * RATE * DAY_S / 1e9),
+        ),
+    ];
+    let corner = format!("a node of {MEMORY_GB:.0} GB, all of one core");
+    table(&words(&[&corner, ""]), rows)
+}
+
+fn costs(node: &Node) -> String {
+    let us = |name: &str| node.0.get(&format!("{name}_us"));
+    let set = us("set");
+    let both = |told: &str, name: &str| {
+        let (alone, durable) = (us(name), us(&format!("{name}_durable")));
+        row(told, &[alone, alone / set, durable])
+    };
+    let rows = [
+        both("SET", "set"),
+        both("LPOP", "lpop"),
+        both("PUSH", "push"),
+        both("POLL of one", "take_1"),
+        both("POLL of 100, each", "take_100"),
+        both("POLL LEASE of one", "lease_1"),
+        both("POLL LEASE of 100, each", "lease_100"),
+        both("SETTLE of one", "settle_1"),
+        both("SETTLE of 100, each", "settle_100"),
+        both("RENEW of one", "renew_1"),
+        both("ONDUE STREAM, each", "ondue_stream"),
+    ];
+    let pipelined = table(
+        &head(
+            "in pipelines, us of the server's main thread",
+            &["alone", "times SET", "with a replica and the append-only file"],
+        ),
+        rows,
+    );
+    let request = node.request_us();
+    let rows = [
+        row("a request, and its reply, of many in one turn of the event loop", &[request]),
+        row("a turn for one request on a server that slept", &[us("ping_alone")]),
+        row("to wake a client by a PUSH, one of 64 that sleep", &[us("wake_now_64")]),
+        row("the same, the only one", &[us("wake_now_1")]),
+        row("to wake a client when something comes due, one of 64", &[us("wake_later_64")]),
+        row("the same, the only one", &[us("wake_later_1")]),
+    ];
+    let others = table(&head("not in pipelines, in addition", &["us"]), rows);
+    format!("{pipelined}\n{others}")
+}
+
+fn lives(constants: &Constants) -> String {
+    let row = |life: &crate::lives::Life| {
+        let bytes = |of: &str| constants.get(&format!("life_{}_{of}_bytes", life.name));
+        let replica = bytes("replica");
+        let gb_a_day = bytes("aof") * RATE * DAY_S / 1e9;
+        row(life.told, &[replica, bytes("aof"), replica * RATE / 1e6, gb_a_day.round()])
+    };
+    table(
+        &head(
+            "an element's life",
+            &[
+                "bytes to each replica",
+                "bytes of append-only file",
+                "MB a second at 10,000 a second",
+                "GB a day",
+            ],
+        ),
+        LIVES.iter().map(row),
+    )
+}
+
+/// How many nodes a billion timers take.
+fn nodes_for_memory(node: &Node) -> usize {
+    (TIMERS / node.elements(5000.0)).ceil() as usize
+}
+
+fn how_many(node: &Node) -> String {
+    let rates = [10_000.0, 100_000.0, 1_000_000.0];
+    let counts = [(1, ""), (1, "_durable"), (100, ""), (100, "_durable")];
+    let rows = counts.map(|(count, with)| {
+        let us = node.job_us(count, with);
+        let durable =
+            if with.is_empty() { "alone" } else { "with a replica and the append-only file" };
+        let nodes = rates.map(|rate| (rate * us / 1e6 / LOAD).ceil());
+        row(&format!("`COUNT {count}`, {durable}"), &[&[us], &nodes[..]].concat())
+    });
+    table(
+        &head(
+            "PUSH, POLL LEASE, SETTLE",
+            &["us a job", "nodes for 10,000 jobs a second", "100,000", "a million"],
+        ),
+        rows,
+    )
+}
+
+fn bursts(node: &Node) -> String {
+    let costs = model::costs(node.0);
+    let least = nodes_for_memory(node);
+    let burst = |nodes, count, workers, work, within| Burst { nodes, count, workers, work, within };
+    let seconds = |tally: &Tally| tally.last_delivery as f64 / SECOND as f64;
+
+    // How fast they can be given out, to workers enough.
+    let nodes: Vec<_> = (0..4).map(|power| least << power).collect();
+    let counts = [1, 10, 100];
+    let workers = 64;
+    let all: Vec<_> = counts
+        .iter()
+        .flat_map(|count| nodes.iter().map(|nodes| burst(*nodes, *count, workers, 0, SECOND)))
+        .collect();
+    let tallies = side_by_side(&all, |burst| burst.run(costs));
+    let rows = nodes.iter().enumerate().map(|(at, nodes)| {
+        let times = (0..counts.len()).map(|count| seconds(&tallies[count * 4 + at]));
+        row(&format!("{nodes}"), &times.collect::<Vec<_>>())
+    });
+    let by_nodes = table(
+        &head(
+            "nodes, 64 workers each that lose no time: seconds until all are given out",
+            &["`COUNT 1`", "`COUNT 10`", "`COUNT 100`"],
+        ),
+        rows,
+    );
+    let lines = counts.iter().enumerate().map(|(count, name)| Line {
+        name: format!("COUNT {name}"),
+        points: (0..4).map(|at| (nodes[at] as f64, seconds(&tallies[count * 4 + at]))).collect(),
+    });
+    chart::lines(
+        &page::charts().join("scaling-burst.svg"),
+        "50 million of a billion timers come due in one second: until all are given out",
+        "nodes",
+        "seconds",
+        &lines.rev().collect::<Vec<_>>(),
+    );
+
+    // How late they are, by what may be done about it.
+    let ways = [
+        ("`COUNT 1`, 64 workers on each node", burst(least, 1, 64, 0, SECOND)),
+        ("`COUNT 100`", burst(least, 100, 64, 0, SECOND)),
+        ("`COUNT 100`, twice the nodes", burst(2 * least, 100, 64, 0, SECOND)),
+        ("`COUNT 100`, deadlines spread over 10 s", burst(least, 100, 64, 0, 10 * SECOND)),
+        ("`COUNT 10`, 64 workers that work for 10 ms", burst(least, 10, 64, 10 * MS, SECOND)),
+        ("`COUNT 10`, 1,000 workers that work for 10 ms", burst(least, 10, 1000, 10 * MS, SECOND)),
+        ("the same, deadlines spread over 60 s", burst(least, 10, 1000, 10 * MS, 60 * SECOND)),
+    ];
+    let tallies = side_by_side(&ways, |(_, burst)| burst.run(costs));
+    let rows = ways.iter().zip(&tallies).map(|((told, _), tally)| {
+        let late = |share| tally.percentile_ms(share) / 1e3;
+        row(told, &[seconds(tally), late(0.5), late(0.99), late(1.0)])
+    });
+    let by_way = table(
+        &head(
+            &format!("{least} nodes, seconds"),
+            &["all given out", "latency, median", "p99", "greatest"],
+        ),
+        rows,
+    );
+    format!(
+        "{least} nodes hold a billion, each with {} that come due.\n\n{by_nodes}\n{by_way}",
+        millions((DUE / least) as f64)
+    )
+}
+
+fn storms(constants: &Constants) -> String {
+    let costs = model::costs(constants);
+    let storms = Storm::all();
+    let tallies = side_by_side(&storms, |storm| storm.run(costs));
+    let over_s = Storm::over_s();
+    let rows = storms.iter().zip(&tallies).map(|(storm, tally)| {
+        let busiest = tally.seconds.iter().map(|second| second.busy).max().unwrap_or(0);
+        row(
+            storm.told,
+            &[
+                tally.deliveries as f64 / tally.pushed as f64,
+                tally.peak() as f64,
+                (busiest as f64 / SECOND as f64 * 100.0).min(100.0).round(),
+                (recovered_s(tally) - over_s).max(0.0) / 60.0,
+                tally.dead as f64,
+            ],
+        )
+    });
+    let told = table(
+        &head(
+            "an hour in which all work fails",
+            &[
+                "deliveries of a job",
+                "most in a second",
+                "% of a core then",
+                "minutes until what it held up is done",
+                "dead letters",
+            ],
+        ),
+        rows,
+    );
+    let lines = storms
+        .iter()
+        .zip(&tallies)
+        .skip(1)
+        .take(2)
+        .map(|(storm, tally)| Line { name: storm.short.into(), points: a_minute(tally) });
+    chart::curves(
+        &page::charts().join("scaling-storm.svg"),
+        "An outage of an hour, 1,000 jobs a second and 500,000 at once: the greatest second of each minute",
+        "minutes",
+        "deliveries a second",
+        &lines.collect::<Vec<_>>(),
+    );
+    format!(
+        "{} jobs a second, and {} in the second in which it begins; {WORKERS} workers, {} ms a job, `COUNT 10`, one node.\n\n{told}",
+        number(JOBS),
+        number(AT_ONCE as f64),
+        WORK / MS,
+    )
+}
+
+/// From when on no more is settled in a second than comes.
+fn recovered_s(tally: &Tally) -> f64 {
+    let from = Storm::over_s() as usize;
+    let busy = |second: &crate::simulation::tally::Second| second.settled as f64 > JOBS * 1.2;
+    let last = tally.seconds.iter().rposition(busy).unwrap_or(from);
+    (last + 1) as f64
+}
+
+/// The most deliveries in a second of each minute.
+fn a_minute(tally: &Tally) -> Vec<(f64, f64)> {
+    let minutes = tally.seconds.chunks(60).enumerate();
+    let most = |seconds: &[crate::simulation::tally::Second]| {
+        seconds.iter().map(|second| second.deliveries).max().unwrap_or(0) as f64
+    };
+    minutes.map(|(minute, seconds)| (minute as f64, most(seconds))).collect()
+}
+
+fn syncs(constants: &Constants) -> String {
+    let sizes = [("a million", ""), ("ten million", "_of_ten_million")];
+    let sizes =
+        sizes.iter().filter(|(_, with)| constants.find(&format!("sync_total_s{with}")).is_some());
+    let rows = sizes.map(|(told, with)| {
+        let figure = |name: &str| constants.get(&format!("{name}{with}"));
+        let count = if with.is_empty() { 1e6 } else { 1e7 };
+        row(
+            told,
+            &[
+                figure("sync_fork_ms"),
+                (figure("rdb_bytes") * count / 1e6).round(),
+                figure("sync_receive_s"),
+                figure("sync_load_s"),
+                figure("sync_buffer_mb"),
+                figure("sync_copied_mb"),
+                figure("sync_stall_ms"),
+            ],
+        )
+    });
+    table(
+        &head(
+            "elements, 5,000 jobs a second meanwhile",
+            &[
+                "fork, ms",
+                "RDB, MB",
+                "written and received, s",
+                "loaded, s",
+                "output buffer, MB",
+                "pages copied, MB",
+                "longest stall of a client, ms",
+            ],
+        ),
+        rows,
+    )
+}
+
+fn errors(constants: &Constants) -> String {
+    let mut trials = trials::trials(model::costs(constants));
+    trials.retain(|trial| constants.find(&format!("trial_{}_waited_share", trial.name)).is_some());
+    if trials.is_empty() {
+        return "Not measured yet: `cargo bench --bench scaling -- trials`.".into();
+    }
+    let results = side_by_side(&trials, |trial| trials::simulated(&trial.plan));
+    let measured =
+        |trial: &trials::Trial, name: &str| constants.get(&format!("trial_{}_{name}", trial.name));
+    let part = |is_storm: bool| {
+        let shown: &[_] = if is_storm { &trials::STORM } else { &trials::BURST };
+        let titles: Vec<_> = shown.iter().map(|(_, title)| *title).collect();
+        let of_part = trials.iter().zip(&results).filter(|(trial, _)| trial.is_storm == is_storm);
+        let rows = of_part.map(|(trial, result)| {
+            let cell = |(name, _): &(&str, &str)| {
+                let measured = measured(trial, name);
+                let simulated = trials::figure(result, name);
+                let error = (simulated / measured - 1.0) * 100.0;
+                format!("{} / {} ({error:+.0} %)", number(measured), number(simulated))
+            };
+            let cells = figures(trial).iter().map(cell);
+            std::iter::once(trial.told.clone()).chain(cells).collect::<Vec<_>>()
+        });
+        table(&head("measured / simulated (error)", &titles), rows.collect::<Vec<_>>())
+    };
+    let mut waited: Vec<_> =
+        trials.iter().map(|trial| measured(trial, "waited_share") * 100.0).collect();
+    waited.sort_by(f64::total_cmp);
+    format!(
+        "While it was tried, the server waited for a processor that other programs had {:.0} % to {:.0} % of its time \
+         (median {:.0} %); {} processors.\n\n{}\n{}",
+        waited[0],
+        waited[waited.len() - 1],
+        waited[waited.len() / 2],
+        available_parallelism().map_or(1, usize::from),
+        part(false),
+        part(true)
+    )
+}

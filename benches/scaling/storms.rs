@@ -1,0 +1,134 @@
+//! What is beyond one machine: a billion timers, and an outage of an hour.
+
+use std::thread;
+
+use crate::simulation::costs::Costs;
+use crate::simulation::plan::{Arrivals, Plan, Retry};
+use crate::simulation::run::run;
+use crate::simulation::tally::Tally;
+use crate::simulation::{MS, SECOND, Time, US};
+
+pub const TIMERS: f64 = 1e9;
+/// How many of them come due in one second.
+pub const DUE: usize = 50_000_000;
+/// From a worker to a node in the same data centre.
+const ONE_WAY: Time = 100 * US;
+const MINUTE: Time = 60 * SECOND;
+const HOUR: Time = 60 * MINUTE;
+
+/// Workers on machines enough, a network between them and the node.
+fn base(costs: Costs) -> Plan {
+    Plan { one_way: ONE_WAY, ..Plan::new(costs) }
+}
+
+/// A node's part of all that is due.
+pub struct Burst {
+    pub nodes: usize,
+    pub count: usize,
+    /// Of each node.
+    pub workers: usize,
+    pub work: Time,
+    /// The deadlines are spread over so long.
+    pub within: Time,
+}
+
+impl Burst {
+    pub fn run(&self, costs: Costs) -> Tally {
+        let count = DUE / self.nodes;
+        let arrivals = vec![Arrivals::Burst { count, from: 0, within: self.within }];
+        let Self { workers, work, .. } = *self;
+        run(&Plan { arrivals, workers, work, count: self.count, ..base(costs) })
+    }
+}
+
+/// An hour in which all work fails, or nobody asks.
+pub struct Storm {
+    pub told: &'static str,
+    pub short: &'static str,
+    retry: Retry,
+    /// Workers are gone for the hour, instead of failing.
+    is_silent: bool,
+}
+
+/// Jobs a second, all of them on one node.
+pub const JOBS: f64 = 1000.0;
+/// Others that come due in the second in which it begins.
+pub const AT_ONCE: usize = 500_000;
+pub const WORKERS: usize = 200;
+pub const WORK: Time = 20 * MS;
+/// How long the jobs go on before the hour, and after it.
+const BEFORE: Time = MINUTE;
+const AFTER: Time = 20 * MINUTE;
+
+impl Storm {
+    pub fn all() -> Vec<Self> {
+        let retry =
+            |cap, has_jitter, deliveries| Retry { base: SECOND, cap, has_jitter, deliveries };
+        let failing = |short, told, retry| Self { told, short, retry, is_silent: false };
+        let for_ever = u16::MAX;
+        let nobody = "nobody asks";
+        vec![
+            Self { is_silent: true, ..failing(nobody, nobody, retry(0, false, for_ever)) },
+            failing(
+                "up to 5 minutes, no jitter",
+                "retried after 1 s, 2 s, ... up to 5 minutes",
+                retry(5 * MINUTE, false, for_ever),
+            ),
+            failing(
+                "up to 5 minutes, jitter",
+                "the same with jitter",
+                retry(5 * MINUTE, true, for_ever),
+            ),
+            failing(
+                "up to an hour, jitter",
+                "up to an hour, with jitter",
+                retry(HOUR, true, for_ever),
+            ),
+            failing(
+                "dead letters",
+                "up to 5 minutes, with jitter, `DELIVERIES 12`",
+                retry(5 * MINUTE, true, 12),
+            ),
+        ]
+    }
+
+    pub fn run(&self, costs: Costs) -> Tally {
+        let end = BEFORE + HOUR;
+        let mut plan = Plan {
+            arrivals: vec![
+                Arrivals::Steady { a_second: JOBS, from: 0, until: end + AFTER },
+                Arrivals::Burst { count: AT_ONCE, from: BEFORE, within: SECOND },
+            ],
+            workers: WORKERS,
+            count: 10,
+            work: WORK,
+            fails_after: MS,
+            retry: self.retry,
+            ..base(costs)
+        };
+        match self.is_silent {
+            true => plan.workers_from = end,
+            false => plan.outage = Some((BEFORE, end)),
+        }
+        run(&plan)
+    }
+
+    /// When the work goes well again, in seconds.
+    pub fn over_s() -> f64 {
+        ((BEFORE + HOUR) / SECOND) as f64
+    }
+}
+
+/// Runs independent simulations side by side.
+pub fn side_by_side<T: Sync, R: Send>(all: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let width = thread::available_parallelism().map_or(1, usize::from);
+    let mut results = Vec::new();
+    for part in all.chunks(width) {
+        thread::scope(|scope| {
+            let run = &run;
+            let threads: Vec<_> = part.iter().map(|it| scope.spawn(move || run(it))).collect();
+            results.extend(threads.into_iter().map(|it| it.join().expect("no panic")));
+        });
+    }
+    results
+}

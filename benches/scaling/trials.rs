@@ -1,0 +1,126 @@
+//! What is done both with real servers and in the simulation, to see how far they are apart.
+
+use crate::commands::fill;
+use crate::constants::Constants;
+use crate::probe::Probe;
+use crate::simulation::costs::Costs;
+use crate::simulation::plan::{Arrivals, Machines, Plan, Retry};
+use crate::simulation::run::run;
+use crate::simulation::{MS, SECOND, Time};
+use crate::trial::{self, Outcome};
+
+const ROUNDS: usize = 3;
+/// Elements that wait, and how many of them come due.
+const WAITING: usize = 1_000_000;
+const DUE: usize = WAITING / 20;
+/// The storm: for so long the work fails.
+const OUTAGE: (Time, Time) = (SECOND, 9 * SECOND);
+
+/// Something to try, by the name that its figures have in the file of constants.
+pub struct Trial {
+    pub name: String,
+    pub told: String,
+    pub plan: Plan,
+    pub is_storm: bool,
+}
+
+pub fn trials(costs: Costs) -> Vec<Trial> {
+    let base = Plan { machines: Machines::One, ..Plan::new(costs) };
+    let mut trials = Vec::new();
+    for (within, when, name) in
+        [(SECOND, "due within a second", "second"), (0, "due in one moment", "moment")]
+    {
+        for (workers, count) in [(1, 10), (1, 100), (8, 1), (8, 10), (32, 1), (32, 100)] {
+            let arrivals = vec![Arrivals::Burst { count: DUE, from: 0, within }];
+            let s = if workers == 1 { "" } else { "s" };
+            trials.push(Trial {
+                name: format!("{name}_{workers}_{count}"),
+                told: format!("50,000 {when}, {workers} worker{s}, COUNT {count}"),
+                plan: Plan { arrivals, workers, count, ..base.clone() },
+                is_storm: false,
+            });
+        }
+    }
+    for (has_jitter, name, told) in [(false, "storm", "without"), (true, "storm_jitter", "with")] {
+        let arrivals = vec![Arrivals::Even { a_second: 2000.0, from: 0, until: 12 * SECOND }];
+        let retry = Retry { base: 100 * MS, cap: SECOND, has_jitter, deliveries: 9 };
+        let outage = Some(OUTAGE);
+        trials.push(Trial {
+            name: name.into(),
+            told: format!("storm {told} jitter: 2,000 jobs a second, out for 8 s"),
+            plan: Plan { arrivals, workers: 8, count: 10, outage, retry, ..base.clone() },
+            is_storm: true,
+        });
+    }
+    trials
+}
+
+/// Which figures of a trial are compared: name, title, digits.
+pub const BURST: [(&str, &str); 4] = [
+    ("given_out_s", "all given out, s"),
+    ("median_ms", "median latency, ms"),
+    ("p99_ms", "p99 latency, ms"),
+    ("busy_s", "server's processor, s"),
+];
+pub const STORM: [(&str, &str); 4] = [
+    ("deliveries", "deliveries"),
+    ("peak", "most in a second"),
+    ("dead", "dead letters"),
+    ("recovered_s", "last settled after it, s"),
+];
+
+/// A figure of an outcome by its name.
+pub fn figure(outcome: &Outcome, name: &str) -> f64 {
+    match name {
+        "given_out_s" => outcome.given_out_s,
+        "median_ms" => outcome.median_ms,
+        "p99_ms" => outcome.p99_ms,
+        "busy_s" => outcome.busy_s,
+        "deliveries" => outcome.deliveries,
+        "peak" => outcome.peak,
+        "dead" => outcome.dead,
+        "recovered_s" => outcome.settled_s - OUTAGE.1 as f64 / SECOND as f64,
+        _ => panic!("{name}"),
+    }
+}
+
+pub fn figures(trial: &Trial) -> &'static [(&'static str, &'static str)] {
+    if trial.is_storm { &STORM } else { &BURST }
+}
+
+/// What the simulation says of a plan.
+pub fn simulated(plan: &Plan) -> Outcome {
+    let tally = run(plan);
+    let seconds = |time: Time| time as f64 / SECOND as f64;
+    Outcome {
+        given_out_s: seconds(tally.last_delivery),
+        settled_s: seconds(tally.last_settle),
+        median_ms: tally.percentile_ms(0.5),
+        p99_ms: tally.percentile_ms(0.99),
+        deliveries: tally.deliveries as f64,
+        peak: tally.peak() as f64,
+        dead: tally.dead as f64,
+        busy_s: seconds(tally.busy),
+        waited_share: 0.0,
+    }
+}
+
+/// Tries everything on a real server. Of the rounds the one counts in which the server waited least for its processor,
+/// which others use too.
+pub fn measure(constants: &mut Constants, costs: Costs) {
+    let probe = Probe::start_pinned(&[]);
+    fill(&mut probe.connect(), WAITING - DUE);
+    for trial in trials(costs) {
+        let rounds = if trial.is_storm { 1 } else { ROUNDS };
+        let outcomes = (0..rounds).map(|_| trial::run(&probe, &trial.plan));
+        let least =
+            |one: &Outcome, other: &Outcome| one.waited_share.total_cmp(&other.waited_share);
+        let outcome = outcomes.min_by(least).expect("a round");
+        for (name, _) in figures(&trial) {
+            let figure = figure(&outcome, name);
+            constants.set(&format!("trial_{}_{name}", trial.name), figure);
+        }
+        constants.set(&format!("trial_{}_waited_share", trial.name), outcome.waited_share);
+        println!("{}: {outcome:?}", trial.told);
+    }
+}
