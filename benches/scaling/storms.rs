@@ -51,10 +51,10 @@ pub struct Storm {
 }
 
 /// Jobs a second, all of them on one node.
-pub const JOBS: f64 = 1000.0;
+pub const JOBS: f64 = 250.0;
 /// Others that come due in the second in which it begins.
-pub const AT_ONCE: usize = 500_000;
-pub const WORKERS: usize = 200;
+pub const AT_ONCE: usize = 100_000;
+pub const WORKERS: usize = 100;
 pub const WORK: Time = 20 * MS;
 /// How long the jobs go on before the hour, and after it.
 const BEFORE: Time = MINUTE;
@@ -106,6 +106,7 @@ impl Storm {
             retry: self.retry,
             ..base(costs)
         };
+        plan.new_from = end;
         match self.is_silent {
             true => plan.workers_from = end,
             false => plan.outage = Some((BEFORE, end)),
@@ -113,9 +114,9 @@ impl Storm {
         run(&plan)
     }
 
-    /// When the work goes well again, in seconds.
-    pub fn over_s() -> f64 {
-        ((BEFORE + HOUR) / SECOND) as f64
+    /// When the work goes well again.
+    pub fn over() -> Time {
+        BEFORE + HOUR
     }
 }
 

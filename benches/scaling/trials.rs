@@ -9,7 +9,7 @@ use crate::simulation::run::run;
 use crate::simulation::{MS, SECOND, Time};
 use crate::trial::{self, Outcome};
 
-const ROUNDS: usize = 3;
+const ROUNDS: usize = 5;
 /// Elements that wait, and how many of them come due.
 const WAITING: usize = 1_000_000;
 const DUE: usize = WAITING / 20;

@@ -10,6 +10,7 @@
 
 pub mod agenda;
 pub mod costs;
+pub mod later;
 pub mod node;
 pub mod plan;
 pub mod random;

@@ -1,9 +1,9 @@
 //! A dehydrator on a server: what waits, what is due, what is leased.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use super::Time;
+use super::later::Later;
 
 /// An element under a lease, as a worker holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,7 +44,7 @@ pub struct Node {
     /// What was pushed, and what is leased: each in the order of deadlines, for their TTLs are all the same.
     queues: [VecDeque<Entry>; 2],
     /// What comes due in no such order.
-    others: BinaryHeap<Reverse<Entry>>,
+    others: Later<Entry>,
     pub settled: usize,
     pub dead: usize,
 }
@@ -67,7 +67,7 @@ impl Node {
     fn wait(&mut self, queue: usize, entry: Entry) {
         let queue = &mut self.queues[queue];
         match queue.back() {
-            Some(last) if last.0 > entry.0 => self.others.push(Reverse(entry)),
+            Some(last) if last.0 > entry.0 => self.others.push(entry.0, entry),
             _ => queue.push_back(entry),
         }
     }
@@ -83,15 +83,10 @@ impl Node {
                 queue.pop_front();
             }
         }
-        while let Some(Reverse(entry)) = self.others.peek() {
-            if Self::is_current(&self.elements, *entry) {
-                break;
-            }
-            self.others.pop();
-        }
         let [pushed, leased] =
             [PUSHED, LEASED].map(|at| self.queues[at].front().map(|entry| (*entry, Some(at))));
-        let other = self.others.peek().map(|Reverse(entry)| (*entry, None));
+        let others = self.others.first(|entry| Self::is_current(&self.elements, *entry));
+        let other = others.map(|entry| (*entry, None));
         [pushed, leased, other].into_iter().flatten().min()
     }
 
@@ -155,7 +150,7 @@ impl Node {
         if is_held {
             let element = &mut self.elements[held.element as usize];
             element.version = element.version.wrapping_add(1);
-            self.others.push(Reverse((deadline, held.element, element.version)));
+            self.others.push(deadline, (deadline, held.element, element.version));
         }
         is_held
     }

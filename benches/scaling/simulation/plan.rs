@@ -22,6 +22,8 @@ pub struct Plan {
     pub outage: Option<(Time, Time)>,
     pub fails_after: Time,
     pub retry: Retry,
+    /// What was pushed before this is followed to its end: see `Tally::old_ended`.
+    pub new_from: Time,
     pub seed: u64,
 }
 
@@ -41,6 +43,7 @@ impl Plan {
             outage: None,
             fails_after: 0,
             retry: Retry { base: 0, cap: 0, has_jitter: false, deliveries: u16::MAX },
+            new_from: 0,
             seed: 1,
         }
     }

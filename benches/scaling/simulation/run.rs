@@ -59,6 +59,8 @@ struct Run<'a> {
     machine_free: Time,
     /// Arrivals that go on, and pushes under way: what will be in the node yet.
     coming: usize,
+    /// Elements that were pushed before the plan's `new_from`: those with a smaller number.
+    old: usize,
     tally: Tally,
 }
 
@@ -79,6 +81,7 @@ pub fn run(plan: &Plan) -> Tally {
         looks_at: None,
         machine_free: 0,
         coming: 0,
+        old: 0,
         tally: Tally::default(),
     };
     run.begin();
@@ -181,6 +184,9 @@ impl Run<'_> {
                     now += ns(costs.push);
                     self.node.push(now);
                     self.coming -= 1;
+                    if now < self.plan.new_from {
+                        self.old = self.node.pushed();
+                    }
                 }
                 Request::Poll(worker) => match self.poll(&mut now) {
                     held if held.is_empty() => self.sleepers.push_back(worker),
@@ -243,6 +249,9 @@ impl Run<'_> {
                 false => self.tally.late += 1,
             }
             self.tally.last_settle = *now;
+            if (held.element as usize) < self.old {
+                self.tally.old_ended = *now;
+            }
         }
         for held in failed {
             *now += ns(costs.renew);

@@ -27,6 +27,8 @@ pub struct Tally {
     /// When the last element was given out, when the last one was settled.
     pub last_delivery: Time,
     pub last_settle: Time,
+    /// When the last one of those was settled that were pushed before the plan's `new_from`.
+    pub old_ended: Time,
     /// The node's processor time.
     pub busy: Time,
     pub seconds: Vec<Second>,
