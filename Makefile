@@ -36,6 +36,7 @@ test: build build-debug ## Prove it: unit and oracle tests, then real servers, r
 	cargo test --locked --lib
 	cargo test --locked --lib --features tiny-bounds
 	cargo test --locked --test server
+	cargo test --locked --test simulation
 
 test-examples: build ## The recipes in examples/, each with its client library, which is fetched
 	@scripts/setup.sh examples languages
@@ -60,13 +61,14 @@ fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 mutants: ## Change the core, the encoding, the arguments one thing at a time: do the tests notice? (FILES=, SHARD=0/20)
 	@SHARD=$(SHARD) scripts/mutants.sh $(FILES)
 
-bench: build bench-core ## Everything as ratios: the core, the module, how late it wakes, and at what cost; see docs/benchmarks.md
+bench: build bench-core ## Everything as ratios: the core, the module, how late it wakes, at what cost, and how far a node goes; see docs/benchmarks.md
 	cargo bench --locked --bench module
 	cargo bench --locked --bench lateness
 	cargo bench --locked --bench wakeup
 	@scripts/setup.sh examples
 	scripts/examples.sh
 	cargo bench --locked --bench machines
+	cargo bench --locked --bench scaling
 	scripts/servers.sh $(SERVERS_DIR)
 	DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/redis-8 cargo bench --locked --bench module -- hash-fields
 
