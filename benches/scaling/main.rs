@@ -8,6 +8,7 @@
 //!   cargo bench --bench scaling                 measures and simulates: some minutes
 //!   cargo bench --bench scaling -- simulate     simulates with the constants that are kept, and writes the page
 //!   cargo bench --bench scaling -- ten-million  what takes a server of ten million elements: 4 GB of memory
+//!   cargo bench --bench scaling -- commands     what commands cost, alone
 //!   cargo bench --bench scaling -- trials       what is done both ways, alone
 //! ```
 
@@ -117,8 +118,9 @@ fn main() {
         }
         ["simulate"] => {}
         ["ten-million"] => measured("ten million", ten_million),
+        ["commands"] => measured("commands", commands),
         ["trials"] => measured("trials", trials),
-        _ => panic!("{parts:?}: it may be simulate, ten-million or trials"),
+        _ => panic!("{parts:?}: it may be simulate, ten-million, commands or trials"),
     }
     // The page is about the server that most have.
     if std::env::var_os("DEHYDRATOR_SERVER").is_none() {
