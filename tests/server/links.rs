@@ -10,7 +10,10 @@ fn pages() -> Vec<PathBuf> {
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
-    [".", "docs", "examples", "examples/workers", "grafana"].into_iter().flat_map(in_folder).collect()
+    [".", "docs", "examples", "examples/workers", "grafana"]
+        .into_iter()
+        .flat_map(in_folder)
+        .collect()
 }
 
 /// The name by which a heading is linked to.
