@@ -50,3 +50,21 @@ apt_mirror() {
     sed -n -E 's/^(URIs: *|deb +(\[[^]]*\] +)?)(https?:[^ ]*).*/\3/p' \
         /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list 2>/dev/null | head -n 1
 }
+
+# debian <folder> <suite> <package>...: adds what these packages of a suite hold to the folder, of which the path is relative.
+debian() {
+    folder=$PWD/$1
+    work=$folder/.apt-$2
+    suite=$2
+    shift 2
+    mkdir -p "$folder"
+    apt_folders "$work" "$suite"
+    mkdir "$work/debs"
+    if ! apt_in "$work" update || ! (cd "$work/debs" && apt_in "$work" download "$@"); then
+        return 1
+    fi
+    for package in "$work"/debs/*.deb; do
+        dpkg -x "$package" "$folder"
+    done
+    rm -rf "$work"
+}

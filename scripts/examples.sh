@@ -39,29 +39,11 @@ if ! cmp -s examples/package-lock.json "$modules/.made-from"; then
     cp examples/package-lock.json "$modules/.made-from"
 fi
 
-# debian <folder> <suite> <package>...: adds what these packages hold to the folder.
-debian() {
-    folder=$PWD/$1
-    work=$folder/.apt-$2
-    suite=$2
-    shift 2
-    mkdir -p "$folder"
-    apt_folders "$work" "$suite"
-    mkdir "$work/debs"
-    if ! apt_in "$work" update || ! (cd "$work/debs" && apt_in "$work" download "$@"); then
-        return 1
-    fi
-    for deb in "$work"/debs/*.deb; do
-        dpkg -x "$deb" "$folder"
-    done
-    rm -rf "$work"
-}
-
-# once <name> <command>...: makes target/examples/<name>, unless it is there.
+# once <name> <command>...: makes target/examples/<name>, unless it is there. It keeps a copy of this script.
 once() {
     place=target/examples/$1
     shift
-    [ ! -e "$place/made" ] || return 0
+    ! cmp -s scripts/examples.sh "$place/made" || return 0
     rm -rf "$place"
     if [ "$(sed -n 's/^ID=//p' /etc/os-release)" = debian ]; then
         "$@" "$place"
@@ -69,11 +51,12 @@ once() {
         mkdir -p "$place"
         echo "$place is left out: its packages are Debian's." | tee "$place/left-out" >&2
     fi
-    touch "$place/made"
+    cp scripts/examples.sh "$place/made"
 }
 
 ruby_of_trixie() {
-    debian "$1" trixie ruby-redis ruby-redis-client ruby-connection-pool
+    debian "$1" trixie ruby-redis ruby-redis-client ruby-connection-pool \
+        ruby-redis-clustering ruby-redis-cluster-client
     mkdir "$1/lib"
     cp -R "$1"/usr/share/rubygems-integration/all/gems/*/lib/. "$1/lib"
 }
@@ -84,7 +67,7 @@ php_of_trixie() { debian "$1" trixie php-predis; }
 go_of_sid() {
     debian "$1" trixie golang-1.24-go golang-1.24-src
     debian "$1" sid golang-github-redis-go-redis-dev golang-github-cespare-xxhash-v2-dev \
-        golang-github-dgryski-go-rendezvous-dev
+        golang-github-dgryski-go-rendezvous-dev golang-github-gomodule-redigo-dev
     # Debian packs it without the version that ends its name.
     mkdir -p "$1/src/github.com/redis/go-redis"
     mv "$1"/usr/share/gocode/src/github.com/redis/go-redis "$1/src/github.com/redis/go-redis/v9"
