@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 # What drives it: tests by the beginning of their names, for `cargo test --test <file>`. Not those that
 # measure memory or time, those that ask for a release build, and those that start no server.
 asan_tests=(
-    "server listening:: blocking:: hangup:: refused:: subscribed:: threads:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings::"
+    "server listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings::"
     "torture operations:: restore::"
 )
 # The random operations: so many of them.

@@ -38,5 +38,6 @@ mod sleeper;
 mod small;
 mod subscribed;
 mod threads;
+mod twice;
 mod volume;
 mod wall_clock;

@@ -1,0 +1,164 @@
+//! The table of docs/clients.md that says what becomes of a command that is sent twice: each line of it is tried.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use redis::Value;
+
+use crate::harness::{Ask, Server, cmd, refusal, text, texts, until};
+
+/// The commands that the table names, as it names them.
+fn commands_of_the_table() -> BTreeSet<String> {
+    let page = fs::read_to_string("docs/clients.md").expect("a page");
+    let (_, rest) = page.split_once("\n| command | sent twice |\n|---|---|\n").expect("a table");
+    let lines = rest.lines().map_while(|line| line.strip_prefix("| "));
+    let cells = lines.map(|line| line.split(" | ").next().expect("a cell"));
+    cells.flat_map(|cell| cell.split(", ").map(str::to_owned).collect::<Vec<_>>()).collect()
+}
+
+/// What a command of the table is tried with, on a key `k` that holds `a`, which is due, and `b`, which is not.
+const TRIED: &[(&str, fn())] = &[
+    ("LOOK", || reads("DEHYDRATOR.LOOK k b")),
+    ("RANGE", || reads("DEHYDRATOR.RANGE k - +")),
+    ("TTN", || reads("DEHYDRATOR.TTN k")),
+    ("PTTL", || reads("DEHYDRATOR.PTTL k a")),
+    ("LEN", || reads("DEHYDRATOR.LEN k")),
+    ("SCAN", || reads("DEHYDRATOR.SCAN k 0")),
+    ("INFO", || reads("DEHYDRATOR.INFO k")),
+    ("XPOLL", || reads("DEHYDRATOR.XPOLL k")),
+    ("ONDUE", || reads("DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 DROP")),
+    ("PAUSE", || reads("DEHYDRATOR.PAUSE k")),
+    ("REM", || replies("DEHYDRATOR.REM k b", Value::Int(1), Value::Int(0))),
+    ("RESUME", || {
+        let server = two_elements();
+        server.connect().ask("DEHYDRATOR.PAUSE k");
+        twice(&server, "DEHYDRATOR.RESUME k", Value::Int(1), Value::Int(0));
+    }),
+    ("TOUCH", || {
+        let server = two_elements();
+        twice(&server, "DEHYDRATOR.TOUCH k b 5000000", Value::Int(1), Value::Int(1));
+        let Value::Int(left) = server.connect().ask("DEHYDRATOR.PTTL k b") else { panic!() };
+        assert!((4_900_000..=5_000_000).contains(&left), "{left}");
+    }),
+    ("UPDATE", || replies("DEHYDRATOR.UPDATE k b new", text("B"), text("new"))),
+    ("PUSH", || {
+        let server = two_elements();
+        let mut client = server.connect();
+        client.ask("DEHYDRATOR.PUSH k 1000000 C c");
+        let refused = refusal(&cmd("DEHYDRATOR.PUSH k 1000000 C c"), &mut client);
+        assert_eq!(refused.expect("it is refused"), "ERR id already exists");
+        twice(&server, "DEHYDRATOR.PUSH k 1000000 D d NX", Value::Okay, Value::Nil);
+        twice(&server, "DEHYDRATOR.PUSH k 1000000 E e REPLACE", Value::Okay, Value::Okay);
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(5));
+    }),
+    ("MPUSH", || {
+        replies("DEHYDRATOR.MPUSH k 1000000 C c", each(1), each(0));
+    }),
+    ("GIDPUSH", || {
+        let server = two_elements();
+        let mut client = server.connect();
+        let ids = [(); 2].map(|()| client.ask("DEHYDRATOR.GIDPUSH k 1000000 C"));
+        assert_ne!(ids[0], ids[1]);
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(4));
+    }),
+    ("XACK", || {
+        let nothing = Value::Array(vec![Value::Nil]);
+        replies("DEHYDRATOR.XACK k a", texts(&["A"]), nothing);
+    }),
+    ("SETTLE", || {
+        let server = leased();
+        twice(&server, "DEHYDRATOR.SETTLE k word a", each(1), each(0));
+    }),
+    ("RENEW", || {
+        let server = leased();
+        twice(&server, "DEHYDRATOR.RENEW k 5000 word a", each(1), each(1));
+        twice(&server, "DEHYDRATOR.RENEW k 0 word a", each(1), each(0));
+    }),
+    ("PULL", || replies("DEHYDRATOR.PULL k b", text("B"), Value::Nil)),
+    ("POLL and MPOLL without `LEASE`", || {
+        replies("DEHYDRATOR.POLL k", texts(&["A"]), texts(&[]));
+        let first = Value::Array(vec![text("k"), texts(&["A"])]);
+        replies("DEHYDRATOR.MPOLL 1 k", first, Value::Nil);
+    }),
+    ("POLL and MPOLL with `LEASE`", || {
+        for (poll, nothing) in [
+            ("DEHYDRATOR.POLL k LEASE 50", texts(&[])),
+            ("DEHYDRATOR.MPOLL 1 k LEASE 50", Value::Nil),
+        ] {
+            let server = two_elements();
+            let mut client = server.connect();
+            assert!(format!("{:?}", client.ask(poll)).contains("int(1)"), "{poll}");
+            until("the lease has run out", || {
+                let reply = client.ask(poll);
+                // The count of deliveries goes up.
+                let came_again = format!("{reply:?}").contains("int(2)");
+                assert!(came_again || reply == nothing, "{reply:?}");
+                came_again.then_some(())
+            });
+        }
+    }),
+    ("POLL and MPOLL with `LEASE` and `TOKEN`", || {
+        for poll in ["DEHYDRATOR.POLL k", "DEHYDRATOR.MPOLL 1 k"] {
+            let server = two_elements();
+            let mut client = server.connect();
+            let replies = [(); 2].map(|()| client.ask(&format!("{poll} LEASE 60000 TOKEN word")));
+            assert!(format!("{replies:?}").contains('A'), "{replies:?}");
+            assert_eq!(replies[0], replies[1]);
+        }
+    }),
+];
+
+fn two_elements() -> Server {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 0 A a");
+    client.ask("DEHYDRATOR.PUSH k 1000000 B b");
+    until("it is due", || (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(()));
+    server
+}
+
+/// As [`two_elements`], with `a` on a lease whose token is `word`.
+fn leased() -> Server {
+    let server = two_elements();
+    server.connect().ask("DEHYDRATOR.POLL k LEASE 60000 TOKEN word");
+    server
+}
+
+/// The reply to a command of several ids that was given one.
+fn each(number: i64) -> Value {
+    Value::Array(vec![Value::Int(number)])
+}
+
+fn twice(server: &Server, line: &str, first: Value, second: Value) {
+    let mut client = server.connect();
+    assert_eq!(client.ask(line), first, "{line}");
+    assert_eq!(client.ask(line), second, "{line}, again");
+}
+
+fn replies(line: &str, first: Value, second: Value) {
+    twice(&two_elements(), line, first, second);
+}
+
+/// A command that says the same twice, and leaves the same behind.
+fn reads(line: &str) {
+    let server = two_elements();
+    let mut client = server.connect();
+    let first = client.ask(line);
+    let digest = client.digest("k");
+    assert_eq!(client.ask(line), first, "{line}, again");
+    assert_eq!(client.digest("k"), digest, "{line}");
+}
+
+#[test]
+fn a_command_that_is_sent_twice_does_what_the_page_says() {
+    for (command, does) in TRIED {
+        eprintln!("{command}");
+        does();
+    }
+}
+
+#[test]
+fn each_command_of_the_table_is_sent_twice() {
+    let tried: BTreeSet<_> = TRIED.iter().map(|(command, _)| (*command).to_owned()).collect();
+    assert_eq!(tried, commands_of_the_table());
+}
