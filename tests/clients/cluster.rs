@@ -1,0 +1,151 @@
+//! Whether a client for a cluster sends a command to the node that has its key: three primaries, each with a replica.
+
+use std::thread;
+use std::time::Duration;
+
+use redis::Value;
+
+use crate::harness::{Ask, Server, until};
+use crate::nodes::Cluster;
+use crate::page;
+use crate::probe::{ASTRAY, CLUSTERS, Library, Probe};
+
+/// Commands for each question, each with a key of its own.
+const COMMANDS: u64 = 30;
+
+/// A client that learns where the slots are may be sent on a few times; one that guesses, two times of three.
+const FEW: u64 = 6;
+
+/// A number in a line of INFO.
+fn number(server: &Server, section: &str, line: &str, field: &str) -> u64 {
+    let Value::BulkString(info) = server.connect().ask(&format!("INFO {section}")) else {
+        panic!("text")
+    };
+    let info = String::from_utf8(info).expect("text");
+    let line = info.lines().find_map(|it| it.strip_prefix(line)).unwrap_or_default();
+    let field = line.split(',').find_map(|it| it.trim_start_matches(':').strip_prefix(field));
+    field.map_or(0, |it| it.trim_start_matches('=').parse().expect("a number"))
+}
+
+/// How often a node of the cluster has sent a client on to another one.
+fn sent_on(cluster: &Cluster) -> u64 {
+    cluster.nodes.iter().map(|it| number(it, "errorstats", "errorstat_MOVED", "count")).sum()
+}
+
+/// How often the replicas have answered a command that reads.
+fn read_from_replicas(cluster: &Cluster) -> u64 {
+    let is_replica = |node: &&Server| node.info("replication", "connected_slaves") == 0;
+    let replicas = cluster.nodes.iter().filter(is_replica);
+    replicas.map(|it| number(it, "commandstats", "cmdstat_dehydrator.len", "calls")).sum()
+}
+
+/// Sends one for each key, and returns what was refused.
+fn send(probe: &mut Probe, line: impl Fn(u64) -> String) -> Vec<String> {
+    let outcomes = (0..COMMANDS).map(|n| {
+        probe.say(&line(n));
+        probe.outcome(Duration::from_secs(40)).expect("an outcome").reply
+    });
+    outcomes.filter_map(Result::err).collect()
+}
+
+fn push(n: u64) -> String {
+    format!("DEHYDRATOR.PUSH k{n} 1000000 element id REPLACE")
+}
+
+fn start_all(
+    libraries: &'static [Library],
+    port: u16,
+    settings: &'static [&'static str],
+) -> Vec<(&'static Library, Probe)> {
+    let start = |library| thread::spawn(move || (library, Probe::start(library, port, settings)));
+    let threads: Vec<_> = libraries.iter().map(start).collect();
+    threads.into_iter().map(|it| it.join().expect("a probe")).collect()
+}
+
+#[test]
+fn a_client_for_a_cluster_asks_the_node_that_has_the_key() {
+    let cluster = Cluster::start(3, 1);
+    let port = cluster.nodes[0].port();
+    let mut wrong = Vec::new();
+
+    for (library, mut probe) in start_all(ASTRAY, port, &[]) {
+        let before = sent_on(&cluster);
+        let refused = send(&mut probe, push);
+        assert!(refused.is_empty(), "{library:?}: {refused:?}");
+        let astray = sent_on(&cluster) - before;
+        if astray <= FEW {
+            wrong.push(format!("{library:?} goes astray {astray} times only"));
+        }
+    }
+
+    let mut probes = start_all(CLUSTERS, port, &[]);
+    for (library, probe) in &mut probes {
+        let before = sent_on(&cluster);
+        let refused = send(probe, push);
+        let astray = sent_on(&cluster) - before;
+        if astray > FEW || !refused.is_empty() {
+            wrong.push(format!("{library:?} goes astray {astray} times, {refused:?}"));
+        }
+    }
+
+    let rows = page::table("## Cluster");
+    for (library, mut probe) in start_all(CLUSTERS, port, &["replicas=yes"]) {
+        let row = rows.iter().find(|row| {
+            let version = format!("{}.", probe.version);
+            let has = |it: &str| version.starts_with(&format!("{}.", it.trim_end_matches(',')));
+            row[0].starts_with(&format!("{} ", library.name))
+                && row[0].split(' ').any(has)
+                && page::code(&row[1]).contains(&library.way)
+        });
+        let row = row.unwrap_or_else(|| panic!("{library:?} {} has no line", probe.version));
+        let before = read_from_replicas(&cluster);
+        let refused = send(&mut probe, |n| format!("DEHYDRATOR.LEN k{n}"));
+        let read = read_from_replicas(&cluster) - before;
+        // An empty cell: it has no such setting.
+        let may_read = row[6].starts_with("with ");
+        if (read > 0) != may_read || !refused.is_empty() {
+            let says = &row[6];
+            wrong.push(format!("{library:?} reads {read} from replicas, the page says {says:?}"));
+        }
+    }
+
+    // A replica takes over from its primary, and nobody has told the clients.
+    let replica = &cluster.nodes[3];
+    until("it takes over", || {
+        // While it is asked, the nodes may not know each other well enough.
+        let _ = redis::cmd("CLUSTER").arg("FAILOVER").query::<Value>(&mut replica.connect());
+        let role = format!("{:?}", replica.connect().ask("ROLE"));
+        role.contains("master").then_some(())
+    });
+    for (library, probe) in &mut probes {
+        // It may have an error or two for it, if it had a connection to the old primary.
+        let mut refused = send(probe, push);
+        for _ in 0..3 {
+            if !refused.is_empty() {
+                refused = send(probe, push);
+            }
+        }
+        // It does not follow, and another one has to be made.
+        if library.name == "phpredis" {
+            if refused.is_empty() {
+                wrong.push(format!("{library:?} follows a failover"));
+            }
+            refused = send(&mut Probe::start(library, port, &[]), push);
+        }
+        if !refused.is_empty() {
+            wrong.push(format!("{library:?}, after a failover: {}", refused[0]));
+        }
+    }
+    assert!(wrong.is_empty(), "docs/clients.md is not so:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn predis_sends_nothing_to_a_cluster_without_a_handler() {
+    for predis in CLUSTERS.iter().filter(|it| it.name == "Predis") {
+        let cluster = crate::probe::Session::start(predis, &["route=none"]);
+        let mut probe = cluster.probe;
+        let refused = send(&mut probe, push);
+        assert_eq!(refused.len(), COMMANDS as usize);
+        assert!(refused[0].contains("NotSupportedException"), "{refused:?}");
+    }
+}

@@ -1,0 +1,222 @@
+//! Each library does what its line on the page says.
+
+use std::collections::HashSet;
+use std::fs;
+use std::thread;
+
+use crate::facts;
+use crate::page::{self, code};
+use crate::probe::{CLUSTERS, DROPPING, Library, SINGLES};
+
+/// A line of one of the two tables.
+#[derive(Clone, Debug)]
+pub struct Line {
+    pub name: String,
+    pub versions: Vec<String>,
+    /// The cell that says which way of the library is meant.
+    pub way: String,
+    waits: String,
+    at_the_timeout: String,
+    again: String,
+    not_with: String,
+}
+
+impl Line {
+    /// The line that speaks of a library in a version.
+    pub fn of(lines: &[Line], library: &Library, version: &str) -> Result<Line, String> {
+        let is_it = |line: &&Line| {
+            let fits = |it: &String| format!("{version}.").starts_with(&format!("{it}."));
+            line.name == library.name
+                && code(&line.way).contains(&library.way)
+                && (version.is_empty() || line.versions.iter().any(fits))
+        };
+        let mut found = lines.iter().filter(is_it);
+        let line = found.next().ok_or(format!("{library:?} {version} has no line"))?;
+        assert!(found.next().is_none(), "{library:?} {version} has two lines");
+        Ok(line.clone())
+    }
+}
+
+pub fn singles() -> Vec<Line> {
+    let rows = page::table("## Read timeouts").into_iter();
+    let line = |row: Vec<String>| {
+        let [library, waits, way, at_the_timeout, again, not_with] = row.try_into().expect("6");
+        let (name, versions) = named(&library);
+        Line { name, versions, way, waits, at_the_timeout, again, not_with }
+    };
+    rows.map(line).collect()
+}
+
+pub fn clusters() -> Vec<Line> {
+    let rows = page::table("## Cluster").into_iter();
+    let line = |row: Vec<String>| {
+        let [library, way, waits, at_the_timeout, again, not_with, _] = row.try_into().expect("7");
+        let (name, versions) = named(&library);
+        Line { name, versions, way, waits, at_the_timeout, again, not_with }
+    };
+    rows.map(line).collect()
+}
+
+/// A library's name, and its versions: what begins with a number.
+fn named(cell: &str) -> (String, Vec<String>) {
+    let words: Vec<_> = cell.split(' ').collect();
+    let (versions, name): (Vec<&str>, Vec<&str>) =
+        words.iter().partition(|it| it.starts_with(|letter: char| letter.is_ascii_digit()));
+    let versions = versions.iter().map(|it| it.trim_end_matches(',').to_owned()).collect();
+    (name.join(" "), versions)
+}
+
+/// Asks all libraries at once, and tells all that is not so.
+pub fn all(
+    libraries: &'static [Library],
+    lines: Vec<Line>,
+    ask: impl Fn(&Library, &dyn Fn(&str) -> Line) -> Result<(), String> + Copy + Send + Sync + 'static,
+) {
+    let asked: Vec<_> = libraries
+        .iter()
+        .map(|library| {
+            let lines = lines.clone();
+            thread::spawn(move || {
+                let line = |version: &str| Line::of(&lines, library, version).expect("a line");
+                ask(library, &line).map_err(|it| format!("{library:?}: {it}"))
+            })
+        })
+        .collect();
+    let said = asked.into_iter().map(|it| match it.join() {
+        Ok(said) => said,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            Err(text.unwrap_or_else(|| "it failed, see above".into()))
+        }
+    });
+    let wrong: Vec<_> = said.filter_map(Result::err).collect();
+    assert!(wrong.is_empty(), "docs/clients.md is not so:\n{}", wrong.join("\n"));
+}
+
+fn same(what: &str, page: &str, found: &str) -> Result<(), String> {
+    if page == found {
+        return Ok(());
+    }
+    Err(format!("{what}: the page says {page:?}, it is {found:?}"))
+}
+
+fn waits(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), String> {
+    let mut said = Ok(());
+    // A machine that is busy makes it longer now and then.
+    for _ in 0..3 {
+        let (version, seconds) = facts::reads_for(library);
+        let page = line(&version).waits;
+        let says = page.strip_suffix(" s").map(|it| it.parse().expect("a number of seconds"));
+        // PHP's own default, a minute, is made shorter for the probes.
+        let says = says.map(|it| if it == 60.0 { facts::PHP_TIMEOUT } else { it });
+        let is_so = match (says, seconds) {
+            (Some(says), Some(seconds)) => (says - 0.1..says + 0.2).contains(&seconds),
+            (None, None) => page == "for ever",
+            _ => false,
+        };
+        if is_so {
+            return Ok(());
+        }
+        said = same("waits", &page, &format!("{seconds:?}"));
+    }
+    said
+}
+
+fn at_the_timeout(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), String> {
+    let (version, found) = facts::at_the_timeout(library);
+    same("at the timeout", &line(&version).at_the_timeout, &found)
+}
+
+fn in_cluster_at_the_timeout(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), String> {
+    let (version, found) = facts::in_cluster_at_the_timeout(library);
+    same("at the timeout", &line(&version).at_the_timeout, &found)
+}
+
+fn sends_again(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), String> {
+    let (version, found) = facts::sends_again(library, &[]);
+    let line = line(&version);
+    same("sends again", &line.again, &found)?;
+    if found == "no" {
+        return same("switched off by", &line.not_with, "");
+    }
+    // What comes of the switch, if not what one would want, stands behind it.
+    let (_, page) = line.not_with.split_once("`: ").unwrap_or(("", "no"));
+    let (_, found) = facts::sends_again(library, &["resend=off"]);
+    same("with what switches that off, sends again", page, &found)
+}
+
+#[test]
+fn a_library_waits_for_a_reply_as_long_as_the_page_says() {
+    all(SINGLES, singles(), waits);
+}
+
+#[test]
+fn a_library_does_at_its_timeout_what_the_page_says() {
+    all(SINGLES, singles(), at_the_timeout);
+}
+
+#[test]
+fn a_library_sends_a_command_again_as_often_as_the_page_says() {
+    all(SINGLES, singles(), sends_again);
+}
+
+#[test]
+fn with_what_the_page_says_to_set_nothing_is_lost() {
+    all(SINGLES, singles(), |library, line| {
+        let version = facts::waits_for_all_of_a_block(library);
+        line(&version);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_client_for_a_cluster_waits_for_a_reply_as_long_as_the_page_says() {
+    all(CLUSTERS, clusters(), waits);
+}
+
+#[test]
+fn a_client_for_a_cluster_does_at_its_timeout_what_the_page_says() {
+    all(CLUSTERS, clusters(), in_cluster_at_the_timeout);
+}
+
+#[test]
+fn a_client_for_a_cluster_sends_a_command_again_as_often_as_the_page_says() {
+    all(CLUSTERS, clusters(), sends_again);
+}
+
+#[test]
+fn a_connection_of_redis_rs_that_is_dropped_loses_nothing() {
+    assert_eq!(facts::at_the_timeout(&DROPPING).1, "closes");
+}
+
+#[test]
+fn each_line_of_the_tables_is_tried() {
+    let tables = [(SINGLES, singles()), (CLUSTERS, clusters())];
+    for (libraries, lines) in tables {
+        for line in lines {
+            let tried = libraries
+                .iter()
+                .filter(|it| line.name == it.name && code(&line.way).contains(&it.way))
+                .count();
+            assert!(tried >= line.versions.len(), "{line:?} is tried {tried} times");
+        }
+    }
+}
+
+/// What the page says to set is what the probes set.
+#[test]
+fn each_setting_on_the_page_is_what_a_probe_sets() {
+    let folders = ["tests/clients/probes", "tests/clients/rust/src"];
+    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).expect("probes"));
+    let files = files.map(|it| it.expect("a file").path()).filter(|it| it.is_file());
+    let sources: String = files.map(|it| fs::read_to_string(it).expect("text")).collect();
+    let cells = singles().into_iter().chain(clusters());
+    let cells: Vec<_> = cells.flat_map(|line| [line.way, line.not_with]).collect();
+    let settings: HashSet<_> = cells.iter().flat_map(|cell| code(cell)).collect();
+    for setting in settings {
+        // A value that a probe gives otherwise is not looked for, a name is.
+        let name = setting.split([':', '=', ' ', '(']).next().expect("a name");
+        let is_argument = SINGLES.iter().any(|it| it.way == setting && it.names_its_way());
+        assert!(sources.contains(name) || is_argument, "no probe sets {setting}");
+    }
+}
