@@ -11,8 +11,8 @@ SERVERS_DIR ?= target/servers
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build build-debug run top top-test test test-examples test-servers torture asan fuzz mutants bench bench-core lint lint-scripts fmt msrv deny \
-    package package-test image-test arm64 grafana-test release-notes setup help clean
+.PHONY: build build-debug run top top-test test test-examples test-clients test-servers torture asan fuzz mutants bench bench-core lint lint-scripts \
+    fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -43,6 +43,11 @@ test-examples: build ## The recipes in examples/, each with its client library, 
 	scripts/examples.sh
 	cargo build --locked --profile test --example session_timeouts --example worker
 	RUST_TEST_THREADS=12 cargo test --locked --test examples
+
+test-clients: build ## Each line of docs/clients.md: what client libraries do at timeouts and cuts; they are fetched
+	@scripts/setup.sh examples languages
+	scripts/clients.sh
+	cargo test --locked --test clients -- --test-threads 4
 
 test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)
 	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)
@@ -79,6 +84,7 @@ lint: setup ## Formatting, and lints with warnings as errors
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features tiny-bounds -- -D warnings
+	cd tests/clients/rust && cargo fmt --check
 	cd top && cargo fmt --check && CARGO_TARGET_DIR=../target/top cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --no-deps --document-private-items
 
@@ -118,6 +124,7 @@ release-notes: ## What CHANGELOG.md says of the topmost version
 
 fmt: ## Format the code
 	cargo fmt
+	cd tests/clients/rust && cargo fmt
 	cd top && cargo fmt
 
 setup: ## Install what is missing (a C compiler, libclang, redis-server), or say what to install
