@@ -8,6 +8,9 @@ SECONDS ?= 600
 # Where the servers for `make test-servers` and `make bench` are unpacked.
 SERVERS_DIR ?= target/servers
 
+# Tests with real servers wait more than they work.
+WAITING := $(shell echo $$(($$(nproc) * 2 + 1)))
+
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
@@ -35,14 +38,14 @@ build-debug: setup ## Build the module with hooks for tests: target/debug/libdeh
 test: build build-debug ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
 	cargo test --locked --lib
 	cargo test --locked --lib --features tiny-bounds
-	cargo test --locked --test server
+	cargo test --locked --test server -- --test-threads $(WAITING)
 	cargo test --locked --test simulation
 
 test-examples: build ## The recipes in examples/, each with its client library, which is fetched
 	@scripts/setup.sh examples languages
 	scripts/examples.sh
 	cargo build --locked --profile test --example session_timeouts --example worker
-	RUST_TEST_THREADS=12 cargo test --locked --test examples
+	cargo test --locked --test examples -- --test-threads 12
 
 test-clients: build ## Each line of docs/clients.md: what client libraries do at timeouts and cuts; they are fetched
 	@scripts/setup.sh examples languages

@@ -39,10 +39,12 @@ torture=$(echo " $servers " | tr "\n" " ")
 [ -z "${TORTURE+set}" ] || torture=" $TORTURE "
 failed=0
 summary=
+# The tests of the suite wait more than they work; torture works.
+waiting=$(($(nproc) * 2 + 1))
 for server in $servers; do
-    tests='--test server'
+    suites=server
     case $torture in
-        *" $server "*) tests="$tests --test torture" ;;
+        *" $server "*) suites='server torture' ;;
     esac
     echo "--- $server"
     log=$dest/$server.log
@@ -50,8 +52,12 @@ for server in $servers; do
     # Both suites run, also after a failure in the first; the status is that of the tests, not of `tee`.
     {
         status=0
-        DEHYDRATOR_SERVER=$dest/$server DEHYDRATOR_CLI=$dest/redis-cli \
-            cargo test --locked --no-fail-fast $tests 2>&1 || status=$?
+        for suite in $suites; do
+            threads=$(nproc)
+            [ "$suite" = torture ] || threads=$waiting
+            DEHYDRATOR_SERVER=$dest/$server DEHYDRATOR_CLI=$dest/redis-cli \
+                cargo test --locked --test "$suite" -- --test-threads "$threads" 2>&1 || status=$?
+        done
         echo "status: $status"
     } | tee "$log"
     tail -n 1 "$log" | grep -q '^status: 0$' || failed=1
@@ -60,7 +66,7 @@ for server in $servers; do
     [ "$skipped" = 0 ] || results="$results, $skipped of them skipped"
     version=$(echo "$fetched" | sed -n "s|^$dest/$server ||p")
     summary="$summary
-$server $version: ${results:-no result} (${tests#--test }), $(($(date +%s) - began)) s"
+$server $version: ${results:-no result} ($suites), $(($(date +%s) - began)) s"
 done
 echo "$summary"
 for server in $left_out; do
