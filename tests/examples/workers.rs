@@ -6,6 +6,7 @@
 //! if the worker had to send the command twice.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::env;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -84,6 +85,14 @@ fn a_worker_with_redis_rb_5() {
     }
     let library = "RUBYLIB=target/examples/ruby/lib";
     hold(&Language::new("redis_rb.rb", &["env", library, "ruby", "examples/workers/redis_rb.rb"]));
+}
+
+#[test]
+#[ignore = "needs Jedis 7 and what it depends on: DEHYDRATOR_JEDIS, a class path"]
+fn a_worker_with_jedis() {
+    let classes = env::var("DEHYDRATOR_JEDIS").expect("DEHYDRATOR_JEDIS, a class path");
+    let command = ["java", "-cp", &classes, "examples/workers/JedisWorker.java"];
+    hold(&Language::new("JedisWorker.java", &command));
 }
 
 /// All that is asked of a worker.
