@@ -203,13 +203,15 @@ process.on("SIGTERM", () => {
   stopping = true; // what has begun is ended
   surveyNow();
 });
-const [ears, directory, running] = [new Set(), new Key(DIRECTORY), []];
-while (!stopping) {
+const [ears, directory] = [new Set(), new Key(DIRECTORY)];
+let running = 0;
+while (!stopping || running > 0) {
   const before = JSON.stringify(slots);
   for (const name of await survey(directory)) {
     if (!keys.has(name)) {
       keys.set(name, new Key(name));
-      running.push(keys.get(name).run());
+      running += 1;
+      keys.get(name).run().finally(() => (running -= 1));
     }
   }
   for (const node of primaries()) {
@@ -218,10 +220,9 @@ while (!stopping) {
       listen(node).catch((error) => complain(node, error)).finally(() => ears.delete(node));
     }
   }
-  if (JSON.stringify(slots) !== before) sweep(); // a key that came with its slot was perhaps announced before
+  // A key that came with its slot was perhaps announced before; and who sleeps is to stop.
+  if (JSON.stringify(slots) !== before || stopping) sweep();
   await Promise.race([sleep(1000), new Promise((resolve) => (surveyNow = resolve))]);
   await sleep(200);
 }
-sweep(); // wakes those who sleep
-await Promise.all(running);
 process.exit();

@@ -86,7 +86,8 @@ class Key(threading.Thread):
                 logging.warning("%s: %s", self.key, error)
                 self.node = None
                 survey_now.set()
-            if stop.wait(random.uniform(0.05, 0.2)) and until == float("inf"):
+            time.sleep(random.uniform(0.05, 0.2))
+            if stop.is_set() and until == float("inf"):
                 break
         return None
 
@@ -179,7 +180,7 @@ def survey(directory):
 def main():
     signal.signal(signal.SIGTERM, lambda *_: (stop.set(), survey_now.set()))  # what has begun is ended
     ears, directory = {}, Key(DIRECTORY)
-    while not stop.is_set():
+    while not stop.is_set() or any(key.is_alive() for key in keys.values()):
         before = list(slots)
         for name in survey(directory) - set(keys):
             keys[name] = Key(name)
@@ -188,12 +189,11 @@ def main():
             if node not in ears or not ears[node].is_alive():
                 ears[node] = threading.Thread(target=listen, args=[node])
                 ears[node].start()
-        if slots != before:
-            sweep()  # a key that came with its slot may have said before that it has something
+        if slots != before or stop.is_set():
+            sweep()  # a key that came with its slot was perhaps announced before; and who sleeps is to stop
         survey_now.wait(1)
         survey_now.clear()
-        stop.wait(0.2)
-    sweep()  # wakes those who sleep
+        time.sleep(0.2)
 
 
 if __name__ == "__main__":

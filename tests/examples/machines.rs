@@ -18,6 +18,7 @@ use crate::nodes::Cluster;
 const KEYS: usize = 6;
 /// For how long a consumer holds a job, in milliseconds.
 const LEASE_MS: u64 = 6000;
+const DUE: &str = "__keyevent@0__:dehydrator.due";
 /// How often a job that fails is tried.
 const DELIVERIES: usize = 4;
 
@@ -172,12 +173,17 @@ impl Nodes {
             self.cluster.nodes.push(node);
         }
         let first = self.node(1).port();
-        for number in [new, new + 1] {
-            self.node(number).connect().ask(&format!("CLUSTER MEET 127.0.0.1 {first}"));
-        }
+        // On a busy machine a handshake runs out of time: they are introduced until all is well.
+        let mut introduced: Option<Instant> = None;
         let count = self.cluster.nodes.len();
         let primary = self.cluster.id_of(new);
         until("all know each other", || {
+            if introduced.is_none_or(|at| at.elapsed() > Duration::from_secs(3)) {
+                introduced = Some(Instant::now());
+                for number in [new, new + 1] {
+                    self.node(number).connect().ask(&format!("CLUSTER MEET 127.0.0.1 {first}"));
+                }
+            }
             let knows = |node: &Server| {
                 let nodes = format!("{:?}", node.connect().ask("CLUSTER NODES"));
                 nodes.matches(" connected").count() == count && !nodes.contains("handshake")
@@ -352,9 +358,12 @@ fn consume(recipe: &str) {
         };
         load("there is a load", 200);
         // What is said before they hear again is missed.
-        for node in &nodes.cluster.nodes {
-            let heard = node.connect().ask("CLIENT KILL TYPE pubsub");
-            assert!(heard == Value::Int(0) || heard == Value::Int(2), "{heard:?}");
+        for node in &nodes.cluster.nodes[..3] {
+            let mut node = node.connect();
+            let who = Value::Array(vec![text(DUE), Value::Int(2)]);
+            let numsub = format!("PUBSUB NUMSUB {DUE}");
+            until("both consumers hear it", || (node.ask(&numsub) == who).then_some(()));
+            assert_eq!(node.ask("CLIENT KILL TYPE pubsub"), Value::Int(2));
         }
         load("the load goes on after all subscriptions were cut", 100);
         nodes.kill_primary(0, |primary| {
