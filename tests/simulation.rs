@@ -5,6 +5,7 @@
 mod simulation;
 
 use simulation::costs::Costs;
+use simulation::node::Node;
 use simulation::plan::{Arrivals, Machines, Plan, Retry};
 use simulation::run::run;
 use simulation::{MS, SECOND, US};
@@ -61,6 +62,24 @@ fn each_element_ends_exactly_once() {
         let settled: usize = tally.seconds.iter().map(|second| second.settled).sum();
         assert_eq!(settled, tally.settled);
     }
+}
+
+#[test]
+fn who_comes_too_late_settles_and_gives_back_nothing() {
+    let mut node = Node::default();
+    node.push(0);
+    let first = node.poll(0, 1, 10, 9).held[0];
+    assert!(!node.settle(10, first), "its lease is over");
+    assert!(!node.renew(10, first, 50), "its lease is over");
+    let second = node.poll(10, 1, 100, 9).held[0];
+    assert_eq!((second.element, second.deliveries), (first.element, 2));
+    assert!(node.renew(11, second, 11));
+    let third = node.poll(11, 1, 100, 9).held[0];
+    assert!(!node.settle(12, second), "another has it by now");
+    assert!(node.settle(12, third));
+    assert!(!node.settle(12, third), "it has ended");
+    assert_eq!((node.settled, node.dead), (1, 0));
+    assert!(node.has_ended() && node.next_deadline().is_none());
 }
 
 #[test]
