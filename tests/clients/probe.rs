@@ -281,11 +281,11 @@ impl Drop for Probe {
     }
 }
 
-/// A probe, and its server behind a proxy.
+/// A probe, and its server behind a proxy. The probe ends first: it would look for another connection.
 pub struct Session {
+    pub probe: Probe,
     pub server: Server,
     pub proxy: Proxy,
-    pub probe: Probe,
 }
 
 impl Session {
@@ -308,6 +308,6 @@ impl Session {
             });
         }
         let probe = Probe::start(library, proxy.port(), settings);
-        Self { server, proxy, probe }
+        Self { probe, server, proxy }
     }
 }

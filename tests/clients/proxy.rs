@@ -18,7 +18,7 @@ pub enum Event {
     Closed,
 }
 
-/// It listens on a port of its own until the test is over.
+/// It listens on a port of its own until all tests are over.
 pub struct Proxy {
     port: u16,
     seen: Arc<Mutex<Vec<(Instant, Event)>>>,
@@ -35,8 +35,9 @@ impl Proxy {
         let proxy = Self { port, seen: Arc::clone(&seen), cuts: Arc::clone(&cuts) };
         thread::spawn(move || {
             for client in listener.incoming() {
-                let Ok(client) = client else { return };
-                let Ok(server) = UnixStream::connect(&socket) else { return };
+                let Ok(client) = client else { continue };
+                // Without a server too it keeps its port, which would become another test's.
+                let Ok(server) = UnixStream::connect(&socket) else { continue };
                 let _ = client.set_nodelay(true);
                 Wire { client, server, key, seen: Arc::clone(&seen), cuts: Arc::clone(&cuts) }
                     .run();

@@ -52,7 +52,7 @@ fn is_map(info: &str) -> bool {
 }
 
 #[test]
-fn info_is_a_map_where_the_page_says_so() {
+fn nil_and_empty_are_told_apart_and_info_is_a_map_where_the_page_says_so() {
     let page = page::section("## Small things");
     let (_, names) = page.split_once("RESP3, which ").expect("it is said");
     let (names, _) = names.split_once(" speak by default").expect("it is said");
@@ -63,6 +63,7 @@ fn info_is_a_map_where_the_page_says_so() {
     all(SINGLES, tables::singles(), |library, line| {
         let mut session = Session::start(library, &[]);
         line(&session.probe.version);
+        shows_nothing(library, &mut session)?;
         say(&mut session, "DEHYDRATOR.PUSH k 100000 element id").expect("OK");
         let info = say(&mut session, "DEHYDRATOR.INFO k").expect("a reply");
         let full = format!("{} {}", library.name, session.probe.version);
@@ -84,21 +85,17 @@ fn info_is_a_map_in_resp3_and_an_array_in_resp2() {
     }
 }
 
-#[test]
-fn nothing_due_is_nil_after_a_block_and_empty_without() {
-    all(SINGLES, tables::singles(), |library, line| {
-        let mut session = Session::start(library, &[]);
-        line(&session.probe.version);
-        let nil = say(&mut session, "DEHYDRATOR.POLL k BLOCK 1").expect("a reply");
-        let empty = say(&mut session, "DEHYDRATOR.POLL k").expect("a reply");
-        // phpredis makes no difference.
-        let is_nil = match library.name {
-            "phpredis" => nil == "[]",
-            _ => ["None", "null", "nil", "Null", "undef"].contains(&nil.as_str()),
-        };
-        let is_empty = ["[]", "Array([])"].contains(&empty.as_str());
-        if is_nil && is_empty { Ok(()) } else { Err(format!("it shows {nil} and {empty}")) }
-    });
+/// What a library makes of nil and of an empty array.
+fn shows_nothing(library: &Library, session: &mut Session) -> Result<(), String> {
+    let nil = say(session, "DEHYDRATOR.POLL k BLOCK 1").expect("a reply");
+    let empty = say(session, "DEHYDRATOR.POLL k").expect("a reply");
+    // phpredis makes no difference.
+    let is_nil = match library.name {
+        "phpredis" => nil == "[]",
+        _ => ["None", "null", "nil", "Null", "undef"].contains(&nil.as_str()),
+    };
+    let is_empty = ["[]", "Array([])"].contains(&empty.as_str());
+    if is_nil && is_empty { Ok(()) } else { Err(format!("it shows {nil} and {empty}")) }
 }
 
 #[test]

@@ -160,13 +160,19 @@ fn a_library_sends_a_command_again_as_often_as_the_page_says() {
     all(SINGLES, singles(), sends_again);
 }
 
+fn waits_for_all_of_a_block(library: &Library, line: &dyn Fn(&str) -> Line) -> Result<(), String> {
+    line(&facts::waits_for_all_of_a_block(library));
+    Ok(())
+}
+
 #[test]
 fn with_what_the_page_says_to_set_nothing_is_lost() {
-    all(SINGLES, singles(), |library, line| {
-        let version = facts::waits_for_all_of_a_block(library);
-        line(&version);
-        Ok(())
-    });
+    all(SINGLES, singles(), waits_for_all_of_a_block);
+}
+
+#[test]
+fn with_what_the_page_says_to_set_a_client_for_a_cluster_loses_nothing() {
+    all(CLUSTERS, clusters(), waits_for_all_of_a_block);
 }
 
 #[test]
