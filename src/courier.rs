@@ -169,7 +169,7 @@ fn put_off(
     now: u64,
     wait: schedule::Wait,
 ) -> u64 {
-    let Ok(mut dehydrator) = Writing::open(context, key) else { return 0 };
+    let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
     if dehydrator.policy() != policy {
         return 0;
     }
@@ -316,7 +316,7 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, batch: &'a [Delivery]) {
 
 /// Takes out some of what is due, for nobody.
 fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
-    let Ok(mut dehydrator) = Writing::open(context, key) else { return 0 };
+    let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
     // To ask whether clients may write was a call out.
     if dehydrator.policy() != policy || dehydrator.is_paused(now) {
         return 0;

@@ -106,7 +106,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
         Task::None => return schedule::forget(name),
         Task::Later(serial, next, delivers) => {
             // It was noted without its deadline, or something was taken or put off.
-            return schedule::note(context, key, serial, next, delivers);
+            return schedule::note(context, key, serial, (next, delivers), now);
         }
         Task::Resume => return resume(context, name, key),
         Task::Due { .. } => {}

@@ -66,7 +66,7 @@ fn take_below_limit<'a>(
         }
         // Events have called out meanwhile, and what is moved calls out too: all is looked at again.
         let gone = courier::retire(context, key, &policy, now, || true);
-        let Ok(again) = Writing::open(context, key) else { return };
+        let Ok(again) = Writing::open_at(context, key, now) else { return };
         if gone == 0 {
             return;
         }

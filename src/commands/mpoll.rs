@@ -98,7 +98,7 @@ fn reply_held(context: &Context, keys: &[Str<'_>], take: Take, now: u64) -> bool
 fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take, now: u64) {
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
         // Events call out: what it was found to be it may be no more.
-        let Ok(dehydrator) = Writing::open(context, *key) else { continue };
+        let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
         let mut reply = None;
         take_due(context, dehydrator, *key, now, take, |element| {
             take.reply(reply.get_or_insert_with(|| named(context, *key)), &element);

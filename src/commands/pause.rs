@@ -1,6 +1,5 @@
 //! An operator's pause: PAUSE, RESUME.
 
-use crate::clock;
 use crate::data_type::Writing;
 use crate::pending::{blocked, schedule};
 use crate::policy::Pause;
@@ -18,7 +17,7 @@ pub fn pause(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let pause = match end {
         args::PauseEnd::Never => Pause::UNTIL_RESUMED,
-        args::PauseEnd::After(ms) => Pause::until(limits::pause(ms, clock::now())?),
+        args::PauseEnd::After(ms) => Pause::until(limits::pause(ms, dehydrator.now())?),
         args::PauseEnd::At(moment) => Pause::until(moment),
     };
 
@@ -34,7 +33,8 @@ pub fn pause(context: &Context, args: Args<'_>) -> Result {
 pub fn resume(context: &Context, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::OfKey::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
-    let was_paused = dehydrator.is_paused(clock::now());
+    let now = dehydrator.now();
+    let was_paused = dehydrator.is_paused(now);
 
     if dehydrator.set_pause(None) {
         let name = Name::of(context, key);

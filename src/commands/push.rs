@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 
-use crate::clock;
 use crate::data_type::Writing;
 use crate::lawn::{Lawn, StartError};
 use crate::metrics::counters::{self, PUSHES};
@@ -18,7 +17,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
     let request = args::Push::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let args::Push { key, ttl, element, id, if_there, at, deliveries, token } = request;
-    let now = clock::now();
+    let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
     let started = dehydrator.lawn_or_new(|lawn| {
@@ -64,7 +63,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
 pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
     let args::GidPush { key, ttl, element } = args::GidPush::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
-    let now = clock::now();
+    let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, None, now)?;
     let mut id = generated_id();
@@ -96,7 +95,7 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
 pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     let args::MultiPush { key, elements } = args::MultiPush::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
-    let now = clock::now();
+    let now = dehydrator.now();
 
     let deadline = |ttl: &args::Ttl<'_>| limits::deadline(context, ttl.asked, ttl.ms, None, now);
     let deadlines: Vec<_> =

@@ -1,6 +1,5 @@
 //! What a client does with elements that it holds: SETTLE, RENEW. Whoever holds them no more, does nothing.
 
-use crate::clock;
 use crate::data_type::Writing;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
@@ -36,7 +35,7 @@ pub fn settle(context: &Context, args: Args<'_>) -> Result {
 pub fn renew(context: &Context, args: Args<'_>) -> Result {
     let args::Renew { key, ttl, held } = args::Renew::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
-    let now = clock::now();
+    let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl, ttl, None, now)?;
     let mut reply = context.reply_open_array();

@@ -2,7 +2,6 @@
 
 use std::iter;
 
-use crate::clock;
 use crate::data_type::{Dehydrator, Writing, inspect};
 use crate::lawn::Lawn;
 use crate::metrics::counters::{self, PULLS};
@@ -40,7 +39,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     let args::Poll { key, block, take } = args::Poll::parse(args)?;
     let take = take.with_token();
     let mut dehydrator = Writing::open(context, key)?;
-    let now = clock::now();
+    let now = dehydrator.now();
     // Refused before anything is given out.
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
     if let Some(lawn) = dehydrator.lawn()
@@ -65,7 +64,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
             if blocked::block(context, &[(key, next)], timeout, peek, taker) {
                 return Ok(());
             }
-            dehydrator = Writing::open(context, key)?;
+            dehydrator = Writing::open_at(context, key, now)?;
         }
     }
     let mut reply = context.reply_open_array();
@@ -84,7 +83,7 @@ pub fn lease(context: &Context, args: Args<'_>) -> Result {
     let request = args::Lease::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let args::Lease { ttl, token, deadline, .. } = request;
-    limits::deadline(context, ttl, ttl, Some(deadline), clock::now())?;
+    limits::deadline(context, ttl, ttl, Some(deadline), dehydrator.now())?;
 
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
@@ -104,7 +103,7 @@ pub fn lease(context: &Context, args: Args<'_>) -> Result {
 pub fn xack(context: &Context, args: Args<'_>) -> Result {
     let request = args::OfIds::parse(args)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let now = clock::now();
+    let now = dehydrator.now();
 
     let mut reply = context.reply_open_array();
     let mut removed = Batch::removed(context, request.key);

@@ -87,7 +87,7 @@ impl Asker {
             due.map(|(ttl, element)| (ttl, element.deadline)).collect::<Vec<_>>()
         })?;
         ttls.first()?;
-        let dehydrator = Writing::open(context, name).ok()?;
+        let dehydrator = Writing::open_at(context, name, now).ok()?;
         let mut ttls = ttls.into_iter();
         let mut elements = Vec::new();
         take_due(context, dehydrator, name, now, take, |element| {

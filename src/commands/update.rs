@@ -1,6 +1,5 @@
 //! Changing what was put away: UPDATE its element, TOUCH its timer.
 
-use crate::clock;
 use crate::data_type::Writing;
 use crate::lawn::UpdateError;
 use crate::replicate;
@@ -30,7 +29,7 @@ pub fn update(context: &Context, args: Args<'_>) -> Result {
 pub fn touch(context: &Context, args: Args<'_>) -> Result {
     let args::Touch { key, id, ttl, condition, at } = args::Touch::parse(args)?;
     let mut dehydrator = Writing::open(context, key)?;
-    let now = clock::now();
+    let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl, ttl, at, now)?;
     let holds = |current: u64| match condition {

@@ -26,6 +26,7 @@ use std::sync::{Arc, LazyLock};
 use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
+use crate::clock;
 use crate::config;
 use crate::lawn::{Lawn, Shared};
 use crate::pending::blocked::{self, Outlook};
@@ -116,6 +117,8 @@ pub struct Writing<'a> {
     new: Option<Dehydrator>,
     /// The key holds an idle dehydrator, which only ReDe's dumps do.
     is_leftover: bool,
+    /// The time by which it is changed, in milliseconds since the epoch, once anybody has asked.
+    now: Option<u64>,
 }
 
 impl<'a> Writing<'a> {
@@ -125,7 +128,23 @@ impl<'a> Writing<'a> {
     pub fn open(context: &'a Context, name: Str<'a>) -> Result<Self> {
         let key = Key::open_to_write(context, name);
         let value = dehydrator_in(&key)?;
-        Ok(Self { context, name, key: Some(key), value, new: None, is_leftover: false })
+        Ok(Self { context, name, key: Some(key), value, new: None, is_leftover: false, now: None })
+    }
+
+    /// As [`Writing::open`], for who has read the clock already.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::WrongType`](crate::server::Error::WrongType).
+    pub fn open_at(context: &'a Context, name: Str<'a>, now: u64) -> Result<Self> {
+        let mut writing = Self::open(context, name)?;
+        writing.now = Some(now);
+        Ok(writing)
+    }
+
+    /// The time, in milliseconds since the epoch: one for all that is done while it is open.
+    pub fn now(&mut self) -> u64 {
+        *self.now.get_or_insert_with(clock::now)
     }
 
     /// The lawn, if there is a dehydrator. An idle one, which only ReDe's dumps hold, is deleted in the end.
@@ -237,7 +256,7 @@ impl<'a> Writing<'a> {
         // SAFETY: as in `existing`; the value is used no more when this block ends.
         let dehydrator = new.as_mut().or(value.map(|mut value| unsafe { value.as_mut() }));
         if let Some(dehydrator) = dehydrator {
-            settle(context, name, dehydrator);
+            settle(context, name, dehydrator, self.now);
             if if_idle == IfIdle::Goes && dehydrator.is_idle() {
                 key.delete();
                 return true;
@@ -278,7 +297,7 @@ impl Drop for Writing<'_> {
 }
 
 /// Notes what is to be done with a dehydrator that was changed.
-fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator) {
+fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator, now: Option<u64>) {
     dehydrator.recount();
     if dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
         compaction::note(context.selected_db(), name.bytes());
@@ -286,8 +305,8 @@ fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator) {
     blocked::note(context, name, dehydrator.outlook());
     if is_scheduled(dehydrator) {
         let serial = dehydrator.tracking().serial();
-        let (next, delivers) = dehydrator.next_task();
-        schedule::note(context, name, serial, next, delivers);
+        let now = now.unwrap_or_else(clock::now);
+        schedule::note(context, name, serial, dehydrator.next_task(), now);
         dehydrator.tracking().track();
     }
 }

@@ -136,16 +136,24 @@ pub fn failure(name: &Name) -> Option<Failure> {
     })
 }
 
-/// Says when the next element of a dehydrator comes due. `delivers`: it is to be looked at for as long as
-/// something is due, not only once.
-pub fn note(context: &Context, key: Str<'_>, serial: Serial, next: Option<u64>, delivers: bool) {
+/// Says when the next element of a dehydrator comes due, as it was left at `now`. `delivers`: it is to be looked at for
+/// as long as something is due, not only once.
+///
+/// `now` is the time by which a command saw what is due, not a later one: what comes due while a long reply is made is
+/// not in it, and has to be announced.
+pub fn note(
+    context: &Context,
+    key: Str<'_>,
+    serial: Serial,
+    (next, delivers): (Option<u64>, bool),
+    now: u64,
+) {
     SCHEDULE.with_borrow_mut(|schedule| {
         let database = schedule.databases.entry(context.selected_db()).or_default();
         let Some(next) = next else {
             database.remove(key.bytes(), serial);
             return;
         };
-        let now = clock::now();
         let key = database.enter(key.bytes(), serial);
         let entry = database.entry(&key);
         if next > now {

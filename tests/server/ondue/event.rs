@@ -1,5 +1,7 @@
 //! The event that tells that something is due.
 
+use std::time::Duration;
+
 use redis::Connection;
 
 use super::field;
@@ -92,4 +94,40 @@ fn events_that_were_off_for_a_while_come_again() {
         [(); 2].map(|()| events.get_message().expect("it").get_payload::<String>().expect("it"));
     heard.sort();
     assert_eq!(heard, ["again", "near"]);
+}
+
+#[test]
+fn what_comes_due_while_a_long_reply_is_made_is_news() {
+    let server = Server::start(&["--notify-keyspace-events", "Ed"]);
+    let mut client = server.connect();
+    let mut ear = server.connect();
+    ear.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    let mut events = ear.as_pubsub();
+    events.psubscribe("__keyevent@0__:dehydrator.due").expect("a subscription");
+    let mut hear = |what| {
+        let event = events.get_message().unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_eq!(event.get_payload::<String>().expect("a key"), "k");
+    };
+    let happened = (0..10).any(|_| {
+        let mut push = redis::cmd("DEHYDRATOR.MPUSH");
+        push.arg("k");
+        for id in 0..100_000 {
+            push.arg(0).arg("element").arg(id);
+        }
+        push.exec(&mut client).expect("they are put away");
+        hear("what is due");
+        // The reply takes longer than that.
+        let mut both = redis::pipe();
+        both.cmd("DEHYDRATOR.PUSH").arg("k").arg(5).arg("last").arg("last").ignore();
+        both.cmd("DEHYDRATOR.POLL").arg("k");
+        let (elements,): (Vec<String>,) = both.query(&mut client).expect("elements");
+        let is_left = elements.len() == 100_000;
+        if is_left {
+            hear("what came due meanwhile");
+            let left: Vec<String> = cmd("DEHYDRATOR.POLL k").query(&mut client).expect("one");
+            assert_eq!(left, ["last"]);
+        }
+        is_left
+    });
+    assert!(happened, "the last one was never late for the reply");
 }
