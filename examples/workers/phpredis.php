@@ -41,6 +41,7 @@ function ask(?Redis &$redis, string|int ...$command): mixed
             // Errors that pass, such as LOADING, are RedisException: those of broken connections too.
             return $redis->getLastError() === null ? $reply : throw new LogicException($redis->getLastError());
         } catch (RedisException $error) {
+            pcntl_signal_dispatch();
             if ($stopping && $command[0] === 'DEHYDRATOR.POLL') {
                 return [];
             }
@@ -61,20 +62,25 @@ $token = bin2hex(random_bytes(16));
 while (!$stopping) {
     $lease = ['COUNT', 1, 'BLOCK', $blockMs, 'LEASE', $leaseMs, 'TOKEN', $token];
     foreach (ask($server, 'DEHYDRATOR.POLL', $queue, ...$lease) ?: [] as [$id, $job, $deliveries]) {
-        pcntl_signal(SIGALRM, function () use (&$server, $queue, $leaseMs, $token, $id, $renewal) {
+        pcntl_signal(SIGALRM, function () use (&$server, &$working, $queue, $leaseMs, $token, $id, $renewal) {
+            if (!$working) {
+                return; // The signal came just before the alarm was turned off.
+            }
             [$held] = ask($server, 'DEHYDRATOR.RENEW', $queue, $leaseMs, $token, $id);
             $held ? pcntl_alarm($renewal) : throw new RuntimeException('the lease is lost');
         });
+        $working = true;
         pcntl_alarm($renewal);
         try {
             work($id, $job, $deliveries);
-            pcntl_alarm(0);
+            $working = false;
             $end = ['DEHYDRATOR.SETTLE', $queue];
         } catch (Exception $error) {
-            pcntl_alarm(0);
+            $working = false;
             echo "$id failed: {$error->getMessage()}\n";
             $end = ['DEHYDRATOR.RENEW', $queue, $retryMs * 2 ** ($deliveries - 1)];
         }
+        pcntl_alarm(0);
         ask($server, ...$end, ...[$token, $id]);
         // Another one after each job, and not before: phpredis can take a reply that broke off for an empty one.
         $token = bin2hex(random_bytes(16));
