@@ -158,6 +158,8 @@ fn hold_with(language: &Language, cuts: VecDeque<Cut>) {
     // And one while the server is away.
     let mut fourth = language.start(&proxy);
     fourth.until("nothing is left", || client.ask("DEHYDRATOR.LEN {jobs}") == Value::Int(0));
+    // It knows that its last job is settled, and asks for another one: that it would insist on.
+    fourth.until("the worker sleeps", || server.info("clients", "blocked_clients") == 1);
     let letters = client.ask("XRANGE {jobs}:dead - +");
     let found = done(&mut client);
     server.kill();
