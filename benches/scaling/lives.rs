@@ -2,7 +2,7 @@
 
 use redis::{Connection, ConnectionLike};
 
-use crate::harness::{Ask, cmd};
+use crate::harness::{Ask, cmd, until};
 use crate::job::{self, Held};
 use crate::load::{element, id, pipelines, send};
 use crate::probe::Probe;
@@ -85,7 +85,7 @@ pub const LIVES: [Life; 7] = [
         live: |client| {
             push(client, "later", 0);
             client.ask("DEHYDRATOR.ONDUE later STREAM stream");
-            crate::harness::until("all is in the stream", || {
+            until("all is in the stream", || {
                 (client.ask("DEHYDRATOR.LEN later") == redis::Value::Int(0)).then_some(())
             });
         },
@@ -125,6 +125,10 @@ fn settle(client: &mut Connection, held: &[Vec<Held>]) {
 pub fn measure(life: &Life, probe: &Probe) -> [f64; 2] {
     let mut client = probe.connect();
     let sizes = |client: &mut Connection| {
+        // What is said while the disk is busy is written later.
+        until("all is written", || {
+            (client.info("persistence", "aof_buffer_length") == 0).then_some(())
+        });
         [
             client.info("replication", "master_repl_offset"),
             client.info("persistence", "aof_current_size"),
