@@ -239,10 +239,11 @@ fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
     pipe.exec(&mut client).expect("numbers");
     let before = client.ask("DEBUG DIGEST");
     client.ask("CONFIG SET activedefrag yes");
-    // 6,000 small ones are left, and 240 pages: each is moved more than once, in rounds without end.
+    // 6,000 small ones are left, of two allocations and the server's own for each, and 240 pages. Some servers move them
+    // in rounds without end, and some, as Redis 8.2, stop when each has been moved.
     until("everything has been moved", || {
         (client.info("stats", "active_defrag_key_hits") > 6000
-            && client.info("stats", "active_defrag_hits") > 30_000)
+            && client.info("stats", "active_defrag_hits") > 15_000)
             .then_some(())
     });
     assert_eq!(client.ask("DEBUG DIGEST"), before);

@@ -282,7 +282,9 @@ fn a_hundred_out_of_a_million_cost_no_more_than_a_hundred_looks() {
     let looks: Vec<_> = (0..200 * 100_u64)
         .map(|at| format!("DEHYDRATOR.LOOK k {}", at * 7919 % ELEMENTS))
         .collect();
-    let (ranges, looks) = (cost("dehydrator.range", &ranges), cost("dehydrator.look", &looks));
+    // The least of some: others have the processors, too.
+    let mut least = |verb, lines: &[String]| (0..5).map(|_| cost(verb, lines)).min().expect("five");
+    let (ranges, looks) = (least("dehydrator.range", &ranges), least("dehydrator.look", &looks));
     eprintln!("200 ranges of 100: {ranges} us, 20,000 looks: {looks} us");
     assert!(ranges <= looks, "200 ranges took {ranges} us, 20,000 looks {looks} us");
 }
