@@ -76,6 +76,8 @@ class Queue:
 
     def set_keys(self, count):
         """From now on so many keys: those of now, and the first names that fall to primaries which have too few."""
+        if count < 1 or set("{}") & set(self.name):
+            raise ValueError("a queue has one key at least, and no braces in its name")
         names = self.lists[-1][:count] if self.lists else []
         most, number = -(-count // len(self.cluster.get_primaries())), 0
         while len(names) < count:

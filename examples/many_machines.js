@@ -43,7 +43,8 @@ function complain(who, error) {
 }
 
 /** The work. What it prints is for the tests: when it began, and until when the job is this consumer's. */
-async function work(id, element, until) {
+async function work(id, bytes, until) {
+  const element = bytes.toString();
   console.log(`begin ${id} ${Date.now()} ${until}`);
   if (element.startsWith("long")) await sleep(300);
   if (element.startsWith("fail")) throw new RangeError(element);
@@ -75,7 +76,7 @@ class Key {
     let asking = [];
     if (!this.node) this.go(slots.find(({ first, last }) => first <= slot && slot <= last)?.node ?? seeds[0]);
     for (let tries = 0; tries < 5; tries += 1) {
-      const all = commands.flatMap((command) => [...asking, ["call", ...command]]);
+      const all = commands.flatMap((command) => [...asking, ["callBuffer", ...command]]);
       const replies = await this.server.pipeline(all).exec();
       const error = replies.find(([error]) => error)?.[0];
       if (!error) return replies.map(([, reply]) => reply).filter((_, at) => !asking.length || at % 2);
@@ -199,10 +200,12 @@ async function survey(directory) {
   return [];
 }
 
-process.on("SIGTERM", () => {
-  stopping = true; // what has begun is ended
-  surveyNow();
-});
+for (const signal of ["SIGTERM", "SIGINT"]) {
+  process.on(signal, () => {
+    stopping = true; // what has begun is ended
+    surveyNow();
+  });
+}
 const [ears, directory] = [new Set(), new Key(DIRECTORY)];
 let running = 0;
 while (!stopping || running > 0) {

@@ -39,16 +39,16 @@ stop, survey_now = threading.Event(), threading.Event()
 
 def connect(node):
     # Without the library's own retries: what was said while the connection was down is missed, so we must know.
-    options = {"socket_timeout": 5, "retry": Retry(NoBackoff(), 0), "decode_responses": True}
+    options = {"socket_timeout": 5, "retry": Retry(NoBackoff(), 0)}
     return redis.Redis(node[0], int(node[1]), **options)
 
 
 def do(id, element, until):
     """The work. What it prints is for the tests: when it began, and until when the job is this consumer's."""
-    print(f"begin {id} {int(time.time() * 1000)} {int(until * 1000)}\n", end="", flush=True)
-    if element.startswith("long"):
+    print(f"begin {id.decode()} {int(time.time() * 1000)} {int(until * 1000)}\n", end="", flush=True)
+    if element.startswith(b"long"):
         time.sleep(0.3)
-    if element.startswith("fail"):
+    if element.startswith(b"fail"):
         raise ValueError(element)
 
 
@@ -127,7 +127,7 @@ class Key(threading.Thread):
                 command = ["DEHYDRATOR.RENEW", self.key, 0, token, id]  # given back
             else:
                 do(id, element, until)
-        except ValueError:  # tried again, later each time; after the last time the server makes it a dead letter
+        except Exception:  # tried again, later each time; after the last time the server makes it a dead letter
             command = ["DEHYDRATOR.RENEW", self.key, 100 * 2**deliveries, token, id]
         self.insist(lambda: self.confirmed(*command), until)
 
@@ -142,8 +142,8 @@ def listen(node):
                 event = events.get_message(timeout=1) or events.ping() or {"type": None}
                 if event["type"] == "subscribe":
                     sweep()  # nobody keeps events: what came due before has not been heard of
-                elif event["type"] == "message" and event["data"] in keys:
-                    keys[event["data"]].due.set()
+                elif event["type"] == "message" and (name := event["data"].decode(errors="replace")) in keys:
+                    keys[name].due.set()
                 if event["type"]:
                     heard = time.monotonic()
                 elif time.monotonic() > heard + 5:
@@ -168,7 +168,7 @@ def survey(directory):
         try:
             with connect(node) as server:
                 rows = server.execute_command("CLUSTER SLOTS")
-                slots[:] = sorted((first, last, tuple(primary[:2])) for first, last, primary, *_ in rows)
+                slots[:] = sorted((first, last, (at[0].decode(), at[1])) for first, last, at, *_ in rows)
             [text] = directory.send(["GET", DIRECTORY])
             return {name for names in json.loads(text or "{}").get("lists", []) for name in names}
         except ERRORS as error:
@@ -178,7 +178,8 @@ def survey(directory):
 
 
 def main():
-    signal.signal(signal.SIGTERM, lambda *_: (stop.set(), survey_now.set()))  # what has begun is ended
+    for number in signal.SIGTERM, signal.SIGINT:
+        signal.signal(number, lambda *_: (stop.set(), survey_now.set()))  # what has begun is ended
     ears, directory = {}, Key(DIRECTORY)
     while not stop.is_set() or any(key.is_alive() for key in keys.values()):
         before = list(slots)

@@ -187,7 +187,8 @@ fn how_many(node: &Node) -> String {
     // An example, with the figures of the tables.
     const ELEMENTS: f64 = 200e6;
     const JOBS: f64 = 20_000.0;
-    let (elements, us) = (node.elements(5000.0), node.job_us(1, DURABLE));
+    // As if all jobs were one node's: the row of the first table that leaves room enough.
+    let (elements, us) = (node.elements(JOBS), node.job_us(1, DURABLE));
     let (by_memory, by_work) = (ELEMENTS / elements, JOBS * us / 1e6 / LOAD);
     let nodes = by_memory.max(by_work).ceil();
     format!(

@@ -8,7 +8,7 @@ const { BLOCK_MS = 5000, LEASE_MS = 60_000, RETRY_MS = 1000, DELIVERIES = 5 } = 
 const PASSING = /^(LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)/;
 
 async function work(id, job, deliveries, lost) {
-  const [word, number] = job.split(" ");
+  const [word, number] = job.toString().split(" ");
   if (word === "slow") await sleep(Number(number), null, { signal: lost });
   if (word === "fail" && deliveries <= Number(number)) throw new Error("it was to fail");
   await ask(store, "SADD", `${QUEUE}:done`, `${id} ${deliveries} ${Date.now()}`);
@@ -23,7 +23,7 @@ function connect() {
 async function ask(server, ...command) {
   for (let pause = 100; ; pause = Math.min(2 * pause, 2000)) {
     try {
-      return await server.call(...command);
+      return await server.callBuffer(...command); // ids and elements are any bytes
     } catch (error) {
       if (error.name === "ReplyError" && !PASSING.test(error.message)) throw error;
       if (stopping && command[0] === "DEHYDRATOR.POLL") return [];

@@ -1,17 +1,19 @@
 // A worker with node-redis 6. README.md says what it does. Replace `work`.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createClient, ErrorReply } from "redis";
+import { createClient, ErrorReply, RESP_TYPES } from "redis";
 
 const { REDIS_URL = "redis://127.0.0.1:6379", QUEUE = "{jobs}" } = process.env;
 const { BLOCK_MS = 5000, LEASE_MS = 60_000, RETRY_MS = 1000, DELIVERIES = 5 } = process.env;
 // It neither connects again nor sends again by itself: that is left to `ask`.
 const SOCKET = { socketTimeout: Number(BLOCK_MS) + 5000, reconnectStrategy: false };
-const OPTIONS = { url: REDIS_URL, socket: SOCKET };
+// Ids and elements are any bytes.
+const BYTES = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
+const OPTIONS = { url: REDIS_URL, socket: SOCKET, commandOptions: BYTES };
 const PASSING = /^(LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)/;
 
 async function work(id, job, deliveries, lost) {
-  const [word, number] = job.split(" ");
+  const [word, number] = job.toString().split(" ");
   if (word === "slow") await sleep(Number(number), null, { signal: lost });
   if (word === "fail" && deliveries <= Number(number)) throw new Error("it was to fail");
   await ask(store, "SADD", `${QUEUE}:done`, `${id} ${deliveries} ${Date.now()}`);
@@ -22,7 +24,7 @@ async function ask(server, ...command) {
     try {
       if (!server.client?.isReady) server.client = createClient(OPTIONS).on("error", () => {});
       if (!server.client.isOpen) await server.client.connect();
-      return await server.client.sendCommand(command.map(String));
+      return await server.client.sendCommand(command.map((it) => (Buffer.isBuffer(it) ? it : String(it))));
     } catch (error) {
       if (error instanceof ErrorReply && !PASSING.test(error.message)) throw error;
       if (stopping && command[0] === "DEHYDRATOR.POLL") return [];

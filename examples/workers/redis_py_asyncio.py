@@ -6,22 +6,24 @@ import signal
 import time
 
 import redis.asyncio as redis
+from redis.exceptions import AuthorizationError
 
 URL, QUEUE = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), os.environ.get("QUEUE", "{jobs}")
 BLOCK_MS, LEASE_MS = int(os.environ.get("BLOCK_MS", 5000)), int(os.environ.get("LEASE_MS", 60_000))
 RETRY_MS, DELIVERIES = int(os.environ.get("RETRY_MS", 1000)), int(os.environ.get("DELIVERIES", 5))
 PASSING = ("UNBLOCKED", "NOREPLICAS", "MISCONF")
-OPTIONS = {"socket_timeout": BLOCK_MS / 1000 + 5, "decode_responses": True}
-server, store, stopping = redis.from_url(URL, **OPTIONS), redis.from_url(URL, **OPTIONS), asyncio.Event()
+LASTING = (redis.AuthenticationError, AuthorizationError)
+server, store = (redis.from_url(URL, socket_timeout=BLOCK_MS / 1000 + 5) for _ in range(2))
+stopping = asyncio.Event()
 
 
 async def work(id, job, deliveries):
-    word, _, number = job.partition(" ")
+    word, _, number = job.decode().partition(" ")
     if word == "slow":
         await asyncio.sleep(int(number) / 1000)
     if word == "fail" and deliveries <= int(number):
         raise RuntimeError("it was to fail")
-    await ask(store, "SADD", f"{QUEUE}:done", f"{id} {deliveries} {time.time_ns() // 1_000_000}")
+    await ask(store, "SADD", f"{QUEUE}:done", f"{id.decode()} {deliveries} {time.time_ns() // 1_000_000}")
 
 
 async def ask(server, *command, pause=0.05):
@@ -29,9 +31,10 @@ async def ask(server, *command, pause=0.05):
         try:
             return await server.execute_command(*command)
         except (redis.ConnectionError, redis.TimeoutError, redis.ResponseError) as error:
-            if type(error) is redis.ResponseError and not str(error).startswith(PASSING):
+            passes = isinstance(error, redis.ReadOnlyError) or str(error).startswith(PASSING)
+            if isinstance(error, LASTING) or isinstance(error, redis.ResponseError) and not passes:
                 raise
-            if stopping.is_set() and command[0] == "DEHYDRATOR.POLL":
+            if stopping.is_set() and command[0] in ("DEHYDRATOR.POLL", "DEHYDRATOR.ONDUE"):
                 return []
             print(f"{command[0]} again: {error}", flush=True)
         await server.connection_pool.disconnect()
@@ -51,7 +54,7 @@ async def main():
                 if await ask(server, "DEHYDRATOR.RENEW", QUEUE, LEASE_MS, token, id) == [0]:
                     working.cancel()
             if error := "the lease is lost" if working.cancelled() else working.exception():
-                print(f"{id} failed: {error}", flush=True)
+                print(f"{id!r} failed: {error}", flush=True)
                 await ask(server, "DEHYDRATOR.RENEW", QUEUE, RETRY_MS * 2 ** (deliveries - 1), token, id)
             else:
                 await ask(server, "DEHYDRATOR.SETTLE", QUEUE, token, id)
