@@ -17,7 +17,7 @@ use crate::data_type::{self, Compacted};
 use crate::metrics::{counters, latency};
 use crate::pending::{blocked, compaction, schedule, timer};
 use crate::server::guard::guard;
-use crate::server::{Context, OwnedStr, event, quiet};
+use crate::server::{Context, OwnedStr, event, quiet, refusal};
 
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
@@ -94,6 +94,7 @@ fn tick(context: &Context) {
         reset_with_server();
         quiet::listen();
     }
+    refusal::look_again();
     let mut statistics = STATISTICS.get();
 
     // A part of it at the most, so that none can keep the others waiting.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::server::context;
+use crate::server::info;
 
 /// A number that grows, on the server's main thread.
 pub type Counter = std::thread::LocalKey<Cell<u64>>;
@@ -32,7 +32,7 @@ thread_local! {
 /// Begins to count from nothing if the server has: it does not tell modules of CONFIG RESETSTAT, but one of its
 /// own counts is less than it was then. Returns whether that is so.
 pub fn reset_with_server() -> bool {
-    let counts = context::server_counts();
+    let counts = info::server_counts();
     let before = SERVER_COUNTS.replace(counts);
     let is_reset = counts.iter().zip(before).any(|(now, before)| *now < before);
     if is_reset {

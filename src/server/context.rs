@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 
 use redis_module::raw::{self, RedisModuleCtx};
 
-use super::{Error, Str, quiet};
+use super::{Error, Str, info};
 
 /// The server during one callback.
 pub struct Context {
@@ -189,39 +189,6 @@ impl Context {
         }
     }
 
-    /// Whether the server would let a client write to a key of ours now: enough replicas are connected, the
-    /// disk can be written to. It is asked by a command that changes nothing.
-    pub fn lets_clients_write(&self, key: Str<'_>) -> bool {
-        /// Errors as replies, also those of the call itself; refuse to write where clients are refused, as
-        /// for scripts; the key, and what makes it a command that finds nothing to do.
-        const FORMAT: &CStr = c"ESsccccc";
-        if quiet::is_quiet() {
-            return true;
-        }
-        // GT moves to a later deadline only, and no deadline is earlier than the epoch.
-        // SAFETY: the context is live, and the format says what follows: a string of the server's and C
-        // strings.
-        unsafe {
-            let reply = api!(RedisModule_Call(
-                self.as_ptr(),
-                c"DEHYDRATOR.TOUCH".as_ptr(),
-                FORMAT.as_ptr(),
-                key.as_ptr(),
-                c"".as_ptr(),
-                c"0".as_ptr(),
-                c"GT".as_ptr(),
-                c"AT".as_ptr(),
-                c"0".as_ptr(),
-            ));
-            if reply.is_null() {
-                return false;
-            }
-            let kind = api!(RedisModule_CallReplyType(reply));
-            api!(RedisModule_FreeCallReply(reply));
-            kind != raw::REDISMODULE_REPLY_ERROR as c_int
-        }
-    }
-
     /// Whether more memory is in use than `maxmemory` allows, now.
     pub fn is_out_of_memory(&self) -> bool {
         // SAFETY: the context is live.
@@ -237,25 +204,6 @@ impl Context {
         let replays = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & replays != 0 }
-    }
-
-    /// Whether this node serves the slot of a key. Without a cluster it serves all.
-    pub fn serves(&self, key: Str<'_>) -> bool {
-        // SAFETY: the context is live, the format takes one string of the server's. The call of a command
-        // on a key that is another node's has no reply.
-        unsafe {
-            let flags = api!(RedisModule_GetContextFlags(self.as_ptr())) as u32;
-            if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
-                return true;
-            }
-            let (command, format) = (c"EXISTS".as_ptr(), c"s".as_ptr());
-            let reply = api!(RedisModule_Call(self.as_ptr(), command, format, key.as_ptr()));
-            if reply.is_null() {
-                return false;
-            }
-            api!(RedisModule_FreeCallReply(reply));
-            true
-        }
     }
 
     /// Whether the client of this command may be put to sleep: not within MULTI or a script.
@@ -488,43 +436,6 @@ impl<'a> MapValue<'a> {
     }
 }
 
-/// What the server has counted since it was started, or since CONFIG RESETSTAT: connections, commands, bytes read,
-/// bytes written. After that they do not all come back to what they were as fast as one of them may. 0 for one
-/// that the server does not have.
-pub fn server_counts() -> [u64; 4] {
-    const FIELDS: [&CStr; 4] = [
-        c"total_connections_received",
-        c"total_commands_processed",
-        c"total_net_input_bytes",
-        c"total_net_output_bytes",
-    ];
-    // SAFETY: the server accepts a null context here; section and fields are C
-    // strings; what is got is freed.
-    unsafe {
-        let info = api!(RedisModule_GetServerInfo(ptr::null_mut(), c"stats".as_ptr()));
-        let count = |field: &CStr| {
-            let mut failed = 0;
-            api!(RedisModule_ServerInfoGetFieldUnsigned(info, field.as_ptr(), &mut failed))
-        };
-        let counts = FIELDS.map(count);
-        api!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
-        counts
-    }
-}
-
-/// Whether the server is Valkey: it and Redis number some things differently.
-pub fn is_valkey() -> bool {
-    // SAFETY: the server accepts a null context here; section and field are C strings; what is got is freed.
-    unsafe {
-        let info = api!(RedisModule_GetServerInfo(ptr::null_mut(), c"server".as_ptr()));
-        let field = c"valkey_version".as_ptr();
-        let version = api!(RedisModule_ServerInfoGetFieldC(info, field));
-        let is_there = !version.is_null();
-        api!(RedisModule_FreeServerInfo(ptr::null_mut(), info));
-        is_there
-    }
-}
-
 /// The option by which a module says that slots may be moved to another node all at once, keys and all: Valkey 9
 /// and later refuse to while any module has not said so. 0 where the server does not know it; there the bit is
 /// free to mean something else.
@@ -533,7 +444,7 @@ pub fn atomic_slot_migration_option() -> u32 {
     // SAFETY: takes no argument and has no precondition. The server has filled in its functions by now, and
     // changes them no more.
     let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
-    if is_valkey() { known as u32 & HANDLE_ATOMIC_SLOT_MIGRATION } else { 0 }
+    if info::is_valkey() { known as u32 & HANDLE_ATOMIC_SLOT_MIGRATION } else { 0 }
 }
 
 /// Whether events of the module class are published, by one channel or another.

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
-use super::{Context, context};
+use super::{Context, info};
 
 /// What the server calls: with the event, what exactly happened, and what there is to know of it.
 pub type Callback = unsafe extern "C" fn(*mut RedisModuleCtx, RedisModuleEvent, u64, *mut c_void);
@@ -30,5 +30,5 @@ pub fn unsubscribe(context: &Context, id: u64) {
 /// the keys in them. Valkey 9 and Redis 8.4 have it, under numbers of their own; an earlier server knows of no such
 /// event.
 pub fn slots_imported() -> (u64, u64) {
-    if context::is_valkey() { (19, 4) } else { (18, 2) }
+    if info::is_valkey() { (19, 4) } else { (18, 2) }
 }

@@ -79,13 +79,19 @@ impl Key {
         Self::open(context, name, raw::REDISMODULE_READ)
     }
 
-    /// As [`Key::open_to_read`], leaving no trace: neither statistics nor the time of last use change.
+    /// As [`Key::open_to_read`], leaving no trace: neither statistics nor the time of last use change, and nobody is told
+    /// that a key is missing. It may be open though there is none.
     pub fn open_to_inspect(context: &Context, name: Str<'_>) -> Option<Self> {
-        // A server that does not know a flag ignores it.
-        let quietly = raw::REDISMODULE_OPEN_KEY_NOTOUCH
-            | raw::REDISMODULE_OPEN_KEY_NONOTIFY
-            | raw::REDISMODULE_OPEN_KEY_NOSTATS;
-        Self::open(context, name, raw::REDISMODULE_READ | quietly)
+        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH;
+        // SAFETY: the server has filled in its functions by now, and changes them no more.
+        let knows_flags = unsafe { raw::RedisModule_GetOpenKeyModesAll }.is_some();
+        let quietly = if knows_flags {
+            raw::REDISMODULE_OPEN_KEY_NONOTIFY | raw::REDISMODULE_OPEN_KEY_NOSTATS
+        } else {
+            // Redis 7.0 knows neither flag, and counts nothing where a key is opened for writing.
+            raw::REDISMODULE_WRITE
+        };
+        Self::open(context, name, mode | quietly)
     }
 
     /// Opens a key for changing it, whether it exists or not. Opening alone signals nothing: the

@@ -14,6 +14,9 @@
 //! | `command` | registering a command with all that is known of it |
 //! | `event` | what the server tells modules of |
 //! | `loop_timer` | a timer of our own in the server's event loop |
+//! | `info` | what the server says of itself |
+//! | `quiet` | whether nobody hears what is replicated |
+//! | `refusal` | what the server would refuse to a client now |
 //! | `io` | reading and writing RDB, digests |
 //! | `syntax` | how a command is written, for the server's description of it |
 //! | `walk` | a walk over the keys of a database, a few at a time |
@@ -40,10 +43,12 @@ pub mod event;
 #[cfg(test)]
 pub mod fake;
 pub mod guard;
+pub mod info;
 pub mod io;
 pub mod key;
 pub mod loop_timer;
 pub mod quiet;
+pub mod refusal;
 pub mod string;
 mod syntax;
 pub mod walk;

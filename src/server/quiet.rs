@@ -1,5 +1,5 @@
-//! Whether nobody hears what is replicated, and nothing makes the server refuse a write: it has no replica, keeps no
-//! backlog for one, writes no append-only file, asks for no replicas, and could save when it last did.
+//! Whether nobody hears what is replicated: the server has no replica, keeps no backlog for one, and writes no
+//! append-only file.
 //!
 //! Then effects need no words. The server would put them together, a third of what a PUSH costs it, and throw them
 //! away.
@@ -13,12 +13,12 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
-use std::ptr;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use super::guard::guard;
-use super::{Context, event};
+use super::info::Section;
+use super::{Context, event, refusal};
 
 thread_local! {
     // Events, the cron and commands run on the server's main thread alone.
@@ -54,67 +54,34 @@ unsafe extern "C" fn on_disturbance(
     _subevent: u64,
     _data: *mut c_void,
 ) {
-    guard((), disturb);
+    guard((), || {
+        disturb();
+        refusal::look_again();
+    });
 }
 
 /// Asks the server, for some tens of microseconds, unless it is quiet already.
 pub fn listen() {
     if !IS_QUIET.get() && IS_TOLD.get() {
-        let are = |section, numbers: &[(&CStr, u64)], texts: &[(&CStr, Option<&CStr>)]| {
+        let are = |section, numbers: &[(&CStr, u64)]| {
             Section::with(section, |info| {
                 numbers.iter().all(|(field, number)| info.number(field) == Some(*number))
-                    && texts.iter().all(|(field, text)| info.text(field) == *text)
             })
         };
-        let is_quiet = are(
-            c"replication",
-            &[(c"connected_slaves", 0), (c"repl_backlog_active", 0)],
-            // The latter is there if replicas are asked for.
-            &[(c"role", Some(c"master")), (c"min_slaves_good_slaves", None)],
-        ) && are(
-            c"persistence",
-            &[
-                (c"loading", 0),
-                (c"aof_enabled", 0),
-                (c"aof_rewrite_in_progress", 0),
-                (c"rdb_bgsave_in_progress", 0),
-            ],
-            &[(c"rdb_last_bgsave_status", Some(c"ok")), (c"aof_last_write_status", Some(c"ok"))],
-        ) && are(c"cluster", &[(c"cluster_enabled", 0)], &[]);
+        let is_primary =
+            Section::with(c"replication", |info| info.text(c"role") == Some(c"master"));
+        let is_quiet = is_primary
+            && are(c"replication", &[(c"connected_slaves", 0), (c"repl_backlog_active", 0)])
+            && are(
+                c"persistence",
+                &[
+                    (c"loading", 0),
+                    (c"aof_enabled", 0),
+                    (c"aof_rewrite_in_progress", 0),
+                    (c"rdb_bgsave_in_progress", 0),
+                ],
+            )
+            && are(c"cluster", &[(c"cluster_enabled", 0)]);
         IS_QUIET.set(is_quiet);
-    }
-}
-
-/// A section of INFO.
-struct Section(*mut raw::RedisModuleServerInfoData);
-
-impl Section {
-    fn with(name: &CStr, look: impl FnOnce(&Self) -> bool) -> bool {
-        // SAFETY: the server accepts a null context here; the section is a C string; what is got is freed when
-        // all was looked at.
-        unsafe {
-            let section = Self(api!(RedisModule_GetServerInfo(ptr::null_mut(), name.as_ptr())));
-            let found = look(&section);
-            api!(RedisModule_FreeServerInfo(ptr::null_mut(), section.0));
-            found
-        }
-    }
-
-    fn number(&self, field: &CStr) -> Option<u64> {
-        let mut failed = 0;
-        // SAFETY: the section lives, and the field is a C string.
-        let number = unsafe {
-            api!(RedisModule_ServerInfoGetFieldUnsigned(self.0, field.as_ptr(), &mut failed))
-        };
-        (failed == 0).then_some(number)
-    }
-
-    fn text(&self, field: &CStr) -> Option<&CStr> {
-        // SAFETY: the section lives, and the field is a C string. The server returns null or a C string that lives
-        // as long.
-        unsafe {
-            let text = api!(RedisModule_ServerInfoGetFieldC(self.0, field.as_ptr()));
-            (!text.is_null()).then(|| CStr::from_ptr(text))
-        }
     }
 }

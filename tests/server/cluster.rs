@@ -9,6 +9,7 @@ use redis::cluster::ClusterConnection;
 
 use crate::harness::{Ask, Server, text, until};
 use crate::nodes::Cluster;
+use crate::sleeper::Sleeper;
 
 pub fn start() -> Cluster {
     Cluster::start(3, 1)
@@ -169,6 +170,21 @@ fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
     assert!(error.code().contains("UNBLOCKED"), "{error:?}");
     let error = cluster.nodes[0].connect().refused(poll);
     assert!(error.starts_with("MOVED"), "{error}");
+}
+
+#[test]
+fn that_a_sleeper_s_slot_is_looked_after_leaves_no_miss() {
+    let cluster = start();
+    let node = &cluster.nodes[0];
+    let _sleeper = Sleeper::start(node, "DEHYDRATOR.POLL {fHh}:k BLOCK 0");
+    node.connect().ask("CONFIG RESETSTAT");
+    let ticks = node.info("dehydrator", "dehydrator_ticks");
+    until("the tick has looked at it", || {
+        (node.info("dehydrator", "dehydrator_ticks") > ticks + 3).then_some(())
+    });
+    assert_eq!(node.info("stats", "keyspace_misses"), 0);
+    let Value::BulkString(stats) = node.connect().ask("INFO commandstats") else { panic!("text") };
+    assert!(!String::from_utf8_lossy(&stats).contains("exists"));
 }
 
 #[test]

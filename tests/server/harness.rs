@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A configuration file of a test's own, in the server's folder.
 const CONFIGURATION: &str = "own.conf";
 
-/// How far the server's real-time clock is shifted, in the server's folder. See [`Server::shift_clock`].
-const SHIFT: &str = "shift";
+/// What is wanted of the server's machine, in the server's folder: see tests/preload/machine.c.
+const MACHINE: &str = "machine";
 
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
@@ -88,18 +88,19 @@ impl Server {
         Self::start_with_port(&[options, &load].concat())
     }
 
-    /// As [`Server::start_with_port`], with a real-time clock that [`Server::shift_clock`] sets. The monotonic
-    /// clock goes on as it is, as it does when somebody sets the clock of a machine.
+    /// As [`Server::start_with_port`], on a machine whose real-time clock [`Server::shift_clock`] sets, and on which
+    /// forks fail if [`Server::fail_forks`] says so. The monotonic clock goes on as it is, as it does when somebody sets
+    /// the clock of a machine.
     pub fn start_with_clock(options: &[&str]) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
-        fs::write(folder.path().join(SHIFT), 0_i64.to_ne_bytes()).expect("no shift");
+        fs::write(folder.path().join(MACHINE), [0; 16]).expect("a machine like any other");
         let compiled = Command::new("cc")
             .args(["-O1", "-shared", "-fPIC", "-o"])
             .arg(preload_in(folder.path()))
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/preload/shift.c"))
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/preload/machine.c"))
             .status()
             .expect("a C compiler, which `make setup` installs");
-        assert!(compiled.success(), "tests/preload/shift.c does not compile");
+        assert!(compiled.success(), "tests/preload/machine.c does not compile");
         let mut server =
             Self::launch_in(folder, server_program(), release_module(), free_port(), options);
         server.wait_until_up();
@@ -108,9 +109,19 @@ impl Server {
 
     /// Sets the server's real-time clock so many milliseconds ahead of the true one, or behind it.
     pub fn shift_clock(&self, milliseconds: i64) {
-        let file = fs::File::options().write(true).open(self.file(SHIFT)).expect("a clock to set");
+        self.want_of_machine(0, milliseconds * 1000);
+    }
+
+    /// Has the server's forks fail, as where there is no memory or no process to be had, or succeed.
+    pub fn fail_forks(&self, fail: bool) {
+        const ENOMEM: i64 = 12;
+        self.want_of_machine(1, if fail { ENOMEM } else { 0 });
+    }
+
+    fn want_of_machine(&self, index: u64, number: i64) {
+        let file = fs::File::options().write(true).open(self.file(MACHINE)).expect("a machine");
         // In one write, over what is there: the server has the file mapped into its memory.
-        file.write_all_at(&(milliseconds * 1000).to_ne_bytes(), 0).expect("it is set");
+        file.write_all_at(&number.to_ne_bytes(), index * 8).expect("it is set");
     }
 
     /// A server with a configuration file of its own, which is to load the module.
@@ -353,9 +364,9 @@ fn listener_module() -> PathBuf {
     module("DEHYDRATOR_LISTENER", "target/debug/examples/liblistener.so")
 }
 
-/// The library that shifts the clock, compiled.
+/// The library that stands in for some of the machine, compiled.
 fn preload_in(folder: &Path) -> PathBuf {
-    folder.join("shift.so")
+    folder.join("machine.so")
 }
 
 fn module(variable: &str, default: &str) -> PathBuf {
@@ -378,7 +389,7 @@ fn spawn(
     if preload_in(folder).exists() {
         let mut preload = OsString::from("LD_PRELOAD=");
         preload.push(preload_in(folder));
-        command.arg("env").arg(preload).env("DEHYDRATOR_SHIFT", folder.join(SHIFT));
+        command.arg("env").arg(preload).env("DEHYDRATOR_MACHINE", folder.join(MACHINE));
     }
     command.arg(program);
     if folder.join(CONFIGURATION).exists() {

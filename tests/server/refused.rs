@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, text, until};
+use crate::harness::{Ask, Server, cmd, text, until};
 use crate::sleeper::{Sleeper, waiters};
 
 /// Everything that happens by itself, made due while it is refused: it waits. Then it goes on by itself.
@@ -83,4 +83,77 @@ fn with_a_disk_that_fails_all_waits() {
             save(&server);
         },
     );
+}
+
+#[test]
+fn with_a_fork_that_fails_all_waits() {
+    let server = Server::start_with_clock(&["--save", "3600 1000000"]);
+    all_waits_until_lifted(
+        &server,
+        || {
+            // It was quiet until now: nobody listens, and nothing has failed.
+            server.fail_forks(true);
+            server.connect().refused("BGSAVE");
+            let refused = server.connect().refused("SET other text");
+            assert!(refused.starts_with("MISCONF"), "{refused}");
+        },
+        || {
+            server.fail_forks(false);
+            server.connect().ask("BGSAVE");
+            until("clients may write", || {
+                cmd("SET other text").query::<Value>(&mut server.connect()).ok()
+            });
+        },
+    );
+}
+
+/// The names of the commands that the server has run, and how often.
+fn commandstats(client: &mut Connection) -> String {
+    let Value::BulkString(text) = client.ask("INFO commandstats") else { panic!("text") };
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn what_the_module_asks_of_the_server_shows_nowhere() {
+    // A replica is asked for, so that somebody listens.
+    let server = Server::start_with_port(&["--notify-keyspace-events", "KEAmn"]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&server);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE dropped DROP");
+    client.ask("CONFIG RESETSTAT");
+    let misses = server.info("stats", "keyspace_misses");
+    let mut monitor = server.connect();
+    monitor.ask("MONITOR");
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH dropped 0 element id");
+    until("it is dropped", || {
+        (client.ask("DEHYDRATOR.LEN dropped") == Value::Int(0)).then_some(())
+    });
+    let ticks = server.info("dehydrator", "dehydrator_ticks");
+    until("the tick has looked at what is waited for", || {
+        (server.info("dehydrator", "dehydrator_ticks") > ticks + 2).then_some(())
+    });
+    // Before the key goes: Redis 8.6 itself counts a miss when a module signals that a deleted key has changed.
+    assert_eq!(server.info("stats", "keyspace_misses"), misses);
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    assert_eq!(sleeper.reply(), Value::Array(vec![text("element")]));
+    let stats = commandstats(&mut client);
+    for line in stats.lines().filter(|line| line.starts_with("cmdstat_")) {
+        let name = line["cmdstat_".len()..].split(':').next().expect("a name").to_lowercase();
+        let asked =
+            ["dehydrator.", "client|", "config|", "info", "monitor", "replconf", "hello", "select"];
+        assert!(asked.iter().any(|it| name.starts_with(it)), "{line}");
+        assert_ne!(name, "dehydrator.touch");
+    }
+    client.ask("ECHO the-end");
+    loop {
+        let line = format!("{:?}", monitor.recv_response().expect("a line"));
+        if line.contains("the-end") {
+            break;
+        }
+        for asked in ["TOUCH", "EXISTS", "PERSIST", "CONFIG\\\" \\\"GET"] {
+            assert!(!line.contains(asked), "{line}");
+        }
+    }
 }

@@ -1,6 +1,9 @@
-/* Shifts the real-time clock of one process, and no other clock: preloaded by the tests. The microseconds to
- * add are a number of 64 bits in the file that DEHYDRATOR_SHIFT names, so that they change at any moment. */
+/* What a test wants of the machine that one process runs on: preloaded by the tests. In the file that
+ * DEHYDRATOR_MACHINE names are two numbers of 64 bits, which may change at any moment: the microseconds by which
+ * the real-time clock, and no other clock, is shifted; and, if it is not 0, the error with which a fork fails. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,22 +13,22 @@
 #include <time.h>
 #include <unistd.h>
 
-static int64_t none;
-static volatile int64_t *shift = &none;
+static int64_t none[2];
+static volatile int64_t *wanted = none;
 
 __attribute__((constructor)) static void map(void) {
-    const char *path = getenv("DEHYDRATOR_SHIFT");
+    const char *path = getenv("DEHYDRATOR_MACHINE");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     if (file < 0) return;
-    void *page = mmap(NULL, sizeof *shift, PROT_READ, MAP_SHARED, file, 0);
-    if (page != MAP_FAILED) shift = page;
+    void *page = mmap(NULL, sizeof none, PROT_READ, MAP_SHARED, file, 0);
+    if (page != MAP_FAILED) wanted = page;
     close(file);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int failed = (int)syscall(SYS_clock_gettime, clock, now);
     if (failed || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE)) return failed;
-    int64_t us = (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000 + *shift;
+    int64_t us = (int64_t)now->tv_sec * 1000000 + now->tv_nsec / 1000 + wanted[0];
     now->tv_sec = us / 1000000;
     now->tv_nsec = us % 1000000 * 1000 + now->tv_nsec % 1000;
     return 0;
@@ -45,4 +48,13 @@ time_t time(time_t *now) {
     clock_gettime(CLOCK_REALTIME, &exact);
     if (now) *now = exact.tv_sec;
     return exact.tv_sec;
+}
+
+pid_t fork(void) {
+    if (wanted[1]) {
+        errno = (int)wanted[1];
+        return -1;
+    }
+    pid_t (*real)(void) = (pid_t (*)(void))dlsym(RTLD_NEXT, "fork");
+    return real();
 }
