@@ -1,9 +1,10 @@
 //! Moving elements where a policy sends them: what came due, and dead letters.
 //!
 //! ```text
-//!   background::delivery ─▶ deliver ─▶ collect, then for each: XADD or PUBLISH; and then REM of all
-//!                 └──────▶ retire ─────▲
-//!   POLL that meets dead letters ─▶ ┘
+//!   background::delivery ─▶ deliver ─▶ send: a copy of each by XADD or PUBLISH; and then REM of all
+//!                 ├──────▶ retire ─────▲  ▲
+//!                 │  POLL that meets dead letters
+//!                 └──────▶ retry, of what is stuck
 //! ```
 //!
 //! Whatever calls out (a command of the server's, which publishes events of its own) may change anything, so each
@@ -16,15 +17,16 @@
 //! somebody else has moved it.
 //!
 //! One that cannot go (its stream's key holds something else, memory has run out) must not keep those behind it
-//! waiting: they can be taken. It is put off, as TOUCH does, until it is tried again. So what is first in the order is
-//! always something that can be given out, or that may go; nobody walks over what is stuck, however much that is.
+//! waiting: they can be taken. It is *stuck*: put aside once, as TOUCH does, behind everything that any clock comes to, and
+//! tried from there again and again, of which nobody need hear. So what is first in the order is always something that can
+//! be given out, or that may go; nobody walks over what is stuck, however much that is.
 
 use std::cell::Cell;
 use std::ffi::CStr;
 
 use crate::clock;
-use crate::data_type::{Dehydrator, Writing, inspect};
-use crate::lawn::Lawn;
+use crate::data_type::{Dehydrator, STUCK, Writing, inspect};
+use crate::lawn::{Element, Lawn};
 use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
 use crate::pending::schedule;
 use crate::policy::{MaxLen, Policy, Route};
@@ -57,25 +59,44 @@ pub fn deliver(
     key: Str<'_>,
     policy: &Policy,
     now: u64,
-    mut go_on: impl FnMut() -> bool,
+    go_on: impl FnMut() -> bool,
 ) -> (u64, Result<(), String>) {
-    let Some(route) = policy.route() else { return (0, Ok(())) };
-    let Some(mut command) = Command::of(route, policy.limits()) else {
+    if policy.route() == Some(&Route::Drop) {
+        // In a run, without a copy of what nobody is to have.
         if context.lets_clients_write(key) {
             return (drop_due(context, key, policy, now), Ok(()));
         }
         return (0, Err(REFUSED.to_owned()));
+    }
+    // Copied, because the commands that follow may call others that listen, who may do as they like.
+    let collect = |dehydrator: &Dehydrator| {
+        let due = dehydrator.lawn.iter_until(now).map(|(_, element)| element);
+        batch_of(due.take_while(|element| policy.sends(element.deliveries)))
     };
-    if command.adds && context.is_out_of_memory() {
+    let batch = inspect(context, key, collect).unwrap_or_default();
+    send(context, key, policy, batch, now, go_on)
+}
+
+/// Sends copies of elements where the policy has them go, and takes those out that have gone. Returns how many, and why
+/// not another one.
+fn send(
+    context: &Context,
+    key: Str<'_>,
+    policy: &Policy,
+    batch: Vec<Delivery>,
+    now: u64,
+    mut go_on: impl FnMut() -> bool,
+) -> (u64, Result<(), String>) {
+    let Some(route) = policy.route().filter(|_| !batch.is_empty()) else { return (0, Ok(())) };
+    let mut command = Command::of(route, policy.limits());
+    let adds = command.as_ref().is_some_and(|command| command.adds);
+    if adds && context.is_out_of_memory() {
         return (0, Err("OOM used memory > 'maxmemory'".to_owned()));
     }
     // A stream is written to, and refuses by itself.
-    if !command.adds && !context.lets_clients_write(key) {
+    if !adds && !context.lets_clients_write(key) {
         return (0, Err(REFUSED.to_owned()));
     }
-    // Copied, because the commands that follow may call others that listen, who may do as they like.
-    let collect = |dehydrator: &Dehydrator| collect(dehydrator, policy, now);
-    let batch = inspect(context, key, collect).unwrap_or_default();
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     for delivery in batch {
         let is_there = inspect(context, key, |dehydrator| {
@@ -86,7 +107,7 @@ pub fn deliver(
         if is_there != Some(true) {
             continue;
         }
-        result = command.send(context, &delivery);
+        result = command.as_mut().map_or(Ok(()), |command| command.send(context, &delivery));
         if result.is_err() {
             break;
         }
@@ -99,7 +120,7 @@ pub fn deliver(
     (sent.len() as u64, result)
 }
 
-/// Moves some of the dead letters that come first to where they go, or puts them off if they cannot go there. Returns
+/// Moves some of the dead letters that come first to where they go, or puts them aside if they cannot go there. Returns
 /// how many come first no more.
 pub fn retire(
     context: &Context,
@@ -112,23 +133,19 @@ pub fn retire(
     let Some(_guard) = Retiring::begin() else { return 0 };
     let name = Name::of(context, key);
     // What failed a moment ago is not tried for each that comes due meanwhile.
-    if let Some(wait) = schedule::waits(&name) {
-        return put_off(context, key, policy, now, wait);
+    if schedule::waits(&name) {
+        return put_aside(context, key, policy, now);
     }
     let (moved, result) = deliver(context, key, policy, now, go_on);
     counters::count(&DEAD_LETTERS, moved);
     let Err(reason) = result else {
         if moved > 0 {
-            schedule::succeeded(&name);
+            schedule::succeeded(context, &name);
         }
         return moved;
     };
-    counters::count(&RETRIES, 1);
-    let (is_first, wait) = schedule::failed(&name, &reason);
-    if is_first {
-        warn(&name, &reason);
-    }
-    moved + put_off(context, key, policy, now, wait)
+    failed(&name, &reason);
+    moved + put_aside(context, key, policy, now)
 }
 
 thread_local! {
@@ -152,23 +169,23 @@ impl Drop for Retiring {
     }
 }
 
-/// Says once that deliveries fail.
-pub fn warn(name: &Name, reason: &str) {
-    log_warning(&format!(
-        "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
-        name.key.escape_ascii(),
-        name.db,
-    ));
+/// Notes that deliveries fail, and says so once. Returns after how many microseconds they are to be tried again.
+pub fn failed(name: &Name, reason: &str) -> u64 {
+    counters::count(&RETRIES, 1);
+    let (is_first, wait_us) = schedule::failed(name, reason);
+    if is_first {
+        log_warning(&format!(
+            "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
+            name.key.escape_ascii(),
+            name.db,
+        ));
+    }
+    wait_us
 }
 
-/// Gives some of the dead letters that come first another deadline: the moment at which they are tried again.
-fn put_off(
-    context: &Context,
-    key: Str<'_>,
-    policy: &Policy,
-    now: u64,
-    wait: schedule::Wait,
-) -> u64 {
+/// Puts some of the dead letters that come first behind everything else, where they stand until they can go: told once,
+/// however often they are tried.
+fn put_aside(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
     if dehydrator.policy() != policy {
         return 0;
@@ -180,19 +197,75 @@ fn put_off(
         .take(BATCH)
         .map(|(_, element)| element.id.to_vec())
         .collect();
-    // The TTL names the queue: a few do for all of them.
-    let (ttl, deadline) = (wait.ms, now.saturating_add(wait.left_ms.max(1)));
     let mut count = 0;
     for id in ids {
-        if lawn.restart_at(&id, ttl, deadline) {
-            replicate::touched(context, key, &id, ttl, deadline);
+        if lawn.restart_at(&id, STUCK, STUCK) {
+            replicate::touched(context, key, &id, STUCK, STUCK);
             count += 1;
         }
     }
     if count > 0 {
+        dehydrator.note_timer(STUCK, STUCK);
         dehydrator.changed(c"dehydrator.touch");
     }
     count
+}
+
+/// What became of dead letters that were stuck.
+pub enum Retried {
+    /// None is left.
+    All,
+    /// There are more of them.
+    Some,
+    /// They cannot go yet, for this reason.
+    Fails(String),
+}
+
+/// Tries again to move some of the dead letters that are stuck. Those that are none any more, because another policy was
+/// said, are given back: they are due.
+pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> bool) -> Retried {
+    let Some(_guard) = Retiring::begin() else { return Retried::Some };
+    let policy = inspect(context, key, |dehydrator| dehydrator.rules.policy.clone());
+    let policy = policy.unwrap_or_default();
+    give_back_stuck(context, key, &policy, now);
+    let first = |dehydrator: &Dehydrator| {
+        dehydrator.look_for_stuck();
+        let rows = dehydrator.stuck().map(|row| row.element);
+        batch_of(rows.take_while(|element| policy.limits() && policy.sends(element.deliveries)))
+    };
+    let batch = inspect(context, key, first).unwrap_or_default();
+    let (moved, result) = send(context, key, &policy, batch, now, go_on);
+    counters::count(&DEAD_LETTERS, moved);
+    if moved > 0 {
+        schedule::succeeded(context, &Name::of(context, key));
+    }
+    if let Err(reason) = result {
+        return Retried::Fails(reason);
+    }
+    let is_left = inspect(context, key, |dehydrator| {
+        dehydrator.look_for_stuck();
+        dehydrator.tracking().has_stuck()
+    });
+    if is_left == Some(true) { Retried::Some } else { Retried::All }
+}
+
+/// Gives some of what is stuck back that is no dead letter by this policy.
+fn give_back_stuck(context: &Context, key: Str<'_>, policy: &Policy, now: u64) {
+    let is_dead = |deliveries| policy.limits() && policy.sends(deliveries);
+    let alive = inspect(context, key, |dehydrator| {
+        let first = dehydrator.stuck().take(BATCH).filter(|row| !is_dead(row.element.deliveries));
+        first.map(|row| row.element.id.to_vec()).collect::<Vec<_>>()
+    });
+    let Some(alive) = alive.filter(|ids| !ids.is_empty()) else { return };
+    let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
+    let Some(lawn) = dehydrator.lawn() else { return };
+    for id in alive {
+        // As RENEW with a ttl of 0.
+        if lawn.restart_at(&id, 0, now) {
+            replicate::touched(context, key, &id, 0, now);
+        }
+    }
+    dehydrator.changed(c"dehydrator.touch");
 }
 
 impl Delivery {
@@ -204,14 +277,11 @@ impl Delivery {
     }
 }
 
-/// The first of what is due.
-fn collect(dehydrator: &Dehydrator, policy: &Policy, now: u64) -> Vec<Delivery> {
+/// Copies of the first of these elements.
+fn batch_of<'a>(elements: impl Iterator<Item = Element<'a>>) -> Vec<Delivery> {
     let mut batch = Vec::new();
     let mut bytes = 0;
-    for (_, element) in dehydrator.lawn.iter_until(now).take(BATCH) {
-        if !policy.sends(element.deliveries) {
-            break;
-        }
+    for element in elements.take(BATCH) {
         bytes += element.payload.len();
         batch.push(Delivery {
             id: OwnedStr::new(element.id),

@@ -18,7 +18,7 @@
 
 use crate::courier;
 use crate::data_type::{Writing, inspect, is_scheduled};
-use crate::metrics::counters::{self, DELIVERIES, RETRIES};
+use crate::metrics::counters::{self, DELIVERIES};
 use crate::metrics::latency;
 use crate::pending::schedule::Serial;
 use crate::pending::{blocked, schedule};
@@ -102,6 +102,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
     let key = OwnedStr::new(&name.key);
     let key = key.as_str();
     let now = clock::now();
+    retry_stuck(context, name, key, now, budget);
     match look(context, key, now) {
         Task::None => return schedule::forget(name),
         Task::Later(serial, next, delivers) => {
@@ -133,7 +134,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
     counters::count(&DELIVERIES, delivered);
     match result {
         Ok(()) => {
-            schedule::succeeded(name);
+            schedule::succeeded(context, name);
             schedule::again(name);
         }
         Err(reason) => wait_after(name, &reason),
@@ -172,12 +173,30 @@ fn retire_from(
     schedule::again(name);
 }
 
+/// Tries dead letters again that could not go, if there are any, and it is time.
+fn retry_stuck(context: &Context, name: &Name, key: Str<'_>, now: u64, budget: &Budget) {
+    let is_paused = inspect(context, key, |dehydrator| {
+        dehydrator.tracking().has_stuck().then(|| dehydrator.is_paused(now))
+    });
+    let Some(is_paused) = is_paused.flatten() else { return };
+    if schedule::waits(name) {
+        return schedule::note_stuck(name);
+    }
+    if is_paused || !context.serves(key) || !context.lets_clients_write(key) {
+        return schedule::try_stuck_in(name, ELSEWHERE_US);
+    }
+    match courier::retry(context, key, now, || !budget.is_spent()) {
+        courier::Retried::All => {}
+        courier::Retried::Some => schedule::try_stuck_in(name, 0),
+        courier::Retried::Fails(reason) => {
+            let wait_us = courier::failed(name, &reason);
+            schedule::try_stuck_in(name, wait_us);
+        }
+    }
+}
+
 /// It failed, and is tried again after a while.
 fn wait_after(name: &Name, reason: &str) {
-    counters::count(&RETRIES, 1);
-    let (is_first, wait) = schedule::failed(name, reason);
-    if is_first {
-        courier::warn(name, reason);
-    }
-    schedule::wait(name, wait.ms * 1000);
+    let wait_us = courier::failed(name, reason);
+    schedule::wait(name, wait_us);
 }

@@ -1,7 +1,7 @@
 //! Giving out what is due, to whoever it is for: what POLL does for its client, and for a blocked one.
 
 use crate::courier;
-use crate::data_type::{DEAD_LETTERS_MAX, Writing};
+use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::replicate::Batch;
@@ -93,7 +93,12 @@ fn take_first(
 /// alone, as nothing is changed.
 pub(super) fn held(lawn: &Lawn, take: Take, now: u64) -> impl Iterator<Item = Element<'_>> {
     let token = take.token.filter(|token| token.is_chosen());
-    token.into_iter().flat_map(move |token| lawn.held(token, now)).take(take.count)
+    // A dead letter that is stuck is not given out again, though it can be settled by its token. All that are stand last.
+    let is_stuck = |element: &Element<'_>| {
+        element.deadline == STUCK && lawn.row(element.id).is_some_and(|row| is_stuck(&row))
+    };
+    let held = token.into_iter().flat_map(move |token| lawn.held(token, now));
+    held.take_while(move |element| !is_stuck(element)).take(take.count)
 }
 
 fn remove_due(

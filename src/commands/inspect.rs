@@ -53,7 +53,7 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
     reply.push(b"due").integer(number(lawn.map(|lawn| lawn.count_due(now))));
     reply.push(b"leased").integer(number(lawn.map(|lawn| lawn.delivered())));
     reply.push(b"ttls").integer(number(lawn.map(|lawn| lawn.ttls())));
-    match lawn.and_then(|lawn| lawn.next_deadline()) {
+    match dehydrator.dehydrator().and_then(Dehydrator::next_deadline) {
         Some(deadline) => reply.push(b"next-deadline").integer(deadline as i64),
         None => reply.push(b"next-deadline").null(),
     }

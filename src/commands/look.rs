@@ -1,7 +1,7 @@
 //! Looking without touching: XPOLL, TTN, PTTL.
 
 use crate::clock;
-use crate::data_type::{Dehydrator, Reading};
+use crate::data_type::{Dehydrator, Reading, is_stuck};
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
 
@@ -36,16 +36,22 @@ pub fn ttn(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `PTTL key id`: milliseconds to the element's deadline, 0 when it is due, -2 if there is none.
+/// `PTTL key id`: milliseconds to the element's deadline, 0 when it is due, -1 if it is a dead letter that cannot go, -2 if
+/// there is none.
 pub fn pttl(context: &Context, args: Args<'_>) -> Result {
     /// As PTTL says that a key is not there.
     const NO_SUCH_ID: i64 = -2;
+    /// As PTTL says that a key does not expire.
+    const NO_DEADLINE: i64 = -1;
     let args::OfId { key, id } = args::OfId::parse(args)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
-    let element = dehydrator.lawn().and_then(|lawn| lawn.look(id.bytes()));
-    let left = element.map(|element| element.deadline.saturating_sub(now) as i64);
+    let row = dehydrator.lawn().and_then(|lawn| lawn.row(id.bytes()));
+    let left = row.map(|row| match is_stuck(&row) {
+        true => NO_DEADLINE,
+        false => row.element.deadline.saturating_sub(now) as i64,
+    });
     context.reply_integer(left.unwrap_or(NO_SUCH_ID));
     Ok(())
 }

@@ -42,7 +42,7 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
 
     // What could not be delivered is tried at once, also where it was before.
     let name = Name::of(context, key);
-    schedule::succeeded(&name);
+    schedule::succeeded(context, &name);
     if dehydrator.set_policy(policy) {
         schedule::begin(&name);
         replicate::verbatim(context);

@@ -47,6 +47,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
     if deliveries > 0 {
         // It is in absolute terms already, and does on a replica what it did here.
         replicate::verbatim(context);
+        dehydrator.note_timer(ttl.ms, deadline);
     } else {
         ttl.with_word(|ttl| {
             let pushed = Pushed { key, ttl, element, id, deadline };

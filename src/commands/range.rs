@@ -1,7 +1,7 @@
 //! Looking ahead without touching, in the order of delivery: RANGE, and LOOK, which shows one element.
 
 use crate::clock;
-use crate::data_type::{Dehydrator, Reading};
+use crate::data_type::{Dehydrator, Reading, is_stuck};
 use crate::lawn::{Row, Start};
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
@@ -85,9 +85,9 @@ pub fn look(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Whether it was given out, and is not due again yet.
+/// Whether it was given out, is not due again yet, and is no dead letter.
 fn is_leased(row: &Row<'_>, now: u64) -> bool {
-    row.element.deliveries > 0 && row.element.deadline > now
+    row.element.deliveries > 0 && row.element.deadline > now && !is_stuck(row)
 }
 
 thread_local! {

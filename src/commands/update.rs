@@ -43,6 +43,7 @@ pub fn touch(context: &Context, args: Args<'_>) -> Result {
     });
     if touched {
         replicate::touched(context, key, id, ttl, deadline);
+        dehydrator.note_timer(ttl, deadline);
         dehydrator.changed(c"dehydrator.touch");
     }
     context.reply_integer(touched.into());

@@ -3,13 +3,22 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use crate::lawn::{Element, Lawn, rounded};
+use crate::lawn::{DEADLINE_MAX, Element, Lawn, Row, Start, rounded};
 use crate::pending::blocked::Outlook;
 use crate::pending::schedule::Serial;
 use crate::policy::{Policy, Rules};
 
 /// Dead letters that who asks for elements passes over: the time that takes has a bound.
 pub const DEAD_LETTERS_MAX: usize = 1024;
+
+/// The TTL and the deadline of dead letters that are *stuck*: they cannot go where they belong. They stand behind all that
+/// can be given out, in the order in which they got stuck, and no clock ever gets there. No client's TTL is that long.
+pub const STUCK: u64 = DEADLINE_MAX;
+
+/// Whether an element is a dead letter that is stuck.
+pub fn is_stuck(row: &Row<'_>) -> bool {
+    row.element.deliveries > 0 && row.element.deadline == STUCK && row.ttl == STUCK
+}
 
 /// The value of a key.
 pub struct Dehydrator {
@@ -29,7 +38,20 @@ impl Dehydrator {
         };
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
         new.recount();
+        new.look_for_stuck();
         new
+    }
+
+    /// Notes whether any dead letter is stuck. O(TTLs) if anything was given out.
+    pub fn look_for_stuck(&self) {
+        self.tracking.note_stuck(self.stuck().next().is_some());
+    }
+
+    /// The dead letters that are stuck, in order.
+    pub fn stuck(&self) -> impl Iterator<Item = Row<'_>> {
+        let lawn = Some(&self.lawn).filter(|lawn| lawn.delivered() > 0);
+        let first = Start { deadline: STUCK, behind: None };
+        lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
 
     /// Whether it would do nothing, and so should not be there: with a policy an empty one stays, as a
@@ -50,11 +72,17 @@ impl Dehydrator {
 
     /// When something can be given out, or could, as far as deadlines and a pause say.
     pub fn next(&self) -> Option<u64> {
-        let next = self.lawn.next_deadline()?;
+        let next = self.next_deadline()?;
         match self.rules.pause {
             Some(pause) => pause.end().map(|end| end.max(next)),
             None => Some(next),
         }
+    }
+
+    /// When the next element comes due, or did. What is stuck never does.
+    pub fn next_deadline(&self) -> Option<u64> {
+        let is_stuck = |next| next == STUCK && self.tracking.has_stuck();
+        self.lawn.next_deadline().filter(|next| !is_stuck(*next))
     }
 
     /// When there is something to do by itself, and whether it is to be done again and again while something is due.
@@ -237,6 +265,8 @@ impl Counted {
 /// background thread, which is why these are atomics. Nothing is ordered by them.
 pub struct Tracking {
     state: AtomicU8,
+    /// Whether dead letters may be stuck, so that they are to be tried again. It is changed by the main thread alone.
+    has_stuck: AtomicBool,
     serial: Serial,
 }
 
@@ -254,12 +284,23 @@ const MOVED: u8 = 2;
 impl Tracking {
     fn none() -> Self {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { state: AtomicU8::new(UNTRACKED), serial }
+        let (state, has_stuck) = (AtomicU8::new(UNTRACKED), AtomicBool::new(false));
+        Self { state, has_stuck, serial }
     }
 
     /// Tells this value from all others.
     pub fn serial(&self) -> Serial {
         self.serial
+    }
+
+    /// Whether dead letters may be stuck.
+    pub fn has_stuck(&self) -> bool {
+        self.has_stuck.load(Ordering::Relaxed)
+    }
+
+    /// Says whether dead letters may be stuck.
+    pub fn note_stuck(&self, has_stuck: bool) {
+        self.has_stuck.store(has_stuck, Ordering::Relaxed);
     }
 
     /// Whether its name has been noted.

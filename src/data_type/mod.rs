@@ -35,10 +35,11 @@ use crate::policy::{Pause, Policy, Rules};
 use crate::replicate;
 use crate::server::context::publishes_module_events;
 use crate::server::error::Result;
+use crate::server::key::Name;
 use crate::server::{Context, Key, Str};
 
 pub use callbacks::register;
-pub use dehydrator::{Census, DEAD_LETTERS_MAX, Dehydrator, moved, track_all};
+pub use dehydrator::{Census, DEAD_LETTERS_MAX, Dehydrator, STUCK, is_stuck, moved, track_all};
 
 /// The type, once it is registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
@@ -64,7 +65,7 @@ fn dehydrator_in(key: &Key) -> Result<Option<NonNull<Dehydrator>>> {
 /// Whether the module must know a dehydrator by name: because there is something to do when an element comes due, or
 /// when a pause ends, or somebody to tell.
 pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
-    !dehydrator.is_usual() || publishes_module_events()
+    !dehydrator.is_usual() || dehydrator.tracking().has_stuck() || publishes_module_events()
 }
 
 /// A dehydrator that is open for looking at it.
@@ -194,6 +195,8 @@ impl<'a> Writing<'a> {
             Some(dehydrator) => {
                 let pause = dehydrator.rules.pause;
                 dehydrator.rules = Rules { policy, pause }.into();
+                // An append-only file tells of elements first.
+                dehydrator.look_for_stuck();
             }
             None if policy == Policy::Hold => return false,
             None => {
@@ -225,6 +228,16 @@ impl<'a> Writing<'a> {
             }
         }
         true
+    }
+
+    /// Says that an element was given this TTL and this deadline, which may mean that it is stuck.
+    pub fn note_timer(&mut self, ttl: u64, deadline: u64) {
+        if ttl == STUCK
+            && deadline == STUCK
+            && let Some(dehydrator) = self.existing()
+        {
+            dehydrator.tracking().note_stuck(true);
+        }
     }
 
     /// Says that elements were added or changed. Replicas must have been told.
@@ -307,6 +320,9 @@ fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator, now: Op
         let serial = dehydrator.tracking().serial();
         let now = now.unwrap_or_else(clock::now);
         schedule::note(context, name, serial, dehydrator.next_task(), now);
+        if dehydrator.tracking().has_stuck() {
+            schedule::note_stuck(&Name::of(context, name));
+        }
         dehydrator.tracking().track();
     }
 }

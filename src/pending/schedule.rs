@@ -55,6 +55,9 @@ enum LookAt {
 struct Entry {
     serial: Serial,
     look_at: LookAt,
+    /// When dead letters that cannot go are tried again, on the monotonic clock, in microseconds. The rest of the key goes
+    /// on meanwhile.
+    stuck_us: Option<u64>,
     /// Whether it has been said that something is due.
     announced: bool,
     overdue: Overdue,
@@ -73,15 +76,6 @@ pub struct Failure {
     again_us: u64,
 }
 
-/// How long deliveries that failed are not tried.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wait {
-    /// In all, in milliseconds.
-    pub ms: u64,
-    /// From now on.
-    pub left_ms: u64,
-}
-
 /// The names in one database.
 #[derive(Default)]
 struct Database {
@@ -90,6 +84,8 @@ struct Database {
     times: BTreeSet<(u64, Key)>,
     /// Those whose look_at is [`LookAt::Retry`], earliest first.
     retries: BTreeSet<(u64, Key)>,
+    /// Those whose dead letters cannot go, earliest first.
+    stuck: BTreeSet<(u64, Key)>,
     /// Those whose last delivery failed.
     failures: BTreeMap<Key, Failure>,
 }
@@ -209,23 +205,48 @@ pub fn forget(name: &Name) {
     });
 }
 
-/// The next name whose time has come. It stays noted, but is not looked at again by itself.
+/// The name that has waited longest of those whose time has come. It stays noted, but is not looked at again by itself.
 pub fn take() -> Option<Name> {
-    let (now, now_us) = (clock::now(), clock::monotonic_us());
+    let (now_us, now_monotonic_us) = (clock::now_us(), clock::monotonic_us());
     SCHEDULE.with_borrow_mut(|schedule| {
-        // Of all databases the one where somebody waits longest.
-        let first = |database: &Database| {
-            let time = database.times.first().filter(|(at, _)| *at <= now);
-            let retry = database.retries.first().filter(|(at, _)| *at <= now_us);
-            // What is tried again is behind what has not been tried yet.
-            let retry = retry.map(|(_, key)| (now, key));
-            time.map(|(at, key)| (*at, key)).or(retry).map(|(at, key)| (at, Rc::clone(key)))
+        let waited_us = |database: &Database| {
+            // By how much each is late is comparable, whichever clock it goes by.
+            let time = database.times.first();
+            let time = time.map(|(at, key)| (now_us.checked_sub(at.saturating_mul(1000)), key));
+            let late_us = |at_us: u64| now_monotonic_us.checked_sub(at_us);
+            let retry = database.retries.first().map(|(at_us, key)| (late_us(*at_us), key));
+            let stuck = database.stuck.first().map(|(at_us, key)| (late_us(*at_us), key));
+            let waiting = [time, retry, stuck].into_iter().flatten();
+            let waiting = waiting.filter_map(|(late_us, key)| Some((late_us?, Rc::clone(key))));
+            waiting.max_by_key(|(late_us, _)| *late_us)
         };
-        let found = schedule.databases.iter().filter_map(|(db, it)| Some((first(it)?, *db)));
-        let ((_, key), db) = found.min_by_key(|((at, _), _)| *at)?;
-        schedule.databases.get_mut(&db)?.set_look_at(&key, LookAt::Never);
+        let found = schedule.databases.iter().filter_map(|(db, it)| Some((waited_us(it)?, *db)));
+        let ((_, key), db) = found.max_by_key(|((late_us, _), _)| *late_us)?;
+        let database = schedule.databases.get_mut(&db)?;
+        database.set_look_at(&key, LookAt::Never);
+        if database.entry(&key).stuck_us.is_some_and(|at_us| at_us <= now_monotonic_us) {
+            database.set_stuck(&key, None);
+        }
         Some(Name { db, key: key[..].into() })
     })
+}
+
+/// Says that dead letters of a dehydrator cannot go: they are tried again when it is time for that, however often this
+/// is said.
+pub fn note_stuck(name: &Name) {
+    let now_us = clock::monotonic_us();
+    with_entry(name, |database, key| {
+        if database.entry(key).stuck_us.is_none() {
+            let again_us = database.failures.get(key).map_or(now_us, |failure| failure.again_us);
+            database.set_stuck(key, Some(again_us));
+        }
+    });
+}
+
+/// Says that dead letters that cannot go are to be tried again after so many microseconds.
+pub fn try_stuck_in(name: &Name, us: u64) {
+    let at_us = clock::monotonic_us() + us;
+    with_entry(name, |database, key| database.set_stuck(key, Some(at_us)));
 }
 
 /// Says that there is more to do with a name, when others have had their turn.
@@ -245,7 +266,8 @@ pub fn next_us() -> Option<u64> {
     SCHEDULE.with_borrow(|schedule| {
         let firsts = schedule.databases.values().flat_map(|database| {
             let time = database.times.first().map(|(at, _)| timer::from_deadline(*at));
-            time.into_iter().chain(database.retries.first().map(|(at_us, _)| *at_us))
+            let others = database.retries.first().into_iter().chain(database.stuck.first());
+            time.into_iter().chain(others.map(|(at_us, _)| *at_us))
         });
         firsts.min()
     })
@@ -269,8 +291,8 @@ pub fn announce(name: &Name) -> bool {
 }
 
 /// Says that a delivery failed; it is to be tried again after a while, which grows. Returns whether it is the
-/// first failure in a row.
-pub fn failed(name: &Name, reason: &str) -> (bool, Wait) {
+/// first failure in a row, and after how many microseconds it is to be tried again.
+pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
     let mut is_first = false;
     let mut wait = BACK_OFF_US;
     let (now, now_us) = (clock::now(), clock::monotonic_us());
@@ -287,17 +309,13 @@ pub fn failed(name: &Name, reason: &str) -> (bool, Wait) {
         failure.reason = reason.to_owned();
         failure.again_us = now_us + wait;
     });
-    (is_first, Wait { ms: wait / 1000, left_ms: wait / 1000 })
+    (is_first, wait)
 }
 
-/// How long the deliveries of a dehydrator are not tried, because the last one failed. `None`: it is time.
-pub fn waits(name: &Name) -> Option<Wait> {
+/// Whether the deliveries of a dehydrator are not tried yet, because the last one failed a moment ago.
+pub fn waits(name: &Name) -> bool {
     let now_us = clock::monotonic_us();
-    SCHEDULE.with_borrow(|schedule| {
-        let failure = schedule.databases.get(&name.db)?.failures.get(&name.key[..])?;
-        let left_us = failure.again_us.checked_sub(now_us).filter(|left| *left > 0)?;
-        Some(Wait { ms: failure.waited_us() / 1000, left_ms: left_us.div_ceil(1000) })
-    })
+    failure(name).is_some_and(|failure| failure.again_us > now_us)
 }
 
 impl Failure {
@@ -305,18 +323,17 @@ impl Failure {
     fn back_off_us(&self) -> u64 {
         BACK_OFF_US.saturating_mul(1 << self.count.min(16)).min(BACK_OFF_MAX_US)
     }
-
-    /// How long it takes since the last try.
-    fn waited_us(&self) -> u64 {
-        BACK_OFF_US.saturating_mul(1 << self.count.saturating_sub(1).min(16)).min(BACK_OFF_MAX_US)
-    }
 }
 
 /// Says that a delivery went well, or that it is another one from here on: it waits no longer.
-pub fn succeeded(name: &Name) {
-    let now = clock::now();
+pub fn succeeded(context: &Context, name: &Name) {
+    let (now, now_us) = (clock::now(), clock::monotonic_us());
     with_entry(name, |database, key| {
         database.failures.remove(key);
+        if database.entry(key).stuck_us.is_some() {
+            database.set_stuck(key, Some(now_us));
+            timer::soon(context);
+        }
         if matches!(database.entry(key).look_at, LookAt::Retry(_)) {
             database.set_look_at(key, LookAt::At(now));
         }
@@ -415,8 +432,19 @@ impl Database {
     fn forget(&mut self, key: &[u8]) {
         self.failures.remove(key);
         if let Some((key, entry)) = self.entries.remove_entry(key) {
+            if let Some(at_us) = entry.stuck_us {
+                self.stuck.remove(&(at_us, Rc::clone(&key)));
+            }
             self.leave_look_at(entry.look_at, key);
         }
+    }
+
+    fn set_stuck(&mut self, key: &Key, at_us: Option<u64>) {
+        let before = std::mem::replace(&mut self.entry(key).stuck_us, at_us);
+        if let Some(before) = before {
+            self.stuck.remove(&(before, Rc::clone(key)));
+        }
+        self.stuck.extend(at_us.map(|at_us| (at_us, Rc::clone(key))));
     }
 
     fn set_look_at(&mut self, key: &Key, look_at: LookAt) {

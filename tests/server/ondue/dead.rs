@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use super::{field, policy};
+use super::{arrived, field, policy};
 use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::sleeper::Sleeper;
 
@@ -412,7 +412,7 @@ fn a_replica_sends_no_dead_letters_until_it_is_promoted() {
 }
 
 #[test]
-fn what_was_put_off_is_the_same_on_a_replica() {
+fn what_is_stuck_is_the_same_on_a_replica_which_tries_it_when_it_is_promoted() {
     let primary = Server::start_with_port(&[]);
     let replica = Server::start_with_port(&[]);
     replica.follow(&primary);
@@ -423,14 +423,162 @@ fn what_was_put_off_is_the_same_on_a_replica() {
         client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERIES 1"));
     }
     let mut other = replica.connect();
-    until("they were put off together", || {
-        client.ask("CLIENT PAUSE 60000 WRITE");
-        let same = (0..20).any(|_| client.digest("k") == other.digest("k"));
-        client.ask("CLIENT UNPAUSE");
-        (same && field(&primary, "retries") > 2).then_some(())
+    until("all are put aside", || {
+        (client.ask("DEHYDRATOR.PTTL k 199") == Value::Int(-1)).then_some(())
     });
+    client.ask("WAIT 1 0");
+    assert_eq!(client.digest("k"), other.digest("k"));
     assert_eq!(other.ask("DEHYDRATOR.LEN k"), Value::Int(200));
-    // It waits for the next try, like every other.
-    let Value::Int(left) = client.ask("DEHYDRATOR.PTTL k 7") else { panic!("a number") };
-    assert!(left <= 10_000, "{left}");
+    drop(client);
+    drop(primary);
+    other.ask("REPLICAOF NO ONE");
+    other.ask("DEL s");
+    let order: Vec<String> = (0..200).map(|id| id.to_string()).collect();
+    assert_eq!(died(&mut other, "s", 200), order);
+}
+
+#[test]
+fn a_dead_letter_that_cannot_go_is_not_given_to_its_own_token_again_and_can_be_settled() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for filler in [0, 100] {
+        client.ask("FLUSHALL");
+        client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM st");
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        client.ask("DEHYDRATOR.PUSH k 0 other id2");
+        for id in 0..filler {
+            client.ask(&format!("DEHYDRATOR.PUSH k 600000 element later-{id}"));
+        }
+        client.ask("SET st text");
+        client.ask("DEHYDRATOR.POLL k LEASE 30 TOKEN a");
+        until("it is stuck", || {
+            (client.ask("DEHYDRATOR.PTTL k id2") == Value::Int(-1)).then_some(())
+        });
+        assert_eq!(client.ask("DEHYDRATOR.POLL k LEASE 30 TOKEN a"), Value::Array(vec![]));
+        assert_eq!(client.ask("DEHYDRATOR.MPOLL 1 k LEASE 30 TOKEN a"), Value::Nil);
+        let sleeper = client.ask("DEHYDRATOR.POLL k LEASE 30 TOKEN a BLOCK 20");
+        assert_eq!(sleeper, Value::Nil);
+        let Value::Array(fields) = client.ask("DEHYDRATOR.LOOK k id FULL") else {
+            panic!("fields")
+        };
+        assert_eq!(fields[8..], [text("leased"), Value::Int(0)]);
+        let range = format!("{:?}", client.ask("DEHYDRATOR.RANGE k 9223372036854775807 +"));
+        assert!(range.contains("\"id\""), "{range}");
+        // What is stuck is nothing that comes due.
+        if filler == 0 {
+            assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Nil);
+        }
+        let settled = client.ask("DEHYDRATOR.SETTLE k a id");
+        assert_eq!(settled, Value::Array(vec![Value::Int(1)]));
+        client.ask("DEL st");
+        assert_eq!(died(&mut client, "st", 1), ["id2"]);
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(filler));
+    }
+}
+
+#[test]
+fn what_is_stuck_is_written_once_however_often_it_is_tried() {
+    let options = ["--appendonly", "yes", "--appendfsync", "always"];
+    let server = Server::start(&options);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    client.ask("SET s text");
+    for id in 0..500 {
+        client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERIES 1"));
+    }
+    until("all are put aside", || {
+        (client.ask("DEHYDRATOR.PTTL k 499") == Value::Int(-1)).then_some(())
+    });
+    let size = client.info("persistence", "aof_current_size");
+    let tried = field(&server, "retries");
+    until("it is tried again and again", || (field(&server, "retries") > tried + 2).then_some(()));
+    assert_eq!(client.info("persistence", "aof_current_size"), size);
+    client.ask("DEL s");
+    died(&mut client, "s", 500);
+    let digest = client.ask("DEBUG DIGEST");
+    client.ask("DEBUG LOADAOF");
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+}
+
+#[test]
+fn what_is_stuck_is_tried_again_though_the_clock_steps_back() {
+    let server = Server::start_with_clock(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    client.ask("SET s text");
+    client.ask("DEHYDRATOR.PUSH k 5 element id AT 5 DELIVERIES 1");
+    until("it is stuck", || (field(&server, "stuck") == 1).then_some(()));
+    server.shift_clock(-3_600_000);
+    client.ask("DEL s");
+    assert_eq!(died(&mut client, "s", 1), ["id"]);
+}
+
+#[test]
+fn what_is_stuck_goes_on_by_another_policy_and_after_a_restart() {
+    let options = ["--appendonly", "yes", "--appendfsync", "always", "--aof-use-rdb-preamble"];
+    for preamble in ["yes", "no"] {
+        let mut server = Server::start(&[&options[..], &[preamble]].concat());
+        let ids: Vec<String> = (0..100).map(|id| id.to_string()).collect();
+        for (round, policy) in [
+            "HOLD",
+            "HOLD DELIVERIES 9 DROP",
+            "STREAM other",
+            "HOLD DELIVERIES 1 STREAM other",
+            "restart",
+            "rewritten",
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut client = server.connect();
+            client.ask("FLUSHALL");
+            client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+            client.ask("SET s text");
+            for id in &ids {
+                client.ask(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERIES 1"));
+            }
+            until("all are put aside", || {
+                (client.ask("DEHYDRATOR.PTTL k 99") == Value::Int(-1)).then_some(())
+            });
+            match policy {
+                "restart" => {
+                    server.crash_and_restart();
+                    client = server.connect();
+                    client.ask("DEL s");
+                    assert_eq!(died(&mut client, "s", 100), ids, "{round}");
+                }
+                "rewritten" => {
+                    client.ask("BGREWRITEAOF");
+                    until("the file is rewritten", || {
+                        let is_over = client.info("persistence", "aof_rewrite_in_progress")
+                            + client.info("persistence", "aof_rewrite_scheduled")
+                            == 0;
+                        is_over.then_some(())
+                    });
+                    server.crash_and_restart();
+                    client = server.connect();
+                    client.ask("DEL s");
+                    assert_eq!(died(&mut client, "s", 100), ids, "{round}");
+                }
+                policy => {
+                    client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
+                    if policy.starts_with("STREAM") {
+                        assert_eq!(arrived(&mut client, "other", 100), ids);
+                    } else if policy.contains("STREAM") {
+                        assert_eq!(died(&mut client, "other", 100), ids);
+                    } else {
+                        let mut given = Vec::new();
+                        until("all are given out again", || {
+                            let reply = cmd("DEHYDRATOR.POLL k WITHIDS").query(&mut client);
+                            let more: Vec<(String, String)> = reply.expect("pairs");
+                            given.extend(more.into_iter().map(|(id, _)| id));
+                            (given.len() == 100).then_some(())
+                        });
+                        assert_eq!(given, ids, "{policy}");
+                    }
+                    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
+                }
+            }
+        }
+    }
 }

@@ -100,3 +100,21 @@ fn a_policy_whose_stream_is_of_another_type_is_refused() {
     client.refused("DEHYDRATOR.ONDUE k STREAM taken");
     assert_eq!(client.digest("k"), digest);
 }
+
+#[test]
+fn what_is_stuck_does_not_wait_for_the_backlog_of_another_key() {
+    const BACKLOG: u64 = 200_000;
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE stuck STREAM s");
+    client.ask("SET s text");
+    client.ask("DEHYDRATOR.PUSH stuck 0 element id");
+    until("it fails", || (field(&server, "stuck") == 1).then_some(()));
+    let push = "for i = 1, ARGV[1] do redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, 'element', i) end";
+    redis::cmd("EVAL").arg(push).arg(1).arg("backlog").arg(BACKLOG).exec(&mut client).expect("OK");
+    client.ask("DEHYDRATOR.ONDUE backlog DROP");
+    client.ask("DEL s");
+    arrived(&mut client, "s", 1);
+    let Value::Int(left) = client.ask("DEHYDRATOR.LEN backlog") else { panic!("a number") };
+    assert!(left > 0, "the backlog came first");
+}
