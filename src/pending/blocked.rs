@@ -216,16 +216,13 @@ fn note_name(context: &Context, name: &Name, next: Option<u64>) {
     }
 }
 
-/// Unblocks all who wait for a key, at the end of this pass or the next one: Redis 7.0 forgets to reply to a
-/// client that CLIENT UNBLOCK meets when it is being unblocked.
+/// Has all who wait for a key be sent away, a few at a time from the end of this pass or the next one on: Redis 7.0
+/// forgets to reply to a client that CLIENT UNBLOCK meets when it is being unblocked.
 fn dismiss(context: &Context, name: &Name, reason: Error) {
     let is_watched = WATCHES.with_borrow_mut(|watches| {
         let Some((name, _)) = watches.by_name.get_key_value(name) else { return false };
-        let name = Rc::clone(name);
-        watches.make_ready(&name);
-        if let Some(watch) = watches.by_name.get_mut(&name) {
-            watch.dismissed = Some(reason);
-        }
+        let (name, before) = (Rc::clone(name), watches.tickets);
+        watches.dismiss(&name, reason, before);
         true
     });
     if is_watched {
@@ -233,12 +230,10 @@ fn dismiss(context: &Context, name: &Name, reason: Error) {
     }
 }
 
-/// Unblocks everybody: this server has become a replica.
+/// Has everybody be sent away: this server has become a replica.
 pub fn dismiss_all(context: &Context) {
-    let names: Vec<_> = WATCHES.with_borrow(|watches| watches.by_name.keys().cloned().collect());
-    for name in names {
-        dismiss(context, &name, Error::Elsewhere);
-    }
+    WATCHES.with_borrow_mut(|watches| watches.all_dismissed = Some((watches.tickets, None)));
+    timer::soon(context);
 }
 
 /// Looks at watched keys, one after the other, while `go_on` says so; the next call carries on.
@@ -284,13 +279,13 @@ pub fn serve(context: &Context, may_serve: bool) {
     let now_us = clock::monotonic_us();
     let is_time = |watches: &Watches| watches.has_work() && watches.retry_us <= now_us;
     if may_serve && WATCHES.with_borrow(is_time) {
+        WATCHES.with_borrow_mut(|watches| watches.dismiss_some(SERVED_MAX));
         if context.may_write() {
             take_back(context);
             serve_ready(context);
-        } else {
+        } else if !dismiss_ready() {
             // Who is dismissed takes nothing. The others wait.
             WATCHES.with_borrow_mut(|watches| watches.retry_us = now_us + RETRY_US);
-            dismiss_ready();
         }
     }
     let now = clock::now();
@@ -313,20 +308,32 @@ fn serve_ready(context: &Context) {
         let Some(name) = WATCHES.with_borrow_mut(|watches| watches.ready.pop_front()) else {
             return;
         };
-        if !send_away(&name) {
+        let sent_away = send_away(&name, SERVED_MAX - served);
+        served += sent_away;
+        if sent_away == 0 {
             served += serve_line(context, &name, SERVED_MAX - served);
         }
     }
 }
 
-/// Unblocks the clients in the lines of keys that are ready and dismissed.
-fn dismiss_ready() {
-    let ready = WATCHES.with_borrow_mut(|watches| std::mem::take(&mut watches.ready));
-    for name in ready {
-        if !send_away(&name) {
+/// Sends some of the clients away that are dismissed, where nobody can be served. Returns whether there may be more.
+fn dismiss_ready() -> bool {
+    let ready = WATCHES.with_borrow(|watches| watches.ready.len());
+    let mut sent_away = 0;
+    for _ in 0..ready {
+        let Some(name) = WATCHES.with_borrow_mut(|watches| watches.ready.pop_front()) else {
+            return false;
+        };
+        let before = sent_away;
+        sent_away += send_away(&name, SERVED_MAX - sent_away);
+        if sent_away == before {
             WATCHES.with_borrow_mut(|watches| watches.ready.push_back(name));
         }
+        if sent_away >= SERVED_MAX {
+            return true;
+        }
     }
+    WATCHES.with_borrow(|watches| watches.all_dismissed.is_some())
 }
 
 /// Serves those who wait for a key, which is ready no more, until nothing is due or so many are served. Returns
@@ -430,24 +437,26 @@ fn take_back(context: &Context) {
     }
 }
 
-/// Unblocks all who wait for a key if they are dismissed. Returns whether they are.
-fn send_away(name: &Rc<Name>) -> bool {
-    let reason = WATCHES.with_borrow_mut(|watches| {
-        let watch = watches.by_name.get_mut(name)?;
-        let reason = watch.dismissed.take()?;
-        watch.is_ready = false;
-        Some(reason)
-    });
-    let Some(reason) = reason else { return false };
-    loop {
-        let first = WATCHES.with_borrow(|watches| {
-            let (ticket, first) = watches.by_name.get(name)?.line.first_key_value()?;
-            Some((first.client, *ticket))
-        });
-        let Some((client, ticket)) = first else { return true };
+/// Unblocks some of those who wait for a key that is ready, if they are dismissed, and has it stay ready then. Returns
+/// how many.
+fn send_away(name: &Rc<Name>, most: usize) -> usize {
+    let watch = |watches: &Watches| watches.by_name.get(name)?.dismissed.clone();
+    let Some(dismissed) = WATCHES.with_borrow(watch) else { return 0 };
+    let mut count = 0;
+    while count < most
+        && let Some((client, ticket)) =
+            WATCHES.with_borrow_mut(|watches| watches.next_dismissed(name))
+    {
         WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket));
-        unblock(client, Outcome::SentAway(reason.clone()));
+        unblock(client, Outcome::SentAway(dismissed.reason.clone()));
+        count += 1;
     }
+    WATCHES.with_borrow_mut(|watches| {
+        if count > 0 && watches.by_name.contains_key(name) {
+            watches.ready.push_back(Rc::clone(name));
+        }
+    });
+    count
 }
 
 /// Has the server call [`on_reply`] for a client that has just left the table.

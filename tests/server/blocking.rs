@@ -379,6 +379,59 @@ fn thousands_that_time_out_together_do_not_stall_the_server() {
 }
 
 #[test]
+fn thousands_that_are_sent_away_together_do_not_stall_the_server() {
+    const ASLEEP: u64 = 3000;
+    let server = Server::start(&["--maxclients", "4000"]);
+    let mut client = server.connect();
+    let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
+    let mut sleepers: Vec<_> = (0..ASLEEP).map(|_| server.connect()).collect();
+    for sleeper in &mut sleepers {
+        sleeper.send_packed_command(&poll).expect("it is sent");
+    }
+    until("all are asleep", || (waiters(&server) == ASLEEP).then_some(()));
+    client.ask("DEHYDRATOR.ONDUE k DROP");
+    // Other clients have their turn in between, and see how many are left.
+    let mut seen = std::collections::BTreeSet::new();
+    until("all are sent away", || {
+        let left = client.info("dehydrator", "dehydrator_waiters");
+        seen.insert(left);
+        (left == 0).then_some(())
+    });
+    assert!(seen.len() > 5, "{seen:?}");
+    for sleeper in &mut sleepers {
+        let Value::ServerError(error) = sleeper.recv_response().expect("a reply") else {
+            panic!("no error")
+        };
+        assert!(error.code().contains("UNBLOCKED"), "{error:?}");
+    }
+}
+
+#[test]
+fn who_comes_while_others_are_sent_away_stays() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut sleepers: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    for sleeper in &mut sleepers {
+        let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
+        sleeper.send_packed_command(&poll).expect("it is sent");
+    }
+    until("all are asleep", || (waiters(&server) == 300).then_some(()));
+    // Together, so that the last one comes while the others are being sent away.
+    let mut later = server.connect();
+    let lines = ["DEHYDRATOR.ONDUE k DROP", "DEHYDRATOR.ONDUE k HOLD", "DEHYDRATOR.POLL k BLOCK 0"];
+    let packed: Vec<u8> = lines.iter().flat_map(|it| cmd(it).get_packed_command()).collect();
+    later.send_packed_command(&packed).expect("it is sent");
+    for sleeper in &mut sleepers {
+        sleeper.recv_response().expect("a reply");
+    }
+    assert_eq!(waiters(&server), 1);
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let ok = || Value::Okay;
+    let replies: Vec<_> = (0..3).map(|_| later.recv_response().expect("a reply")).collect();
+    assert_eq!(replies, [ok(), ok(), elements(&["element"])]);
+}
+
+#[test]
 fn many_watched_keys_do_not_keep_the_tick_from_tidying() {
     let server = Server::start(&["--maxclients", "5000", "--hz", "100"]);
     let mut client = server.connect();

@@ -38,8 +38,16 @@ pub(super) struct Watch {
     pub(super) look_at: Option<u64>,
     /// Whether it is among those that are ready.
     pub(super) is_ready: bool,
-    /// Why there is nothing to wait for any more.
-    pub(super) dismissed: Option<Error>,
+    /// Who is sent away, if anybody is.
+    pub(super) dismissed: Option<Dismissed>,
+}
+
+/// Clients for which there is nothing to wait for any more.
+#[derive(Clone)]
+pub(super) struct Dismissed {
+    pub(super) reason: Error,
+    /// Those that came before this one.
+    pub(super) before: Ticket,
 }
 
 /// Others are to be served first.
@@ -63,12 +71,49 @@ pub(super) struct Watches {
     pub(super) seen: Option<Rc<Name>>,
     /// What was taken for clients that have gone.
     pub(super) given_up: Vec<Box<dyn Taken>>,
+    /// All who came before this ticket are sent away, from the key after this one on.
+    pub(super) all_dismissed: Option<(Ticket, Option<Rc<Name>>)>,
 }
 
 impl Watches {
-    /// Whether somebody is to be given something, or something is to be given back.
+    /// Whether somebody is to be given something or to be sent away, or something is to be given back.
     pub(super) fn has_work(&self) -> bool {
-        !self.given_up.is_empty() || !self.ready.is_empty()
+        !self.given_up.is_empty() || !self.ready.is_empty() || self.all_dismissed.is_some()
+    }
+
+    /// Has those who wait for a key, and came before this ticket, be sent away.
+    pub(super) fn dismiss(&mut self, name: &Rc<Name>, reason: Error, before: Ticket) {
+        self.make_ready(name);
+        if let Some(watch) = self.by_name.get_mut(name) {
+            watch.dismissed = Some(Dismissed { reason, before });
+        }
+    }
+
+    /// Where all are sent away, sees to the next few keys.
+    pub(super) fn dismiss_some(&mut self, most: usize) {
+        let Some((before, after)) = self.all_dismissed.take() else { return };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let names = self.by_name.range((from, Bound::Unbounded)).take(most);
+        let names: Vec<_> = names.map(|(name, _)| Rc::clone(name)).collect();
+        for name in &names {
+            self.dismiss(name, Error::Elsewhere, before);
+        }
+        if names.len() == most {
+            self.all_dismissed = Some((before, names.last().cloned()));
+        }
+    }
+
+    /// The next client that is sent away of those who wait for a key, if anybody is. When nobody is any more, who came
+    /// later is looked after again.
+    pub(super) fn next_dismissed(&mut self, name: &Rc<Name>) -> Option<(Handle, Ticket)> {
+        let watch = self.by_name.get_mut(name)?;
+        let before = watch.dismissed.as_ref()?.before;
+        let first = watch.line.first_key_value().filter(|(ticket, _)| **ticket < before);
+        let first = first.map(|(ticket, client)| (client.client, *ticket));
+        if first.is_none() {
+            watch.dismissed = None;
+        }
+        first
     }
 
     /// A key's name, in one place for all who wait for it.
