@@ -14,10 +14,11 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
+use super::chosen::Address;
 use super::error::{StartError, UpdateError};
 use super::full::{self, Full};
 use super::small::{self, Small, SmallMax, rounded};
-use super::turn::DEADLINE_MAX;
+use super::turn::{DEADLINE_MAX, Turn};
 use super::{Element, Mover, Row, Start, iter};
 
 /// What lawns share: the key of the hash, and how far the small form goes.
@@ -82,6 +83,15 @@ impl Taken<'_> {
         match self {
             Self::Small(taken) => taken.element(),
             Self::Full(taken) => taken.element(),
+        }
+    }
+
+    /// Where it stood in the order of delivery, if it has a number there.
+    #[inline]
+    pub(super) fn turn(&self) -> Option<Turn> {
+        match self {
+            Self::Small(_) => None,
+            Self::Full(taken) => Some(taken.turn()),
         }
     }
 }
@@ -210,14 +220,19 @@ impl Lawn {
     ///
     /// [`UpdateError`]; then nothing has changed.
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
+        self.prepare_update(id, payload);
+        match &mut self.form {
+            Form::Small(small) => small.update(id, payload).map(Taken::Small),
+            Form::Full(full) => full.update(id, payload).map(Taken::Full),
+        }
+    }
+
+    /// Gives it the form that it needs for such an update.
+    pub(super) fn prepare_update(&mut self, id: &[u8], payload: &[u8]) {
         if let Form::Small(small) = &self.form
             && !small.may_update(id, payload, (self.shared.small_max)())
         {
             self.full();
-        }
-        match &mut self.form {
-            Form::Small(small) => small.update(id, payload).map(Taken::Small),
-            Form::Full(full) => full.update(id, payload).map(Taken::Full),
         }
     }
 
@@ -233,11 +248,15 @@ impl Lawn {
         }
     }
 
-    /// Takes out up to `count` elements that are due at `now`, in order, and gives each away with its TTL. Returns how
-    /// many those were.
-    #[allow(dead_code, reason = "the commands take one at a time so far")]
-    pub fn drain(&mut self, now: u64, count: usize, give: impl FnMut(u64, Element<'_>)) -> usize {
-        either!(&mut self.form, it => it.drain(now, count, give))
+    /// Takes out up to `count` elements that are due at `now`, in order, and gives each away. Returns how many those
+    /// were.
+    pub fn drain(&mut self, now: u64, count: usize, mut give: impl FnMut(Row<'_>)) -> usize {
+        match &mut self.form {
+            Form::Small(small) => {
+                small.drain(now, count, |ttl, element| give(Row { ttl, element, number: None }))
+            }
+            Form::Full(full) => full.drain(now, count, give),
+        }
     }
 
     /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
@@ -330,6 +349,33 @@ impl Lawn {
         match &self.form {
             Form::Small(small) => small.row(id),
             Form::Full(full) => full.row(id),
+        }
+    }
+
+    /// What finds the element of that id, until it has another turn. A small lawn has no such thing, here and below.
+    pub(super) fn address(&self, id: &[u8]) -> Option<Address> {
+        self.if_full()?.address(id)
+    }
+
+    /// As [`Lawn::address`], of the element whose turn is first.
+    pub(super) fn first_address(&self) -> Option<Address> {
+        self.if_full()?.first_address()
+    }
+
+    /// The element there.
+    pub(super) fn at(&self, address: Address) -> Option<Element<'_>> {
+        self.if_full()?.at(address)
+    }
+
+    /// The number in the turn of what was pushed, leased or restarted last.
+    pub(super) fn last_push(&self) -> Option<u64> {
+        self.if_full().map(Full::last_push)
+    }
+
+    fn if_full(&self) -> Option<&Full> {
+        match &self.form {
+            Form::Small(_) => None,
+            Form::Full(full) => Some(full),
         }
     }
 

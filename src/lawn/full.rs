@@ -6,6 +6,7 @@ use std::fmt;
 use ahash::RandomState;
 
 use super::block::PLACES;
+use super::chosen::Address;
 use super::error::{StartError, UpdateError};
 use super::index::Index;
 use super::iter::{Iter, Rows};
@@ -45,6 +46,18 @@ impl Taken<'_> {
     #[inline(always)]
     pub fn element(&self) -> Element<'_> {
         self.records.get(self.handle).into()
+    }
+
+    /// Where it stood in the order of delivery.
+    #[inline(always)]
+    pub(super) fn turn(&self) -> Turn {
+        self.records.turn(self.handle)
+    }
+
+    /// What was taken, and where it stood.
+    #[inline(always)]
+    fn row(&self, ttl: u64) -> Row<'_> {
+        Row { ttl, element: self.element(), number: Some(self.turn().push) }
     }
 }
 
@@ -268,7 +281,7 @@ impl Full {
         &mut self,
         now: u64,
         count: usize,
-        mut give: impl FnMut(u64, Element<'_>),
+        mut give: impl FnMut(Row<'_>),
     ) -> usize {
         let mut done = 0;
         while done < count {
@@ -288,7 +301,7 @@ impl Full {
                 let (hash, deliveries) = (self.index.hash(record.id()), record.deliveries());
                 self.index.remove_handle(hash, entry.handle);
                 let taken = self.unfile(entry.handle, None, deliveries);
-                give(entry.ttl, taken.element());
+                give(taken.row(entry.ttl));
                 done += 1;
                 continue;
             }
@@ -309,7 +322,7 @@ impl Full {
         &mut self,
         end: Turn,
         most: usize,
-        give: &mut impl FnMut(u64, Element<'_>),
+        give: &mut impl FnMut(Row<'_>),
     ) -> usize {
         let Some((number, ttl, _)) = self.queues.earliest() else { return 0 };
         let mut done = 0;
@@ -351,7 +364,7 @@ impl Full {
                 self.queues.take_head(Spot { block, place: *place });
                 self.delivered -= usize::from(deliveries > 0);
                 let taken = Taken { records: &mut self.records, handle: *handle };
-                give(ttl, taken.element());
+                give(taken.row(ttl));
                 done += 1;
                 ahead = (2 * ahead).min(AHEAD / 2);
             }
@@ -458,6 +471,32 @@ impl Full {
             None => self.overflow.get(record.turn())?.ttl,
         };
         Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
+    }
+
+    /// What finds the element of that id, until it has another turn.
+    pub(super) fn address(&self, id: &[u8]) -> Option<Address> {
+        let hash = self.index.hash(id);
+        let handle = self.find_hashed(hash, id)?;
+        Some(Address { hash, turn: self.records.turn(handle) })
+    }
+
+    /// As [`Full::address`], of the element whose turn is first.
+    pub(super) fn first_address(&self) -> Option<Address> {
+        let (turn, handle) = self.first()?;
+        Some(Address { hash: self.index.hash(self.records.id(handle)), turn })
+    }
+
+    /// The element there.
+    pub(super) fn at(&self, Address { hash, turn }: Address) -> Option<Element<'_>> {
+        let (_, record) = self.index.find(hash, |handle| {
+            Some(self.records.get(handle)).filter(|record| record.turn() == turn)
+        })?;
+        Some(record.into())
+    }
+
+    /// The number in the turn of what was pushed, leased or restarted last.
+    pub(super) fn last_push(&self) -> u64 {
+        self.pushes.wrapping_sub(1) % Turn::PUSHES
     }
 
     pub(super) fn find(&self, id: &[u8]) -> Option<Handle> {

@@ -8,16 +8,18 @@
 //! here, and an element that was pushed since has not been given out. So what is left behind by mistake is never
 //! believed; it is only memory.
 //!
-//! A token of a client's own choice is also found by itself, with the ids that are held under it, so that a client
-//! which has lost a reply can ask for it again.
+//! A token of a client's own choice is also found by itself, with what is held under it, so that a client which has
+//! lost a reply can ask for it again.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
 
 use ahash::RandomState;
 
+use super::chosen::{Address, Chosen};
 use super::tokens::Tokens;
+use super::rounded;
+use super::turn::Turn;
 
 /// The name of a lease. Below [`Token::SERVERS`] the client has chosen it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -74,65 +76,68 @@ pub(super) struct Leases {
 struct Held {
     /// By the hash of the id: one that collides loses its lease, which nobody can settle then, and which runs out.
     tokens: Tokens,
-    /// What is held under tokens that clients have chosen.
-    chosen: BTreeMap<(Token, u64), Chosen>,
-    /// Leases under such tokens so far.
-    leases: u64,
-}
-
-#[derive(Clone)]
-struct Chosen {
-    /// The order in which they were given out.
-    number: u64,
-    id: Box<[u8]>,
+    /// What is held under tokens that clients have chosen, if the lawn is full.
+    chosen: Chosen,
 }
 
 impl Leases {
     /// Whether nothing is held.
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.held.is_none()
     }
 
-    /// The element of that id is held under this token from here on, or under none.
-    pub(super) fn set(&mut self, id: &[u8], token: Option<Token>) {
-        let Some(token) = token else { return self.forget(id) };
-        let hash = HASHER.hash_one(id);
-        let held = self.held.get_or_insert_default();
-        let before = held.tokens.insert(hash, token);
-        if let Some(before) = before.filter(|before| before.is_chosen()) {
-            held.chosen.remove(&(before, hash));
-        }
-        if token.is_chosen() {
-            held.leases += 1;
-            held.chosen.insert((token, hash), Chosen { number: held.leases, id: id.into() });
-        }
+    /// Whether anything is listed under tokens that clients have chosen.
+    #[inline]
+    pub(super) fn has_chosen(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.chosen.is_empty())
     }
 
-    /// The element of that id is not held any more.
+    /// The element of that id, whose turn it was, if that is known, is held under this token from here on, or under
+    /// none.
+    pub(super) fn set(&mut self, id: &[u8], token: Option<Token>, turn: Option<Turn>) {
+        let Some(token) = token else { return self.forget(id, turn) };
+        let held = self.held.get_or_insert_default();
+        let before = held.tokens.insert(HASHER.hash_one(id), token);
+        held.unlist(before, turn);
+    }
+
+    /// The element of that id, whose turn it was, if that is known, is not held any more.
     #[inline]
-    pub(super) fn forget(&mut self, id: &[u8]) {
+    pub(super) fn forget(&mut self, id: &[u8], turn: Option<Turn>) {
         let Some(held) = &mut self.held else { return };
-        let hash = HASHER.hash_one(id);
-        if let Some(token) = held.tokens.remove(hash).filter(|token| token.is_chosen()) {
-            held.chosen.remove(&(token, hash));
-        }
+        let before = held.tokens.remove(HASHER.hash_one(id));
+        held.unlist(before, turn);
         if held.tokens.len() == 0 {
             self.held = None;
         }
     }
 
+    /// Lists what is held under a token that a client has chosen.
+    pub(super) fn list(&mut self, token: Token, address: Address) {
+        if let Some(held) = &mut self.held {
+            held.chosen.insert(token, address);
+        }
+    }
+
+    /// The element of that id has another turn, and is held as before.
+    pub(super) fn moved(&mut self, id: &[u8], turn: Turn, address: Address) {
+        let Some(token) = self.token(id) else { return };
+        if let Some(held) = &mut self.held
+            && held.chosen.remove(token, turn)
+        {
+            held.chosen.insert(token, address);
+        }
+    }
+
+    /// What is listed under a token, from a turn on, in order.
+    pub(super) fn listed(&self, token: Token, turn: Turn) -> impl Iterator<Item = Address> + '_ {
+        self.held.iter().flat_map(move |held| held.chosen.from(token, turn))
+    }
+
     /// The token under which the element of that id is held, if it was given out.
     pub(super) fn token(&self, id: &[u8]) -> Option<Token> {
         self.held.as_ref()?.tokens.get(HASHER.hash_one(id))
-    }
-
-    /// The ids that are held under a token of a client's own choice, in the order in which they were given out.
-    pub(super) fn ids(&self, token: Token) -> Vec<&[u8]> {
-        let Some(held) = &self.held else { return Vec::new() };
-        let mut found: Vec<_> =
-            held.chosen.range((token, 0)..=(token, u64::MAX)).map(|(_, chosen)| chosen).collect();
-        found.sort_unstable_by_key(|chosen| chosen.number);
-        found.into_iter().map(|chosen| &chosen.id[..]).collect()
     }
 
     /// How many ids are written here.
@@ -141,23 +146,40 @@ impl Leases {
         self.held.as_ref().map_or(0, |held| held.tokens.len())
     }
 
-    /// Bytes allocated, about: the standard library's nodes are two thirds full under random insertion, and an id
-    /// that was chosen has an allocation of its own.
+    /// All that is listed.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn all_listed(&self) -> impl Iterator<Item = (Token, Address)> + '_ {
+        self.held.iter().flat_map(|held| held.chosen.iter())
+    }
+
+    /// Bytes allocated, about. O(parts).
     pub(super) fn memory(&self) -> usize {
         let Some(held) = &self.held else { return 0 };
-        let chosen = held.chosen.len() * size_of::<((Token, u64), Chosen)>();
-        let ids: usize = held.chosen.len() * 16;
-        size_of::<Held>() + held.tokens.memory() + chosen * 3 / 2 + ids
+        rounded(size_of::<Held>()) + held.tokens.memory() + held.chosen.memory()
     }
 
     /// Allocations that freeing it takes, about. O(1).
     pub(super) fn allocations(&self) -> usize {
-        self.held.as_ref().map_or(0, |held| 1 + held.tokens.allocations() + held.chosen.len())
+        let held = self.held.as_ref();
+        held.map_or(0, |held| 1 + held.tokens.allocations() + held.chosen.allocations())
+    }
+}
+
+impl Held {
+    /// What was held under that token has another from here on, or none.
+    #[inline]
+    fn unlist(&mut self, token: Option<Token>, turn: Option<Turn>) {
+        if let (Some(token), Some(turn)) = (token, turn)
+            && token.is_chosen()
+        {
+            self.chosen.remove(token, turn);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::IdHash;
     use super::*;
 
     #[test]
@@ -187,21 +209,25 @@ mod tests {
     fn nothing_is_left_of_what_is_forgotten() {
         let mut leases = Leases::default();
         let chosen = Token::of_word(b"mine");
-        for id in [b"a", b"b", b"c"] {
-            leases.set(id, Some(chosen));
+        let address = |push| Address { hash: IdHash(7), turn: Turn { deadline: 9, push } };
+        let listed = |leases: &Leases| leases.listed(chosen, address(0).turn).collect::<Vec<_>>();
+        for (push, id) in [b"a", b"b", b"c"].into_iter().enumerate() {
+            leases.set(id, Some(chosen), None);
+            leases.list(chosen, address(push as u64));
         }
-        leases.set(b"b", Some(Token::drawn(7)));
-        assert_eq!(leases.ids(chosen), [b"a", b"c"]);
-        leases.set(b"a", Some(chosen));
-        assert_eq!(leases.ids(chosen), [b"c", b"a"]);
+        leases.set(b"b", Some(Token::drawn(7)), Some(address(1).turn));
+        assert_eq!(listed(&leases), [address(0), address(2)]);
+        leases.moved(b"a", address(0).turn, address(3));
+        leases.moved(b"b", address(1).turn, address(4));
+        assert_eq!(listed(&leases), [address(2), address(3)]);
         assert_eq!(leases.token(b"b"), Some(Token::drawn(7)));
         assert!(leases.memory() > 0 && leases.allocations() > 0);
-        leases.set(b"b", None);
-        leases.forget(b"a");
-        leases.forget(b"never");
-        assert_eq!((leases.len(), leases.ids(chosen)), (1, vec![&b"c"[..]]));
-        leases.forget(b"c");
-        assert!(leases.is_empty() && leases.ids(chosen).is_empty());
+        leases.set(b"b", None, None);
+        leases.forget(b"a", Some(address(3).turn));
+        leases.forget(b"never", None);
+        assert_eq!((leases.len(), listed(&leases)), (1, vec![address(2)]));
+        leases.forget(b"c", Some(address(2).turn));
+        assert!(leases.is_empty() && listed(&leases).is_empty() && !leases.has_chosen());
         assert_eq!((leases.memory(), leases.allocations()), (0, 0));
     }
 }

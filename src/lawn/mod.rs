@@ -76,6 +76,7 @@
 
 mod block;
 mod boxes;
+mod chosen;
 mod directory;
 mod error;
 mod form;

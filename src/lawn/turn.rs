@@ -17,6 +17,8 @@ pub(super) struct Turn {
 impl Turn {
     /// A lawn's counter of pushes wraps here.
     pub(super) const PUSHES: u64 = 1 << 48;
+    /// After all others.
+    pub(super) const LAST: Self = Self { deadline: u64::MAX, push: u64::MAX };
 
     /// The first turn after all whose deadline is `now` or before.
     pub(super) fn after(now: u64) -> Self {

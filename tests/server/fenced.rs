@@ -370,3 +370,57 @@ fn a_poll_that_is_sent_again_while_the_first_sleeps_is_told_what_that_was_given_
     assert_eq!(again.reply(), given);
     assert_eq!(other.reply(), Value::Nil);
 }
+
+/// The least that a command has cost of several times, in microseconds.
+fn least_cost(server: &Server, client: &mut Connection, line: &str) -> f64 {
+    const TIMES: usize = 20;
+    let verb = line.split(' ').next().expect("a verb").to_ascii_lowercase();
+    let costs = (0..10).map(|_| {
+        client.ask("CONFIG RESETSTAT");
+        (0..TIMES).for_each(|_| drop(client.ask(line)));
+        let stats: String = cmd("INFO commandstats").query(client).expect("statistics");
+        let stats = stats.split(&format!("cmdstat_{verb}:")).nth(1).expect("it was called");
+        let usec = stats.split("usec=").nth(1).and_then(|rest| rest.split(',').next());
+        usec.expect("its time").parse::<f64>().expect("a number") / TIMES as f64
+    });
+    let least = costs.fold(f64::MAX, f64::min);
+    assert!(server.info("dehydrator", "dehydrator_dehydrators") > 0);
+    least
+}
+
+#[test]
+fn what_is_given_of_what_is_held_costs_the_same_however_much_that_is() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let lines = [
+        "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN held",
+        "DEHYDRATOR.MPOLL 2 nowhere k COUNT 1 LEASE 600000 TOKEN held",
+        // All of it has run out, and nothing is due: it is paused.
+        "DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN over",
+    ];
+    let mut costs = Vec::new();
+    let mut from = 0;
+    for count in [1000, 200_000] {
+        for first in (from..count).step_by(1000) {
+            let mut pipe = redis::pipe();
+            for (word, ttl, at) in [("held", 600_000, i64::MAX), ("over", 1, 1)] {
+                let ids: Vec<_> = (first..first + 1000).map(|id| format!("{word}-{id}")).collect();
+                let push = pipe.cmd("DEHYDRATOR.MPUSH").arg("k").ignore();
+                ids.iter().for_each(|id| drop(push.arg(ttl).arg("element").arg(id)));
+                pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(ttl).arg("TOKEN").arg(word);
+                pipe.arg("AT").arg(at).arg(ids).ignore();
+            }
+            pipe.exec(&mut client).expect("leases");
+        }
+        from = count;
+        client.ask("DEHYDRATOR.PAUSE k");
+        for (line, given) in lines.iter().zip([1, 2, 0]) {
+            let Value::Array(rows) = client.ask(line) else { panic!("{line}") };
+            assert_eq!(rows.len(), given, "{line}");
+        }
+        costs.push(lines.map(|line| least_cost(&server, &mut client, line)));
+    }
+    for ((few, many), line) in costs[0].iter().zip(&costs[1]).zip(lines) {
+        assert!(*many < 8.0 * few + 20.0, "{line}: {few} us of a thousand, {many} us of many");
+    }
+}

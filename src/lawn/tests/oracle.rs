@@ -140,6 +140,10 @@ pub(super) enum Op {
         id: u16,
         ttl: u64,
     },
+    Deliveries {
+        id: u16,
+        deliveries: u16,
+    },
     LeaseDue {
         most: usize,
         ttl: u64,
@@ -212,6 +216,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
         3 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Replace { id, ttl, length }),
         3 => (id(), ttl()).prop_map(|(id, ttl)| Op::Restart { id, ttl }),
+        1 => (id(), 0_u16..3).prop_map(|(id, deliveries)| Op::Deliveries { id, deliveries }),
         3 => (0_usize..20, 1_u64..50).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),
         1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
@@ -374,6 +379,17 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 let deadline = (now + ttl).min(DEADLINE_MAX);
                 assert_eq!(lawn.lease_at(&name(id), ttl, deadline, token(seed)), at.is_some());
             }
+            Op::Deliveries { id, deliveries } => {
+                let is_there = oracle.find(&name(id)).is_some();
+                let id = name(id);
+                oracle.deliveries.remove(&id);
+                oracle.tokens.remove(&id);
+                if is_there && deliveries > 0 {
+                    oracle.deliveries.insert(id.clone(), deliveries);
+                    oracle.tokens.extend(token(seed).map(|token| (id.clone(), token)));
+                }
+                assert_eq!(lawn.set_deliveries(&id, deliveries, token(seed)), is_there);
+            }
             Op::Restart { id, ttl } => {
                 let deadline = now.saturating_add(ttl);
                 let at = oracle.find(&name(id)).filter(|_| deadline <= DEADLINE_MAX);
@@ -405,14 +421,13 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         assert_eq!(held, oracle.tokens, "tokens after {op:?}");
         for number in 1..4 {
             let token = token(number).expect("a token");
-            let ids = lawn.held(token, now).map(|it| it.id.to_vec());
-            let expected = oracle.elements.iter().filter(|it| it.3 > now);
-            let expected = expected.filter(|it| oracle.tokens.get(&it.0) == Some(&token));
-            let sorted = |mut ids: Vec<_>| {
-                ids.sort();
-                ids
-            };
-            assert_eq!(sorted(ids.collect()), sorted(expected.map(|it| it.0.clone()).collect()));
+            let expected = oracle.ordered().into_iter().filter(|it| it.3 > now).map(|it| it.1);
+            let expected = expected.filter(|id| oracle.tokens.get(*id) == Some(&token));
+            let expected: Vec<_> = expected.collect();
+            let ids = |most| lawn.held(token, now).take(most).map(|it| it.id).collect::<Vec<_>>();
+            assert_eq!(ids(usize::MAX), expected, "held after {op:?}");
+            let most = step % 5;
+            assert_eq!(ids(most), expected[..most.min(expected.len())]);
         }
     }
     assert_eq!(content(&lawn), oracle.ordered());
