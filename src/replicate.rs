@@ -19,6 +19,7 @@
 //! | that is over | `DEHYDRATOR.RESUME key` |
 //! | what came due was moved to a stream | `XADD dest ... id element`, and REM, in one transaction |
 //! | an empty dehydrator of ReDe's went | `DEL key` |
+//! | a key that expires went, and came back with what was given back | `PEXPIREAT key unix-ms` |
 
 use std::ffi::c_longlong;
 use std::thread::LocalKey;
@@ -28,6 +29,7 @@ use redis_module::raw::RedisModuleString;
 use crate::lawn::{Element, Token};
 use crate::policy::{Pause, Policy};
 use crate::server::io::Io;
+use crate::server::string::Args;
 use crate::server::{Context, OwnedStr, Str, api, quiet};
 
 /// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
@@ -78,6 +80,25 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
             let format = c"ssssss".as_ptr();
             api!(RedisModule_Replicate(context, name, format, key, ttl, element, id, at, deadline))
         }
+    };
+}
+
+/// An element was pushed by a command that says so in absolute terms, and that does on a replica what it did here.
+pub fn pushed_as_sent(context: &Context, args: Args<'_>) {
+    if is_known(args.get(0)) || is_unheard(context) {
+        return verbatim(context);
+    }
+    let (sent, count) = args.pointers(1);
+    // SAFETY: the context is live, and the format takes an array of strings of the server's with its length: the
+    // arguments, which live as long as the command.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"DEHYDRATOR.PUSH".as_ptr(),
+            c"v".as_ptr(),
+            sent,
+            count
+        ))
     };
 }
 
@@ -289,6 +310,20 @@ pub fn updated(
 pub fn verbatim(context: &Context) {
     // SAFETY: the context is live, and that of a command.
     unsafe { api!(RedisModule_ReplicateVerbatim(context.as_ptr())) };
+}
+
+/// A key expires at that moment, in milliseconds since the epoch.
+pub fn expires(context: &Context, key: Str<'_>, at: u64) {
+    // SAFETY: the context is live, and the format takes a string of the server's and a number, which the server gave.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"PEXPIREAT".as_ptr(),
+            c"sl".as_ptr(),
+            key.as_ptr(),
+            at as c_longlong
+        ))
+    };
 }
 
 /// The dehydrator was found empty, and went.

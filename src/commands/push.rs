@@ -45,8 +45,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
         return Ok(());
     }
     if deliveries > 0 {
-        // It is in absolute terms already, and does on a replica what it did here.
-        replicate::verbatim(context);
+        replicate::pushed_as_sent(context, args);
         dehydrator.note_timer(ttl.ms, deadline);
     } else {
         ttl.with_word(|ttl| {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, text, texts};
+use crate::harness::{Ask, Server, text, texts, until};
 
 const DUE: &str = "tests/data/rede-0.5-due.rdb";
 const FUTURE: &str = "tests/data/rede-0.5-future.rdb";
@@ -110,7 +110,7 @@ fn emptied_dehydrators_load_and_go_at_the_first_touch() {
     // A read cannot delete, but it has the tick do it. Until then it reads as missing.
     client = server.connect();
     assert_eq!(client.ask("DEHYDRATOR.TTN emptied"), Value::Nil);
-    crate::harness::until("the tick has come by", || (!client.exists("emptied")).then_some(()));
+    until("the tick has come by", || (!client.exists("emptied")).then_some(()));
     server.crash_and_restart();
 
     // Saved before it is touched, it is still there, and can be pushed to.
@@ -133,4 +133,37 @@ fn a_dump_that_is_cut_short_is_refused_at_the_start() {
     let options = ["--dbfilename", "dump.rdb"];
     let log = Server::start_in_vain(&options, &[(&cut, "dump.rdb")]);
     assert!(log.contains("Short read") || log.contains("end of file"), "{log}");
+}
+
+#[test]
+fn what_rede_s_push_says_of_a_lease_is_known_to_who_knows_none_of_rede_s_names() {
+    let options = ["rede-commands", "yes", "--appendonly", "yes"];
+    let primary = Server::start_with_port(&options);
+    let mut replica = Server::start_with_port(&["--appendonly", "yes"]);
+    replica.follow(&primary);
+    let mut client = primary.connect();
+    for line in [
+        "REDE.PUSH k 0 element due AT 5 DELIVERIES 1",
+        "rede.push k 0 element held AT 4102444800000 DELIVERIES 2 TOKEN mine",
+        "REDE.PUSH k 0 other held AT 4102444800000 REPLACE DELIVERIES 3 TOKEN 7",
+    ] {
+        client.ask(line);
+    }
+    let digest = client.digest("k");
+    until("the replica has it", || {
+        let mut there = replica.connect();
+        (there.exists("k") && there.digest("k") == digest).then_some(())
+    });
+    let file = primary.file("appendonlydir").join("appendonly.aof.1.incr.aof");
+    until("the file has all three by our name", || {
+        let written = std::fs::read(&file).expect("a file").to_ascii_lowercase();
+        let written = String::from_utf8_lossy(&written);
+        assert!(!written.contains("rede.push"), "{written}");
+        (written.matches("dehydrator.push").count() == 3).then_some(())
+    });
+    until("the replica has written it", || {
+        (replica.info("persistence", "aof_rewrite_in_progress") == 0).then_some(())
+    });
+    replica.restart();
+    assert_eq!(replica.connect().digest("k"), digest);
 }
