@@ -1,7 +1,7 @@
 //! POLL and MPOLL for a client that is blocked: what is taken for it, and given back if it has gone.
 
 use crate::clock;
-use crate::data_type::{Writing, inspect};
+use crate::data_type::{Writing, inspect, restore_expiry};
 use crate::lawn::Element;
 use crate::pending::blocked::{Asks, Taken};
 use crate::replicate::{self, Pushed};
@@ -28,6 +28,8 @@ struct ForBlocked {
     elements: Vec<Copied>,
     /// Whether it is replied from which key that is.
     is_named: bool,
+    /// When the key was to expire. It went with its last element.
+    expiry: Option<u64>,
 }
 
 /// An element, and the TTL that names its queue.
@@ -66,7 +68,7 @@ impl Asks for Asker {
                 held.map(|element| Copied::new(element, 0)).collect::<Vec<_>>()
             });
             let elements = elements.filter(|elements| !elements.is_empty())?;
-            Some(self.taken(context, key, elements))
+            Some(self.taken(context, key, elements, None))
         })?;
         Some(Box::new(held))
     }
@@ -88,6 +90,7 @@ impl Asker {
         })?;
         ttls.first()?;
         let dehydrator = Writing::open_at(context, name, now).ok()?;
+        let expiry = dehydrator.expiry();
         let mut ttls = ttls.into_iter();
         let mut elements = Vec::new();
         take_due(context, dehydrator, name, now, take, |element| {
@@ -97,12 +100,18 @@ impl Asker {
         });
         // The key may have expired in between.
         elements.first()?;
-        Some(self.taken(context, OwnedStr::new(name.bytes()), elements))
+        Some(self.taken(context, OwnedStr::new(name.bytes()), elements, expiry))
     }
 
-    fn taken(&self, context: &Context, key: OwnedStr, elements: Vec<Copied>) -> ForBlocked {
+    fn taken(
+        &self,
+        context: &Context,
+        key: OwnedStr,
+        elements: Vec<Copied>,
+        expiry: Option<u64>,
+    ) -> ForBlocked {
         let Self { take, is_named, .. } = *self;
-        ForBlocked { db: context.selected_db(), key, take, elements, is_named }
+        ForBlocked { db: context.selected_db(), key, take, elements, is_named, expiry }
     }
 }
 
@@ -148,9 +157,15 @@ impl Taken for ForBlocked {
             }
             if given_back.is_empty() { Err(()) } else { Ok(()) }
         });
+        // What came to be in the key since has an expiry of its own.
+        let expiry = self.expiry.filter(|_| dehydrator.is_new());
+        if expiry.is_some_and(|at| at <= dehydrator.now()) {
+            return;
+        }
         if put.is_ok() {
             given_back.iter().for_each(|copied| copied.replicate(context, self.key.as_str()));
             dehydrator.changed(c"dehydrator.push");
+            expiry.into_iter().for_each(|at| restore_expiry(context, self.key.as_str(), at));
         }
     }
 }

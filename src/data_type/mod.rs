@@ -176,6 +176,16 @@ impl<'a> Writing<'a> {
         Ok(changed)
     }
 
+    /// Whether there was no dehydrator, and a change has made one.
+    pub fn is_new(&self) -> bool {
+        self.new.is_some()
+    }
+
+    /// When the server will delete the key by itself, in milliseconds since the epoch.
+    pub fn expiry(&self) -> Option<u64> {
+        self.key.as_ref()?.expiry()
+    }
+
     /// What there is to wait for.
     pub fn outlook(&mut self) -> Outlook {
         self.existing().map_or(Outlook::Next(None), |dehydrator| dehydrator.outlook())
@@ -324,6 +334,15 @@ fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator, now: Op
             schedule::note_stuck(&Name::of(context, name));
         }
         dehydrator.tracking().track();
+    }
+}
+
+/// Has a dehydrator that was put back into its key expire with it, as before. Replicas are told.
+pub fn restore_expiry(context: &Context, name: Str<'_>, at: u64) {
+    let mut key = Key::open_to_write(context, name);
+    // Events have called out meanwhile.
+    if matches!(dehydrator_in(&key), Ok(Some(_))) && key.expire_at(at) {
+        replicate::expires(context, name, at);
     }
 }
 

@@ -158,6 +158,22 @@ impl Key {
         assert_eq!(status, raw::REDISMODULE_OK as c_int, "the key is not open for writing");
     }
 
+    /// When the server will delete the key by itself, in milliseconds since the epoch.
+    pub fn expiry(&self) -> Option<u64> {
+        // SAFETY: the key is open.
+        let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw.as_ptr())) };
+        // -1 stands for never.
+        u64::try_from(at).ok()
+    }
+
+    /// Says when that is. Returns whether the key, which must be open for writing, has a value.
+    pub fn expire_at(&mut self, at: u64) -> bool {
+        let Ok(at) = at.try_into() else { return false };
+        // SAFETY: the key is open.
+        let status = unsafe { api!(RedisModule_SetAbsExpire(self.raw.as_ptr(), at)) };
+        status == raw::REDISMODULE_OK as c_int
+    }
+
     /// Leaves the key open for good, because closing it would read a value that has been freed. The server
     /// loses some fifty bytes and the key's name.
     pub fn abandon(self) {

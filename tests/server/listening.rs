@@ -268,6 +268,54 @@ fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
     }
 }
 
+/// A client that is asleep on a key with an expiry is killed at the very moment at which the last element is taken for it.
+fn killed_when_served(pair: &Pair, at: u64, expiry: u64, slow: &str) {
+    let mut client = pair.primary.connect();
+    client.ask("LISTENER.OFF");
+    client.ask("FLUSHALL");
+    let sleeper = Sleeper::start(&pair.primary, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask(&format!("LISTENER.ON 1 dehydrator.poll {slow}"));
+    client.ask(&format!("LISTENER.ON 1 dehydrator.poll CLIENT KILL ID {}", sleeper.id));
+    client.ask("MULTI");
+    client.ask(&format!("DEHYDRATOR.PUSH k 5 element id AT {at}"));
+    client.ask(&format!("PEXPIREAT k {expiry}"));
+    client.ask("EXEC");
+    assert!(sleeper.outcome().is_err(), "it was killed");
+    assert_eq!(ran(&mut client), ["ok", "ok"]);
+}
+
+#[test]
+fn what_is_given_back_to_a_key_that_went_expires_with_it_as_before() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    killed_when_served(&pair, 5, 4_102_444_800_000, "PING");
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1), "it was given back");
+    assert_eq!(client.ask("PEXPIRETIME k"), Value::Int(4_102_444_800_000));
+    pair.compare("an expiry");
+    assert_eq!(pair.replica.connect().ask("PEXPIRETIME k"), Value::Int(4_102_444_800_000));
+    // Who has filled the key since says when it expires.
+    killed_when_served(
+        &pair,
+        5,
+        4_102_444_800_000,
+        "DEHYDRATOR.PUSH %key 600000 listened listened",
+    );
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(2), "it was given back");
+    assert_eq!(client.ask("PEXPIRETIME k"), Value::Int(-1));
+    pair.compare("another key");
+}
+
+#[test]
+fn what_would_have_expired_with_its_key_is_not_given_back() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    let (seconds, micros): (u64, u64) = cmd("TIME").query(&mut client).expect("the time");
+    let now = seconds * 1000 + micros / 1000;
+    killed_when_served(&pair, now, now + 4000, "DEBUG SLEEP 4.1");
+    assert!(!client.exists("k"), "it came back");
+    pair.compare("nothing");
+}
+
 /// A key that has just come into being: not all that a listener may do then is survived by the server itself.
 ///
 /// Who deletes the key, or overwrites it, frees what the server's own `setKey` touches next (it counts its own
