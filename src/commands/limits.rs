@@ -1,4 +1,4 @@
-//! What an operator allows clients: the longest TTL, the most elements in a dehydrator.
+//! What an operator allows clients: the longest TTL, the most elements in a dehydrator, memory.
 //!
 //! What comes from the primary or from the append-only file was allowed once, and is never refused.
 
@@ -64,4 +64,16 @@ pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
 /// What a client is told when there are.
 pub fn full() -> Error {
     "the dehydrator holds dehydrator.max-elements already".into()
+}
+
+/// Whether there is memory for what a client adds.
+///
+/// # Errors
+///
+/// [`Error::OutOfMemory`].
+pub fn memory(context: &Context) -> Result {
+    if context.is_out_of_memory() && !context.is_replaying() {
+        return Err(Error::OutOfMemory);
+    }
+    Ok(())
 }

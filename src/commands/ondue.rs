@@ -10,6 +10,7 @@ use crate::server::string::Args;
 use crate::server::{Context, Error, Key, OwnedStr, Str, error::Result};
 
 use super::args::{self, shown};
+use super::limits;
 
 /// `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH
 /// channel`.
@@ -26,10 +27,9 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     {
         return Err(Error::NoChannel);
     }
-    // A policy that only takes away is allowed to a server that is full.
-    let adds = !matches!(policy.route(), None | Some(Route::Drop));
-    if adds && context.is_out_of_memory() && !context.is_replaying() {
-        return Err(Error::OutOfMemory);
+    // A policy that only takes away is allowed to a server that is full, if the key is there.
+    if !matches!(policy.route(), None | Some(Route::Drop)) {
+        limits::memory(context)?;
     }
     if let Some(Route::Stream { dest, .. }) = policy.route()
         && !context.is_replaying()
@@ -44,6 +44,9 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     let name = Name::of(context, key);
     schedule::succeeded(context, &name);
     if dehydrator.set_policy(policy) {
+        if dehydrator.is_new() {
+            limits::memory(context)?;
+        }
         schedule::begin(&name);
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.ondue");

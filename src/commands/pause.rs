@@ -22,6 +22,9 @@ pub fn pause(context: &Context, args: Args<'_>) -> Result {
     };
 
     if dehydrator.set_pause(Some(pause)) {
+        if dehydrator.is_new() {
+            limits::memory(context)?;
+        }
         replicate::paused(context, key, pause);
         dehydrator.changed(c"dehydrator.pause");
     }

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, cmd, refusal, text};
+use crate::harness::{Ask, Server, cmd, refusal, text, until};
 
 /// Each verb with arguments that it would accept.
 const VERBS: [&str; 24] = [
@@ -213,7 +213,7 @@ fn errors_in_a_pipeline_leave_their_neighbours_alone() {
 fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
     let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let mut client = server.connect();
-    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    client.ask("DEHYDRATOR.MPUSH k 0 element id 600000 element kept");
     client.ask("CONFIG SET maxmemory 1");
     for verb in VERBS {
         let line = verb.replace("KEY", "k").replace(" id", " other");
@@ -225,4 +225,36 @@ fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
         let refused = client.refused(&format!("DEHYDRATOR.ONDUE k {policy}"));
         assert!(refused.starts_with("OOM"), "{refused}");
     }
+}
+
+#[test]
+fn a_server_out_of_memory_makes_no_new_key_and_lets_replicas_make_theirs() {
+    let primary = Server::start_with_port(&["--maxmemory-policy", "noeviction"]);
+    let replica = Server::start_with_port(&["--replica-ignore-maxmemory", "no"]);
+    replica.follow(&primary);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    client.ask("CONFIG SET maxmemory 1");
+    let policies = ["PAUSE", "PAUSE 5000", "ONDUE DROP", "ONDUE HOLD DELIVERIES 3 DROP"];
+    let on = |policy: &str, key: &str| {
+        let (verb, rest) = policy.split_once(' ').unwrap_or((policy, ""));
+        format!("DEHYDRATOR.{verb} {key} {rest}").trim_end().to_owned()
+    };
+    for policy in policies {
+        let refused = client.refused(&on(policy, "new"));
+        let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+        assert_eq!(refused, oom, "{policy}");
+        assert!(!client.exists("new"), "{policy}");
+        // What would make no key is not refused, nor what changes one that is there.
+        assert_eq!(client.ask("DEHYDRATOR.ONDUE new HOLD"), Value::Okay);
+        assert_eq!(client.ask("DEHYDRATOR.RESUME new"), Value::Int(0));
+        assert_eq!(client.ask(&on(policy, "k")), Value::Okay, "{policy}");
+    }
+    client.ask("CONFIG SET maxmemory 0");
+    replica.connect().ask("CONFIG SET maxmemory 1");
+    for (number, policy) in policies.iter().enumerate() {
+        client.ask(&on(policy, &format!("new-{number}")));
+    }
+    let all = client.ask("DBSIZE");
+    until("the replica has them", || (replica.connect().ask("DBSIZE") == all).then_some(()));
 }
