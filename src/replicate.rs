@@ -8,7 +8,7 @@
 //! |---|---|
 //! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
 //! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]`; of PULL and REM, the command as it was sent |
-//! | an element that had been leased was given back | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n` |
+//! | an element was given back because its client had gone | `DEHYDRATOR.PUSH ... AT deadline [REPLACE] [DELIVERIES n [TOKEN token]]` |
 //! | the file is rewritten, and an element is leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n TOKEN token` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl element id AT deadline REPLACE` |
 //! | elements were leased | `DEHYDRATOR.LEASE key ttl TOKEN token AT deadline id [id ...]` |
@@ -102,30 +102,40 @@ pub fn pushed_as_sent(context: &Context, args: Args<'_>) {
     };
 }
 
-/// An element that was taken for a client is there again, because the client has gone.
-pub fn given_back(context: &Context, push: &Pushed<'_>, deliveries: u16) {
+/// An element that was taken for a client is there again, as it was, because the client has gone. `replaces`: it was there
+/// all the time, under a lease.
+pub fn given_back(
+    context: &Context,
+    push: &Pushed<'_>,
+    replaces: bool,
+    deliveries: u16,
+    token: Option<Token>,
+) {
     if deliveries == 0 {
-        return pushed(context, push, false);
+        return pushed(context, push, replaces);
     }
-    let [deadline, deliveries] = [push.deadline, deliveries.into()].map(OwnedStr::of_number);
-    let word = |word: &'static LocalKey<OwnedStr>| word.with(|word| word.as_str().as_ptr());
+    let word = |word: &[u8]| OwnedStr::new(word);
+    let mut words = vec![word(b"AT"), OwnedStr::of_number(push.deadline)];
+    words.extend(replaces.then(|| word(b"REPLACE")));
+    words.extend([word(b"DELIVERIES"), OwnedStr::of_number(deliveries.into())]);
+    words.extend(
+        token.into_iter().flat_map(|token| [word(b"TOKEN"), OwnedStr::of_number(token.number())]),
+    );
     let [key, ttl, element, id] = [push.key, push.ttl, push.element, push.id].map(Str::as_ptr);
-    let [deadline, deliveries] = [&deadline, &deliveries].map(|number| number.as_str().as_ptr());
-    // SAFETY: the context is live. The format says what follows: strings of the server's, which are live,
-    // and of which the server counts its own references, and a C string among them.
+    // SAFETY: the context is live. The format says what follows: strings of the server's, which are live, and of which
+    // the server counts its own references, and an array of such strings with its length; an `OwnedStr` is such a
+    // string and nothing else.
     unsafe {
         api!(RedisModule_Replicate(
             context.as_ptr(),
             c"DEHYDRATOR.PUSH".as_ptr(),
-            c"sssssscs".as_ptr(),
+            c"ssssv".as_ptr(),
             key,
             ttl,
             element,
             id,
-            word(&AT),
-            deadline,
-            c"DELIVERIES".as_ptr(),
-            deliveries
+            words.as_ptr(),
+            words.len()
         ))
     };
 }

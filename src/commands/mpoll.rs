@@ -12,7 +12,7 @@ use super::args::{self, Take};
 use super::give::{held, take_due};
 use super::limits;
 use super::take::peek;
-use super::taken::Asker;
+use super::taken::{Asker, claim};
 
 /// A key, and when something can be given out, in milliseconds since the epoch.
 type Asked<'a> = (Str<'a>, Option<u64>);
@@ -34,6 +34,7 @@ pub fn mpoll(context: &Context, args: Args<'_>) -> Result {
         keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
     if reply_held(context, &keys, take, now) {
+        claim(take.token);
         return Ok(());
     }
 

@@ -13,7 +13,7 @@ use crate::server::{Context, Str, error::Result};
 use super::args;
 use super::give::{held, take_due};
 use super::limits;
-use super::taken::Asker;
+use super::taken::{Asker, claim};
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
@@ -47,6 +47,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     {
         let mut reply = context.reply_open_array();
         held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element));
+        claim(take.token);
         return Ok(());
     }
 

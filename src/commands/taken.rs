@@ -1,8 +1,11 @@
 //! POLL and MPOLL for a client that is blocked: what is taken for it, and given back if it has gone.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use crate::clock;
 use crate::data_type::{Writing, inspect, restore_expiry};
-use crate::lawn::Element;
+use crate::lawn::{Element, Lawn, Token};
 use crate::pending::blocked::{Asks, Taken};
 use crate::replicate::{self, Pushed};
 use crate::server::context::log_warning;
@@ -30,26 +33,88 @@ struct ForBlocked {
     is_named: bool,
     /// When the key was to expire. It went with its last element.
     expiry: Option<u64>,
+    /// What was held before is not given back.
+    on_its_way: Option<OnItsWay>,
 }
 
-/// An element, and the TTL that names its queue.
+/// An element as it is replied, and as it was before it was taken.
 struct Copied {
     id: Box<[u8]>,
     payload: Box<[u8]>,
+    deliveries: u16,
+    before: Before,
+}
+
+/// What an element that is given back is to be again.
+#[derive(Clone, Copy, Default)]
+struct Before {
+    ttl: u64,
     deadline: u64,
     deliveries: u16,
-    ttl: u64,
+    token: Option<Token>,
 }
 
 impl Copied {
-    fn new(element: Element<'_>, ttl: u64) -> Self {
-        let Element { id, payload, deadline, deliveries } = element;
-        Self { id: id.into(), payload: payload.into(), deadline, deliveries, ttl }
+    fn new(element: Element<'_>, before: Before) -> Self {
+        let Element { id, payload, deliveries, .. } = element;
+        Self { id: id.into(), payload: payload.into(), deliveries, before }
     }
 
     fn element(&self) -> Element<'_> {
-        let Self { id, payload, deadline, deliveries, .. } = self;
-        Element { id, payload, deadline: *deadline, deliveries: *deliveries }
+        let Self { id, payload, deliveries, before } = self;
+        Element { id, payload, deadline: before.deadline, deliveries: *deliveries }
+    }
+}
+
+thread_local! {
+    // Commands, timers and ticks run on the server's main thread alone.
+    /// Tokens that clients have chosen, under which something is on its way to a blocked client: to how many, and
+    /// whether it was given to the client over another connection meanwhile.
+    static ON_THEIR_WAY: RefCell<BTreeMap<Token, (usize, bool)>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// Something is on its way to a client under a token of its own choice, or under none, for as long as this lives.
+struct OnItsWay(Option<Token>);
+
+impl OnItsWay {
+    fn new(token: Option<Token>) -> Self {
+        let token = token.filter(|token| token.is_chosen());
+        if let Some(token) = token {
+            ON_THEIR_WAY.with_borrow_mut(|it| it.entry(token).or_default().0 += 1);
+        }
+        Self(token)
+    }
+
+    /// Whether the client has it by another connection.
+    fn is_claimed(&self) -> bool {
+        let claimed = |token| ON_THEIR_WAY.with_borrow(|it| it.get(&token).is_some_and(|it| it.1));
+        self.0.is_some_and(claimed)
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        let Some(token) = self.0 else { return };
+        ON_THEIR_WAY.with_borrow_mut(|it| {
+            if let Some((count, _)) = it.get_mut(&token) {
+                *count -= 1;
+                if *count == 0 {
+                    it.remove(&token);
+                }
+            }
+        });
+    }
+}
+
+/// Says that a client was told what it holds under a token of its own choice: what is on its way to it over another
+/// connection is not given back if that has been cut.
+pub(super) fn claim(token: Option<Token>) {
+    if let Some(token) = token {
+        ON_THEIR_WAY.with_borrow_mut(|it| {
+            if let Some((_, claimed)) = it.get_mut(&token) {
+                *claimed = true;
+            }
+        });
     }
 }
 
@@ -65,10 +130,14 @@ impl Asks for Asker {
             let key = OwnedStr::new(key);
             let elements = inspect(context, key.as_str(), |dehydrator| {
                 let held = held(&dehydrator.lawn, self.take, now);
-                held.map(|element| Copied::new(element, 0)).collect::<Vec<_>>()
+                let copied = |element: Element<'_>| {
+                    let before = Before { deadline: element.deadline, ..Before::default() };
+                    Copied::new(element, before)
+                };
+                held.map(copied).collect::<Vec<_>>()
             });
             let elements = elements.filter(|elements| !elements.is_empty())?;
-            Some(self.taken(context, key, elements, None))
+            Some(self.taken(context, key, elements))
         })?;
         Some(Box::new(held))
     }
@@ -82,45 +151,46 @@ impl Asker {
 
     fn due(&self, context: &Context, name: Str<'_>) -> Option<ForBlocked> {
         let (take, now) = (self.take, clock::now());
-        // What is given back needs its TTL, which is not said of an element that is taken out.
-        let ttls = inspect(context, name, |dehydrator| {
+        // What is given back is to be what it was.
+        let befores = inspect(context, name, |dehydrator| {
             let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
             let due = dehydrator.given_out(now, count);
-            due.map(|(ttl, element)| (ttl, element.deadline)).collect::<Vec<_>>()
+            let before = |(ttl, element): (u64, Element<'_>)| {
+                let Element { deadline, deliveries, .. } = element;
+                Before { ttl, deadline, deliveries, token: dehydrator.lawn.token(&element) }
+            };
+            due.map(before).collect::<Vec<_>>()
         })?;
-        ttls.first()?;
+        befores.first()?;
         let dehydrator = Writing::open_at(context, name, now).ok()?;
         let expiry = dehydrator.expiry();
-        let mut ttls = ttls.into_iter();
+        let mut befores = befores.into_iter();
         let mut elements = Vec::new();
         take_due(context, dehydrator, name, now, take, |element| {
-            let (ttl, deadline) = ttls.next().unwrap_or_default();
-            // Under a lease the deadline is that of the lease by now.
-            elements.push(Copied::new(Element { deadline, ..element }, ttl));
+            elements.push(Copied::new(element, befores.next().unwrap_or_default()));
         });
         // The key may have expired in between.
         elements.first()?;
-        Some(self.taken(context, OwnedStr::new(name.bytes()), elements, expiry))
+        let taken = self.taken(context, OwnedStr::new(name.bytes()), elements);
+        Some(ForBlocked { expiry, on_its_way: Some(OnItsWay::new(take.token)), ..taken })
     }
 
-    fn taken(
-        &self,
-        context: &Context,
-        key: OwnedStr,
-        elements: Vec<Copied>,
-        expiry: Option<u64>,
-    ) -> ForBlocked {
-        let Self { take, is_named, .. } = *self;
-        ForBlocked { db: context.selected_db(), key, take, elements, is_named, expiry }
+    fn taken(&self, context: &Context, key: OwnedStr, elements: Vec<Copied>) -> ForBlocked {
+        let (Self { take, is_named, .. }, db) = (self, context.selected_db());
+        let (take, is_named) = (*take, *is_named);
+        ForBlocked { db, key, take, elements, is_named, expiry: None, on_its_way: None }
     }
 }
 
 impl Taken for ForBlocked {
     fn deadline(&self) -> u64 {
-        self.elements.first().map_or(0, |element| element.deadline)
+        self.elements.first().map_or(0, |element| element.before.deadline)
     }
 
     fn reply(&self, context: &Context) {
+        if self.on_its_way.is_none() {
+            claim(self.take.token);
+        }
         let mut reply = if self.is_named {
             context.reply_named_open_array(self.key.as_str().bytes())
         } else {
@@ -131,27 +201,63 @@ impl Taken for ForBlocked {
         }
     }
 
-    /// A lease runs out by itself. What was taken for good is put away again, with its deadline: it comes
-    /// after what else is due at that time.
+    /// What was taken or leased is what it was before, with its deadline: it comes after what else is due at that time.
     fn give_back(&self, context: &Context) {
-        if self.take.lease.is_some() {
+        let Some(on_its_way) = &self.on_its_way else { return };
+        if on_its_way.is_claimed() {
             return;
         }
         if context.is_read_only() || !context.select_db(self.db) {
             log_warning(
-                "dehydrator: a client hung up as this server became a replica: what it was given is lost",
+                "dehydrator: a client hung up as this server became a replica: what it was given is lost, or hidden \
+                 until its lease runs out",
             );
             return;
         }
-        let Ok(mut dehydrator) = Writing::open(context, self.key.as_str()) else { return };
+        if self.take.lease.is_some() {
+            self.end_leases(context);
+        } else {
+            self.put_back(context);
+        }
+    }
+}
+
+impl ForBlocked {
+    /// Nobody has heard of the leases: they have not been.
+    fn end_leases(&self, context: &Context) {
+        let key = self.key.as_str();
+        let Ok(mut dehydrator) = Writing::open(context, key) else { return };
+        let Some((lawn, token)) = dehydrator.lawn().zip(self.take.token) else { return };
+        let mut any = false;
+        for copied in &self.elements {
+            let Copied { id, deliveries, before, .. } = copied;
+            // Who has the token may have changed it, or given it back, meanwhile; or another lease has begun.
+            let is_held = lawn.holds(id, token)
+                && lawn.look(id).is_some_and(|element| element.deliveries == *deliveries);
+            if !is_held || !lawn.restart_at(id, before.ttl, before.deadline) {
+                continue;
+            }
+            lawn.set_deliveries(id, before.deliveries, before.token);
+            if let Some(element) = lawn.look(id) {
+                replicate_given_back(context, key, &element, *before, true);
+                any = true;
+            }
+        }
+        if any {
+            dehydrator.changed(c"dehydrator.push");
+        }
+    }
+
+    fn put_back(&self, context: &Context) {
+        let key = self.key.as_str();
+        let Ok(mut dehydrator) = Writing::open(context, key) else { return };
         let mut given_back = Vec::new();
-        let put = dehydrator.lawn_or_new(|lawn| {
+        let put = dehydrator.lawn_or_new(|lawn: &mut Lawn| {
             for copied in &self.elements {
-                let Copied { id, payload, deadline, deliveries, ttl } = copied;
+                let Copied { id, payload, before, .. } = copied;
                 // An id that was pushed meanwhile is another element.
-                if lawn.start_at(id, *ttl, payload, *deadline).is_ok() {
-                    // Whoever held it holds it no more.
-                    lawn.set_deliveries(id, *deliveries, None);
+                if lawn.start_at(id, before.ttl, payload, before.deadline).is_ok() {
+                    lawn.set_deliveries(id, before.deliveries, before.token);
                     given_back.push(copied);
                 }
             }
@@ -163,19 +269,25 @@ impl Taken for ForBlocked {
             return;
         }
         if put.is_ok() {
-            given_back.iter().for_each(|copied| copied.replicate(context, self.key.as_str()));
+            for copied in given_back {
+                replicate_given_back(context, key, &copied.element(), copied.before, false);
+            }
             dehydrator.changed(c"dehydrator.push");
-            expiry.into_iter().for_each(|at| restore_expiry(context, self.key.as_str(), at));
+            expiry.into_iter().for_each(|at| restore_expiry(context, key, at));
         }
     }
 }
 
-impl Copied {
-    fn replicate(&self, context: &Context, key: Str<'_>) {
-        let [id, element] = [&self.id, &self.payload].map(|bytes| OwnedStr::new(bytes));
-        let (ttl, deadline) = (OwnedStr::of_number(self.ttl), self.deadline);
-        let [id, element, ttl] = [&id, &element, &ttl].map(OwnedStr::as_str);
-        let pushed = Pushed { key, ttl, element, id, deadline };
-        replicate::given_back(context, &pushed, self.deliveries);
-    }
+fn replicate_given_back(
+    context: &Context,
+    key: Str<'_>,
+    element: &Element<'_>,
+    before: Before,
+    replaces: bool,
+) {
+    let [id, payload] = [element.id, element.payload].map(OwnedStr::new);
+    let (ttl, deadline) = (OwnedStr::of_number(before.ttl), before.deadline);
+    let [id, element, ttl] = [&id, &payload, &ttl].map(OwnedStr::as_str);
+    let pushed = Pushed { key, ttl, element, id, deadline };
+    replicate::given_back(context, &pushed, replaces, before.deliveries, before.token);
 }

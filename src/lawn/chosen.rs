@@ -45,7 +45,9 @@ impl Chosen {
 
     #[cfg(any(test, fuzzing))]
     pub(super) fn iter(&self) -> impl Iterator<Item = (Token, Address)> + '_ {
-        self.hashes.iter().map(|((token, turn), hash)| (*token, Address { hash: *hash, turn: *turn }))
+        self.hashes
+            .iter()
+            .map(|((token, turn), hash)| (*token, Address { hash: *hash, turn: *turn }))
     }
 
     /// Bytes allocated, about: the standard library's nodes hold up to eleven entries. They are half full when what is

@@ -277,12 +277,7 @@ impl Full {
     ///
     /// Costs less than as many calls of [`Full::pop_due`]: elements that follow each other in one queue are taken in a run,
     /// which reads ahead and changes the heap once.
-    pub fn drain(
-        &mut self,
-        now: u64,
-        count: usize,
-        mut give: impl FnMut(Row<'_>),
-    ) -> usize {
+    pub fn drain(&mut self, now: u64, count: usize, mut give: impl FnMut(Row<'_>)) -> usize {
         let mut done = 0;
         while done < count {
             if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
@@ -318,12 +313,7 @@ impl Full {
     }
 
     /// Takes out of the queue with the earliest head what comes before `end`. Heads are settled.
-    fn drain_run(
-        &mut self,
-        end: Turn,
-        most: usize,
-        give: &mut impl FnMut(Row<'_>),
-    ) -> usize {
+    fn drain_run(&mut self, end: Turn, most: usize, give: &mut impl FnMut(Row<'_>)) -> usize {
         let Some((number, ttl, _)) = self.queues.earliest() else { return 0 };
         let mut done = 0;
         // How many are read ahead: more and more, as what is read ahead may come too late for this run.

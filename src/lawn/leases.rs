@@ -17,8 +17,8 @@ use std::sync::LazyLock;
 use ahash::RandomState;
 
 use super::chosen::{Address, Chosen};
-use super::tokens::Tokens;
 use super::rounded;
+use super::tokens::Tokens;
 use super::turn::Turn;
 
 /// The name of a lease. Below [`Token::SERVERS`] the client has chosen it.

@@ -38,15 +38,17 @@
 //! This module knows no command and no dehydrator: how to look at a key, and how to serve a client, are
 //! handed to it as values.
 
+mod unblocked;
 mod watches;
 
-use std::cell::{Cell, RefCell};
-use std::ffi::{c_int, c_void};
+use std::cell::RefCell;
+use std::ffi::c_int;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
+use unblocked::{Outcome, on_free, on_reply, take_back, unblock};
 use watches::{Blocked, Handle, Watches};
 
 use super::timer;
@@ -95,22 +97,6 @@ pub trait Taken {
 
     /// Puts it back where it was, because the client has gone.
     fn give_back(&self, context: &Context);
-}
-
-/// Why a client is unblocked.
-enum Outcome {
-    /// Something was taken for it.
-    Taken(Box<dyn Taken>),
-    /// It has waited long enough.
-    TimedOut,
-    /// There is nothing to wait for any more.
-    SentAway(Error),
-}
-
-/// A client that is being unblocked.
-struct Unblocked {
-    outcome: Outcome,
-    replied: Cell<bool>,
 }
 
 thread_local! {
@@ -283,7 +269,7 @@ pub fn serve(context: &Context, may_serve: bool) {
         if context.may_write() {
             take_back(context);
             serve_ready(context);
-        } else if !dismiss_ready() {
+        } else if !dismiss_ready(context) {
             // Who is dismissed takes nothing. The others wait.
             WATCHES.with_borrow_mut(|watches| watches.retry_us = now_us + RETRY_US);
         }
@@ -308,7 +294,7 @@ fn serve_ready(context: &Context) {
         let Some(name) = WATCHES.with_borrow_mut(|watches| watches.ready.pop_front()) else {
             return;
         };
-        let sent_away = send_away(&name, SERVED_MAX - served);
+        let sent_away = send_away(context, &name, SERVED_MAX - served);
         served += sent_away;
         if sent_away == 0 {
             served += serve_line(context, &name, SERVED_MAX - served);
@@ -317,7 +303,7 @@ fn serve_ready(context: &Context) {
 }
 
 /// Sends some of the clients away that are dismissed, where nobody can be served. Returns whether there may be more.
-fn dismiss_ready() -> bool {
+fn dismiss_ready(context: &Context) -> bool {
     let ready = WATCHES.with_borrow(|watches| watches.ready.len());
     let mut sent_away = 0;
     for _ in 0..ready {
@@ -325,7 +311,7 @@ fn dismiss_ready() -> bool {
             return false;
         };
         let before = sent_away;
-        sent_away += send_away(&name, SERVED_MAX - sent_away);
+        sent_away += send_away(context, &name, SERVED_MAX - sent_away);
         if sent_away == before {
             WATCHES.with_borrow_mut(|watches| watches.ready.push_back(name));
         }
@@ -376,7 +362,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         served += 1;
         latency::record(overdue.late_us(taken.deadline()));
         if WATCHES.with_borrow_mut(|watches| watches.leave(first.client, first.ticket)) {
-            unblock(first.client, Outcome::Taken(taken));
+            unblock(context, first.client, Outcome::Taken(taken));
         } else {
             taken.give_back(context);
         }
@@ -424,22 +410,14 @@ fn time_out(context: &Context) {
             context.select_db(db).then(|| blocked.asks.held(context)).flatten()
         });
         if WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket)) {
-            unblock(client, held.map_or(Outcome::TimedOut, Outcome::Taken));
+            unblock(context, client, held.map_or(Outcome::TimedOut, Outcome::Taken));
         }
-    }
-}
-
-/// Gives back what was taken for clients that had gone.
-fn take_back(context: &Context) {
-    let given_up = WATCHES.with_borrow_mut(|watches| std::mem::take(&mut watches.given_up));
-    for taken in given_up {
-        taken.give_back(context);
     }
 }
 
 /// Unblocks some of those who wait for a key that is ready, if they are dismissed, and has it stay ready then. Returns
 /// how many.
-fn send_away(name: &Rc<Name>, most: usize) -> usize {
+fn send_away(context: &Context, name: &Rc<Name>, most: usize) -> usize {
     let watch = |watches: &Watches| watches.by_name.get(name)?.dismissed.clone();
     let Some(dismissed) = WATCHES.with_borrow(watch) else { return 0 };
     let mut count = 0;
@@ -448,7 +426,7 @@ fn send_away(name: &Rc<Name>, most: usize) -> usize {
             WATCHES.with_borrow_mut(|watches| watches.next_dismissed(name))
     {
         WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket));
-        unblock(client, Outcome::SentAway(dismissed.reason.clone()));
+        unblock(context, client, Outcome::SentAway(dismissed.reason.clone()));
         count += 1;
     }
     WATCHES.with_borrow_mut(|watches| {
@@ -459,37 +437,8 @@ fn send_away(name: &Rc<Name>, most: usize) -> usize {
     count
 }
 
-/// Has the server call [`on_reply`] for a client that has just left the table.
-fn unblock(client: Handle, outcome: Outcome) {
-    let unblocked = Unblocked { outcome, replied: Cell::new(false) };
-    let data = Box::into_raw(Box::new(unblocked)).cast::<c_void>();
-    // SAFETY: the client is blocked, and unblocked once: it has just left the table.
-    unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), data)) };
-}
-
 // The server calls what follows. It hands each callback what the signature says, live for the call:
 // that is the promise which every `SAFETY` below leans on.
-
-unsafe extern "C" fn on_reply(
-    context: *mut RedisModuleCtx,
-    _argv: *mut *mut RedisModuleString,
-    _argc: c_int,
-) -> c_int {
-    guard((), || {
-        // SAFETY: the server's promise; the data is the box that `unblock` handed over.
-        let (context, unblocked) = unsafe {
-            let data = api!(RedisModule_GetBlockedClientPrivateData(context));
-            (Context::from_raw(context), &*data.cast::<Unblocked>())
-        };
-        unblocked.replied.set(true);
-        match &unblocked.outcome {
-            Outcome::Taken(taken) => taken.reply(&context),
-            Outcome::TimedOut => context.reply_null_array(),
-            Outcome::SentAway(reason) => context.reply_error(reason),
-        }
-    });
-    raw::REDISMODULE_OK as c_int
-}
 
 /// CLIENT UNBLOCK.
 unsafe extern "C" fn on_unblock(
@@ -526,18 +475,4 @@ fn leave(client: *mut RedisModuleBlockedClient) {
         // SAFETY: the client is blocked, and unblocked once: it has just left the table.
         unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), ptr::null_mut())) };
     }
-}
-
-unsafe extern "C" fn on_free(context: *mut RedisModuleCtx, data: *mut c_void) {
-    guard((), || {
-        let Some(data) = NonNull::new(data.cast::<Unblocked>()) else { return };
-        // SAFETY: the server's promise; the data is the box that `unblock` handed over, given back.
-        let (context, unblocked) =
-            unsafe { (Context::from_raw(context), Box::from_raw(data.as_ptr())) };
-        if let (Outcome::Taken(taken), false) = (unblocked.outcome, unblocked.replied.get()) {
-            // It went when something had been taken for it. To write is not for this callback.
-            WATCHES.with_borrow_mut(|watches| watches.given_up.push(taken));
-            timer::soon(&context);
-        }
-    });
 }

@@ -12,6 +12,7 @@
 //! | `error` | what a client is told when a command is refused |
 //! | `key` | a key that is open |
 //! | `command` | registering a command with all that is known of it |
+//! | `command_filter` | seeing commands before the server runs them |
 //! | `event` | what the server tells modules of |
 //! | `loop_timer` | a timer of our own in the server's event loop |
 //! | `info` | what the server says of itself |
@@ -37,6 +38,7 @@ macro_rules! api {
 pub(crate) use api;
 
 pub mod command;
+pub mod command_filter;
 pub mod context;
 pub mod error;
 pub mod event;

@@ -39,5 +39,6 @@ mod small;
 mod subscribed;
 mod threads;
 mod twice;
+mod unheard;
 mod volume;
 mod wall_clock;

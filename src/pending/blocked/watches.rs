@@ -8,7 +8,8 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use redis_module::raw::RedisModuleBlockedClient;
 
-use super::{Asks, Peek, Taken};
+use super::unblocked::has_given_up;
+use super::{Asks, Peek};
 use crate::metrics::latency::Overdue;
 use crate::server::Error;
 use crate::server::key::Name;
@@ -69,8 +70,6 @@ pub(super) struct Watches {
     pub(super) retry_us: u64,
     /// The last name that the backstop saw.
     pub(super) seen: Option<Rc<Name>>,
-    /// What was taken for clients that have gone.
-    pub(super) given_up: Vec<Box<dyn Taken>>,
     /// All who came before this ticket are sent away, from the key after this one on.
     pub(super) all_dismissed: Option<(Ticket, Option<Rc<Name>>)>,
 }
@@ -78,7 +77,7 @@ pub(super) struct Watches {
 impl Watches {
     /// Whether somebody is to be given something or to be sent away, or something is to be given back.
     pub(super) fn has_work(&self) -> bool {
-        !self.given_up.is_empty() || !self.ready.is_empty() || self.all_dismissed.is_some()
+        !self.ready.is_empty() || self.all_dismissed.is_some() || has_given_up()
     }
 
     /// Has those who wait for a key, and came before this ticket, be sent away.

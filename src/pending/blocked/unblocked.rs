@@ -1,0 +1,161 @@
+//! Clients that are being unblocked: what each is told, until the server has told it.
+//!
+//! Redis 7.0 tells them at the end of the pass of its event loop in which they were unblocked; later servers do in the next one,
+//! after the commands that have come meanwhile. One of these may be REPLICAOF: the server hangs up on all clients that are
+//! blocked, and what was taken for them cannot be given back on a replica. (Nor while it runs: the server tells its
+//! replicas, of which one may be the next primary, nothing more from there on.) So for as long as anything is on its way,
+//! the module has a look at commands before they run, and gives back what is when one is about to make this server a
+//! replica.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+use hashbrown::HashMap;
+use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx, RedisModuleString};
+
+use super::super::timer;
+use super::{Handle, Taken};
+use crate::server::command_filter::{CommandFilter, Shown};
+use crate::server::guard::guard;
+use crate::server::{Context, Error, api};
+
+/// Why a client is unblocked.
+pub(super) enum Outcome {
+    /// Something was taken for it.
+    Taken(Box<dyn Taken>),
+    /// It has waited long enough.
+    TimedOut,
+    /// There is nothing to wait for any more.
+    SentAway(Error),
+}
+
+/// A client that is being unblocked.
+struct Unblocked {
+    client: Handle,
+    outcome: RefCell<Outcome>,
+    replied: Cell<bool>,
+}
+
+thread_local! {
+    // Commands, timers and ticks run on the server's main thread alone.
+    /// Those for whom something was taken.
+    static ON_THEIR_WAY: RefCell<HashMap<Handle, Rc<Unblocked>, ahash::RandomState>> =
+        RefCell::default();
+    /// Set while there are any.
+    static FILTER: RefCell<Option<CommandFilter>> = const { RefCell::new(None) };
+    /// A filter is called with no context.
+    static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
+    /// What was taken for clients that have gone.
+    static GIVEN_UP: RefCell<Vec<Box<dyn Taken>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Has the server call [`on_reply`] for a client that has just left the table.
+pub(super) fn unblock(context: &Context, client: Handle, outcome: Outcome) {
+    let is_taken = matches!(outcome, Outcome::Taken(_));
+    let (outcome, replied) = (RefCell::new(outcome), Cell::new(false));
+    let unblocked = Rc::new(Unblocked { client, outcome, replied });
+    if is_taken {
+        let before = ON_THEIR_WAY.with_borrow_mut(|it| {
+            it.insert(client, Rc::clone(&unblocked));
+            it.len()
+        });
+        if before == 1 {
+            CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
+            FILTER.set(CommandFilter::set(context, on_command));
+        }
+    }
+    let data = Rc::into_raw(unblocked).cast::<c_void>().cast_mut();
+    // SAFETY: the client is blocked, and unblocked once: it has just left the table.
+    unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), data)) };
+}
+
+/// Whether anything is to be given back.
+pub(super) fn has_given_up() -> bool {
+    GIVEN_UP.with_borrow(|given_up| !given_up.is_empty())
+}
+
+/// Gives back what was taken for clients that had gone.
+pub(super) fn take_back(context: &Context) {
+    for taken in GIVEN_UP.take() {
+        taken.give_back(context);
+    }
+}
+
+// The server calls what follows. It hands each callback what the signature says, live for the call:
+// that is the promise which every `SAFETY` below leans on.
+
+pub(super) unsafe extern "C" fn on_reply(
+    context: *mut RedisModuleCtx,
+    _argv: *mut *mut RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    guard((), || {
+        // SAFETY: the server's promise; the data is what `unblock` handed over, if it is there.
+        let (context, unblocked) = unsafe {
+            let data = api!(RedisModule_GetBlockedClientPrivateData(context));
+            (Context::from_raw(context), data.cast::<Unblocked>().as_ref())
+        };
+        let Some(unblocked) = unblocked else { return context.reply_null_array() };
+        unblocked.replied.set(true);
+        match &*unblocked.outcome.borrow() {
+            Outcome::Taken(taken) => taken.reply(&context),
+            Outcome::TimedOut => context.reply_null_array(),
+            Outcome::SentAway(reason) => context.reply_error(reason),
+        }
+    });
+    raw::REDISMODULE_OK as c_int
+}
+
+pub(super) unsafe extern "C" fn on_free(context: *mut RedisModuleCtx, data: *mut c_void) {
+    guard((), || {
+        let Some(data) = NonNull::new(data.cast::<Unblocked>()) else { return };
+        // SAFETY: the server's promise; the data is what `unblock` handed over, given back.
+        let (context, unblocked) =
+            unsafe { (Context::from_raw(context), Rc::from_raw(data.as_ptr())) };
+        let was_last = ON_THEIR_WAY.with_borrow_mut(|it| {
+            // Another client may have the same address by now.
+            let is_it = it.get(&unblocked.client).is_some_and(|it| Rc::ptr_eq(it, &unblocked));
+            is_it && it.remove(&unblocked.client).is_some() && it.is_empty()
+        });
+        if was_last && let Some(filter) = FILTER.take() {
+            filter.lift(&context);
+        }
+        let outcome = unblocked.outcome.replace(Outcome::TimedOut);
+        if let (Outcome::Taken(taken), false) = (outcome, unblocked.replied.get()) {
+            // It went when something had been taken for it. To write is not for this callback.
+            GIVEN_UP.with_borrow_mut(|given_up| given_up.push(taken));
+            timer::soon(&context);
+        }
+    });
+}
+
+unsafe extern "C" fn on_command(command: *mut RedisModuleCommandFilterCtx) {
+    guard((), || {
+        // SAFETY: the server's promise.
+        let Some(command) = (unsafe { Shown::from_raw(command) }) else { return };
+        let is_replicaof = command.is(0, b"REPLICAOF") || command.is(0, b"SLAVEOF");
+        if is_replicaof && !(command.is(1, b"NO") && command.is(2, b"ONE")) {
+            CONTEXT.with(|context| context.get().map(give_back_all));
+        }
+    });
+}
+
+/// Gives back, and tells replicas of it at once, what is on its way to clients, and what was taken for those that have gone.
+fn give_back_all(context: &Context) {
+    if !context.may_replicate() {
+        return;
+    }
+    take_back(context);
+    let all: Vec<_> = ON_THEIR_WAY.with_borrow(|it| it.values().cloned().collect());
+    for unblocked in all.into_iter().filter(|it| !it.replied.get()) {
+        // It is told so if the command is refused. If not, the server hangs up.
+        let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::Elsewhere));
+        if let Outcome::Taken(taken) = outcome {
+            taken.give_back(context);
+        }
+    }
+    // Outside of commands effects are told when the next one has run.
+    let _ = context.call(c"PING", &[]);
+}
