@@ -118,7 +118,7 @@ impl Policy {
         }
     }
 
-    /// Bytes on the heap.
+    /// Bytes on the heap, in one allocation.
     pub fn memory(&self) -> usize {
         self.route().map_or(0, Route::memory)
     }

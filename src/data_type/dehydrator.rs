@@ -130,8 +130,11 @@ impl Dehydrator {
     /// it does not count.
     pub fn memory(&self) -> usize {
         const KEPT_IN: usize = 2 * 16;
+        /// What the schedule keeps of its name, about.
+        const SCHEDULED: usize = 220;
         let own = KEPT_IN + rounded(size_of::<Self>());
-        self.lawn.memory() - size_of::<Lawn>() + own + self.rules.memory_kept()
+        let scheduled = if self.tracking.is_tracked() { SCHEDULED } else { 0 };
+        self.lawn.memory() - size_of::<Lawn>() + own + self.rules.memory_kept() + scheduled
     }
 
     /// Counts what is in it anew, after it was changed. O(1).
@@ -175,7 +178,9 @@ static USUAL: Rules = Rules { policy: Policy::Hold, pause: None };
 impl Kept {
     /// Bytes on the heap.
     fn memory_kept(&self) -> usize {
-        self.0.as_ref().map_or(0, |rules| rounded(size_of::<Rules>()) + rules.policy.memory())
+        self.0
+            .as_ref()
+            .map_or(0, |rules| rounded(size_of::<Rules>()) + rounded(rules.policy.memory()))
     }
 }
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 use super::heads::QueueNumber;
 use super::processor::prefetch;
 use super::slab::{Handle, Slab, Unit};
-use super::{Mover, TINY, push_tight, relocate};
+use super::{Mover, TINY, allotted, push_tight, relocate};
 
 /// As many as make a block of 256 bytes.
 pub(super) const PLACES: usize = if TINY { 5 } else { 62 };
@@ -453,8 +453,7 @@ impl Blocks {
 
     /// Bytes allocated, its own fields apart. O(pages).
     pub(super) fn memory(&self) -> usize {
-        let bits = self.bits.iter().map(|line| line.capacity() * size_of::<Bits>());
-        self.slab.memory() + bits.sum::<usize>() + self.bits.capacity() * size_of::<Vec<Bits>>()
+        self.slab.memory() + self.bits.iter().map(allotted).sum::<usize>() + allotted(&self.bits)
     }
 
     /// Allocations that freeing it takes, about. O(1).

@@ -1,7 +1,7 @@
 //! What is too long for a page: byte strings with an allocation each, by number.
 
 use super::shelves::Shelves;
-use super::{Mover, relocate};
+use super::{Mover, allotted, relocate};
 
 #[derive(Clone)]
 enum Place {
@@ -32,7 +32,7 @@ impl Boxes {
             None => u32::try_from(self.places.len()).ok()?,
         };
         self.taken += 1;
-        self.bytes += bytes.capacity();
+        self.bytes += allotted(&bytes);
         if self.vacant.is_some() {
             let place = self.places.get_mut(number as usize);
             let Place::Vacant(next) = std::mem::replace(place, Place::Taken(bytes)) else {
@@ -59,7 +59,7 @@ impl Boxes {
         };
         self.vacant = Some(number);
         self.taken -= 1;
-        self.bytes -= bytes.capacity();
+        self.bytes -= allotted(&bytes);
         if self.taken == 0 {
             *self = Self::new();
         }

@@ -9,7 +9,7 @@
 //! Setting and removing a head cost O(log queues), of which there are 16,384 at the most.
 
 use super::turn::Turn;
-use super::{Mover, push_tight, relocate, shrink};
+use super::{Mover, allotted, push_tight, relocate, shrink};
 
 const CHILDREN: usize = 4;
 
@@ -128,7 +128,7 @@ impl Heads {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.heap.capacity() * size_of::<Head>() + self.places.capacity() * size_of::<Option<u16>>()
+        allotted(&self.heap) + allotted(&self.places)
     }
 
     fn rise(&mut self, mut place: usize) {

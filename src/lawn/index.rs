@@ -36,7 +36,7 @@ use ahash::RandomState;
 use super::processor::prefetch;
 use super::slab::Handle;
 use super::table::{ENTRIES_MAX, Entry, IdHash, Table, fitting, larger};
-use super::{Mover, relocate};
+use super::{Mover, allotted, relocate};
 
 /// Two halves are merged at this many entries, far enough from a split that the two do not alternate.
 const MERGED_MAX: usize = ENTRIES_MAX / 2;
@@ -206,8 +206,8 @@ impl Index {
     /// Bytes allocated. O(tables).
     pub(super) fn memory(&self) -> usize {
         self.tables.iter().map(Table::memory).sum::<usize>()
-            + self.tables.capacity() * size_of::<Table>()
-            + self.directory.capacity() * size_of::<u32>()
+            + allotted(&self.tables)
+            + allotted(&self.directory)
     }
 
     /// Allocations that freeing it takes, about. O(1).

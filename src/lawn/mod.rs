@@ -162,6 +162,11 @@ fn push_tight<T>(items: &mut Vec<T>, item: T) {
     items.push(item);
 }
 
+/// Bytes that an allocator sets aside for a vector.
+fn allotted<T>(items: &Vec<T>) -> usize {
+    rounded(items.capacity() * size_of::<T>())
+}
+
 /// Gives back half of a vector's memory or more, if it uses less than a quarter.
 fn shrink<T>(items: &mut Vec<T>) {
     if items.len() * 4 < items.capacity() {

@@ -29,7 +29,7 @@ use super::records::{Records, Spot};
 use super::slab::Handle;
 use super::turn::Turn;
 use super::unsettled::Unsettled;
-use super::{Mover, TINY, push_tight, relocate, shrink};
+use super::{Mover, TINY, allotted, push_tight, relocate, rounded, shrink};
 
 pub(super) use walk::Cursor;
 
@@ -342,9 +342,9 @@ impl Queues {
     /// Bytes allocated. O(pages of blocks).
     pub(super) fn memory(&self) -> usize {
         self.blocks.memory()
-            + self.queues.capacity() * size_of::<Queue>()
+            + allotted(&self.queues)
             + self.free.len() * size_of::<QueueNumber>() * 3
-            + self.by_ttl.allocation_size()
+            + rounded(self.by_ttl.allocation_size())
             + self.heads.memory()
             + self.directory.memory()
     }

@@ -1,6 +1,6 @@
 //! A list that grows a shelf at a time: nothing is moved but the list of shelves.
 
-use super::{Mover, TINY, push_tight, relocate};
+use super::{Mover, TINY, allotted, push_tight, relocate};
 
 /// Items on a shelf.
 const SHELF: usize = if TINY { 4 } else { 256 };
@@ -55,7 +55,6 @@ impl<T> Shelves<T> {
 
     /// Bytes allocated, its own fields apart. O(shelves).
     pub(super) fn memory(&self) -> usize {
-        let items = self.shelves.iter().map(|shelf| shelf.capacity() * size_of::<T>());
-        items.sum::<usize>() + self.shelves.capacity() * size_of::<Vec<T>>()
+        self.shelves.iter().map(allotted).sum::<usize>() + allotted(&self.shelves)
     }
 }

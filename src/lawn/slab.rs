@@ -29,7 +29,7 @@
 use std::num::NonZeroU32;
 
 use super::shelves::Shelves;
-use super::{Mover, TINY, push_tight, relocate};
+use super::{Mover, TINY, allotted, push_tight, relocate};
 
 /// Bytes in a full page. Large enough that the table of pages for a million records is in the nearest cache.
 const PAGE_BYTES: usize = if TINY { 512 } else { 256 * 1024 };
@@ -355,11 +355,8 @@ impl<T: Unit> Slab<T> {
 
     /// Bytes allocated, the slab's own fields apart. O(pages).
     pub(super) fn memory(&self) -> usize {
-        let units = self.pages.iter().map(|units| units.capacity() * size_of::<T>());
-        units.sum::<usize>()
-            + self.pages.capacity() * size_of::<Vec<T>>()
-            + self.infos.memory()
-            + self.classes.capacity() * size_of::<Class>()
+        let units = self.pages.iter().map(allotted);
+        units.sum::<usize>() + allotted(&self.pages) + self.infos.memory() + allotted(&self.classes)
     }
 
     /// Allocations that freeing it takes, about. O(1).

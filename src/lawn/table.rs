@@ -10,9 +10,9 @@
 //!
 //! A table has any number of buckets, not a power of two: a hash is scaled to them.
 
-use super::TINY;
 use super::lanes::{self, LANES, Lanes};
 use super::slab::Handle;
+use super::{TINY, allotted};
 
 /// Entries in a bucket, which fill a cache line.
 const SLOTS: usize = LANES;
@@ -277,7 +277,7 @@ impl Table {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.buckets.capacity() * size_of::<Bucket>() + self.passed.capacity()
+        allotted(&self.buckets) + allotted(&self.passed)
     }
 
     /// Panics unless its entries and what it counts agree. `is_live` says whether a record exists.

@@ -7,7 +7,7 @@
 use hashbrown::HashTable;
 
 use super::leases::Token;
-use super::{TINY, shrink};
+use super::{TINY, allotted, push_tight, rounded, shrink};
 
 /// Tokens in a part, on average, when another part is added.
 const PART: usize = if TINY { 8 } else { 128 };
@@ -63,8 +63,8 @@ impl Tokens {
 
     /// Bytes allocated, about. O(parts).
     pub(super) fn memory(&self) -> usize {
-        let parts: usize = self.parts.iter().map(HashTable::allocation_size).sum();
-        parts + self.parts.capacity() * size_of::<HashTable<(u64, Token)>>()
+        let parts = self.parts.iter().map(|part| rounded(part.allocation_size()));
+        parts.sum::<usize>() + allotted(&self.parts)
     }
 
     /// Allocations that freeing it takes. O(1).
@@ -86,7 +86,7 @@ impl Tokens {
 
     /// Adds a part.
     fn split(&mut self) {
-        self.parts.push(HashTable::new());
+        push_tight(&mut self.parts, HashTable::new());
         let last = self.parts.len() - 1;
         if last > 0 {
             let split = std::mem::take(&mut self.parts[Self::origin_of(last)]);

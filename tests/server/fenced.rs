@@ -406,7 +406,9 @@ fn what_is_given_of_what_is_held_costs_the_same_however_much_that_is() {
             for (word, ttl, at) in [("held", 600_000, i64::MAX), ("over", 1, 1)] {
                 let ids: Vec<_> = (first..first + 1000).map(|id| format!("{word}-{id}")).collect();
                 let push = pipe.cmd("DEHYDRATOR.MPUSH").arg("k").ignore();
-                ids.iter().for_each(|id| drop(push.arg(ttl).arg("element").arg(id)));
+                for id in &ids {
+                    push.arg(ttl).arg("element").arg(id);
+                }
                 pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(ttl).arg("TOKEN").arg(word);
                 pipe.arg("AT").arg(at).arg(ids).ignore();
             }
