@@ -6,8 +6,8 @@
  * part, on any number of machines.
  *
  * The saver uses POLL without LEASE: if it dies between taking a change and saving it, that change is
- * saved with the next one only. Where that is not good enough, use LEASE and XACK as in delayed_jobs.py,
- * and let the element say which change it is: a change that comes in meanwhile starts under the same id.
+ * saved with the next one only. Where that is not good enough, use LEASE, with the two scripts of "Debounce with
+ * leases" in docs/clients.md: with REPLACE alone two savers would work on one document at once.
  *
  * Prints:
  *
