@@ -60,13 +60,7 @@ use background::{cron, keyspace, pass};
 use commands::commands;
 use server::command::{self, Command};
 use server::string::Args;
-use server::{Context, api, context, guard};
-
-/// The server's allocator, so that its memory limits and statistics see us. Unit tests run without a
-/// server.
-#[cfg(not(test))]
-#[global_allocator]
-static ALLOCATOR: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;
+use server::{Context, allocator, api, context, guard};
 
 /// What the commands' names begin with.
 const PREFIX: &str = "dehydrator";
@@ -105,6 +99,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     if status != raw::REDISMODULE_OK as c_int {
         return status;
     }
+    allocator::probe();
     guard::install_panic_hook();
     let loaded = guard::guard(false, || {
         // SAFETY: context and arguments are live while the module loads.

@@ -20,7 +20,7 @@ use crate::replicate;
 use crate::server::guard::guard;
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{Name, Route};
-use crate::server::{Context, Str, api};
+use crate::server::{Context, Str, allocator, api};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
@@ -221,10 +221,9 @@ unsafe extern "C" fn defrag(
         let mut mover = Defrag { context };
         // SAFETY: the server's promise above, and that nothing else refers to the value meanwhile.
         unsafe {
-            if let Some(moved) = mover.alloc(*value) {
-                *value = moved.as_ptr();
-            }
-            let lawn = &mut (*(*value).cast::<Dehydrator>()).lawn;
+            let moved = mover.moved((*value).cast::<Dehydrator>());
+            *value = moved.cast();
+            let lawn = &mut (*moved).lawn;
             // Small ones have no cursor, and are done in one go.
             let mut cursor = 0;
             api!(RedisModule_DefragCursorGet(context, &mut cursor));
@@ -246,15 +245,22 @@ struct Defrag {
 }
 
 impl Defrag {
-    /// Moves an allocation, if that helps. Returns where it is now, if it was moved.
+    /// Moves the allocation of some `T`, if that helps. Returns where it is now.
     ///
     /// # Safety
     ///
-    /// `allocation` must be one of the server's, and the caller the only one who refers to it. If it
-    /// was moved, the old address is free.
-    unsafe fn alloc(&self, allocation: *mut c_void) -> Option<NonNull<c_void>> {
-        // SAFETY: the caller vouches for the allocation, `Defrag` exists within the callback alone.
-        NonNull::new(unsafe { api!(RedisModule_DefragAlloc(self.context, allocation)) })
+    /// `start` must be where an allocation of the module's global allocator begins, with the alignment of `T`, and the
+    /// caller the only one who refers to it. If it was moved, the old address is free.
+    unsafe fn moved<T>(&self, start: *mut T) -> *mut T {
+        // The server does not know what our allocator has shifted.
+        if !allocator::is_plain(align_of::<T>()) {
+            return start;
+        }
+        // SAFETY: the caller vouches for the allocation, which is the server's own as it was not shifted; `Defrag` exists
+        // within the callback alone. Where it moves, it has the same size and content, and by its size class the same
+        // alignment.
+        let moved = unsafe { api!(RedisModule_DefragAlloc(self.context, start.cast())) };
+        if moved.is_null() { start } else { moved.cast() }
     }
 }
 
@@ -265,13 +271,9 @@ impl Mover for Defrag {
             return items;
         }
         let start = ManuallyDrop::new(items).as_mut_ptr();
-        // SAFETY: the vector's memory comes from the server's allocator, the module's global one, and
-        // nobody refers to it: the vector was handed in. Where it moves, it has the same size and
-        // content, and jemalloc's size class keeps the alignment.
-        unsafe {
-            let moved = self.alloc(start.cast()).map_or(start, |moved| moved.as_ptr().cast());
-            Vec::from_raw_parts(moved, length, capacity)
-        }
+        // SAFETY: the vector's memory comes from the module's global allocator, and nobody refers to it: the vector was
+        // handed in.
+        unsafe { Vec::from_raw_parts(self.moved(start), length, capacity) }
     }
 
     fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
@@ -280,10 +282,7 @@ impl Mover for Defrag {
         }
         let start = Box::into_raw(item);
         // SAFETY: as in `relocate`.
-        unsafe {
-            let moved = self.alloc(start.cast()).map_or(start, |moved| moved.as_ptr().cast());
-            Box::from_raw(moved)
-        }
+        unsafe { Box::from_raw(self.moved(start)) }
     }
 }
 

@@ -7,6 +7,7 @@
 //! | module | noun |
 //! |---|---|
 //! | `guard` | the one door by which C enters: no panic gets past it |
+//! | `allocator` | the server's memory, aligned as Rust asks for it |
 //! | `string` | names and values that belong to the server |
 //! | `context` | replies, events, flags, the selected database |
 //! | `error` | what a client is told when a command is refused |
@@ -37,6 +38,7 @@ macro_rules! api {
 }
 pub(crate) use api;
 
+pub mod allocator;
 pub mod command;
 pub mod command_filter;
 pub mod context;
