@@ -60,8 +60,10 @@ use background::{cron, keyspace, pass};
 use commands::commands;
 use server::command::{self, Command};
 use server::string::Args;
-use server::{Context, allocator, api, context, guard};
+use server::{Context, allocator, api, context, guard, neighbours};
 
+/// The module's name, as the server lists it.
+const NAME: &CStr = c"dehydrator";
 /// What the commands' names begin with.
 const PREFIX: &str = "dehydrator";
 /// What those of ReDe's commands begin with, and which it has: with `rede-commands`.
@@ -91,7 +93,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     let status = unsafe {
         raw::Export_RedisModule_Init(
             raw_context,
-            c"dehydrator".as_ptr(),
+            NAME.as_ptr(),
             VERSION,
             raw::REDISMODULE_APIVER_1 as c_int,
         )
@@ -154,6 +156,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         }
         command::categorize(context, CATEGORY, REDE_PREFIX, &commands);
     }
+    neighbours::register(context, NAME);
     // In this order: see `pass::register`. What follows the cron in the server's list of listeners stays there.
     if !cron::register(context) || !pass::register(context) || !keyspace::register(context) {
         return refused("the hooks");

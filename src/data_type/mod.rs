@@ -288,15 +288,7 @@ impl<'a> Writing<'a> {
         let Some(new) = new else { return false };
         let value = NonNull::from(Box::leak(Box::new(new)));
         // SAFETY: the callbacks of our type expect a leaked `Box<Dehydrator>`, and this one is fresh.
-        unsafe { key.set_value(kind(), value.cast::<c_void>()) };
-        // That has published the server's event `new`. Whoever listened may have deleted or replaced the
-        // value, and to close a key reads its value.
-        let is_there = Key::open_to_inspect(context, name)
-            .and_then(|key| dehydrator_in(&key).ok().flatten())
-            .is_some_and(|found| found == value);
-        if !is_there {
-            key.abandon();
-        }
+        unsafe { key.fill(context, name, kind(), value.cast::<c_void>()) };
         false
     }
 

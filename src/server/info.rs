@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::ptr;
+use std::sync::OnceLock;
 
 use redis_module::raw::RedisModuleServerInfoData;
 
@@ -59,5 +60,8 @@ pub fn server_counts() -> [u64; 4] {
 
 /// Whether the server is Valkey: it and Redis number some things differently.
 pub fn is_valkey() -> bool {
-    Section::with(c"server", |server| server.text(c"valkey_version").is_some())
+    static IS_VALKEY: OnceLock<bool> = OnceLock::new();
+    *IS_VALKEY.get_or_init(|| {
+        Section::with(c"server", |server| server.text(c"valkey_version").is_some())
+    })
 }

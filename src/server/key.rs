@@ -7,7 +7,7 @@ use redis_module::raw::{
     self, RedisModuleKey, RedisModuleKeyOptCtx, RedisModuleString, RedisModuleType,
 };
 
-use super::{Context, Error, Str, error::Result};
+use super::{Context, Error, Str, error::Result, info, neighbours};
 
 /// A key's database and name, for later.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -145,17 +145,37 @@ impl Key {
         }
     }
 
-    /// Gives the key a value of a module type. The key must be open for writing.
+    /// Gives the key a value of a module type, and closes it. The key must be open for writing, and have none.
+    ///
+    /// That publishes the server's event `new`, and whoever listens may do as they like with the key. To close it then
+    /// reads the object in which the server keeps the value, as that was before.
     ///
     /// # Safety
     ///
     /// `value` must be what the callbacks of `kind` expect, and nobody else's from here on.
-    pub unsafe fn set_value(&mut self, kind: *mut RedisModuleType, value: NonNull<c_void>) {
+    pub unsafe fn fill(
+        self,
+        context: &Context,
+        name: Str<'_>,
+        kind: *mut RedisModuleType,
+        value: NonNull<c_void>,
+    ) {
         // SAFETY: the key is open, the caller vouches for the value.
         let status = unsafe {
             api!(RedisModule_ModuleTypeSetValue(self.raw.as_ptr(), kind, value.as_ptr()))
         };
         assert_eq!(status, raw::REDISMODULE_OK as c_int, "the key is not open for writing");
+        if !neighbours::may_listen() {
+            return;
+        }
+        let found = Self::open_to_inspect(context, name).and_then(|key| key.value(kind).ok()?);
+        if found == Some(value) {
+            self.look_up_again();
+        } else {
+            // It was deleted or replaced, and the object freed: the key stays open for good. The server loses some
+            // fifty bytes and the name.
+            std::mem::forget(self);
+        }
     }
 
     /// When the server will delete the key by itself, in milliseconds since the epoch.
@@ -174,10 +194,21 @@ impl Key {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Leaves the key open for good, because closing it would read a value that has been freed. The server
-    /// loses some fifty bytes and the key's name.
-    pub fn abandon(self) {
-        std::mem::forget(self);
+    /// Has the server look up the object in which the value of this key is, which is there. Valkey moves it when it is
+    /// first given an expiry, or another name, by whomever, and does not say so; whoever gives it one has it looked up.
+    /// Taking away the expiry leaves it where it is. There is none before: the server takes away those that were set
+    /// while it said `new`.
+    fn look_up_again(&self) {
+        /// Long enough not to come before it is taken away.
+        const DAY_MS: i64 = 24 * 60 * 60 * 1000;
+        // Redis does not move it, but from 8.2 on, where it does not survive that somebody else did so either.
+        if !info::is_valkey() {
+            return;
+        }
+        for expiry in [DAY_MS, raw::REDISMODULE_NO_EXPIRE.into()] {
+            // SAFETY: the key is open for writing and there. The object that it had is not read: all is found by name.
+            unsafe { api!(RedisModule_SetExpire(self.raw.as_ptr(), expiry)) };
+        }
     }
 
     /// Deletes the key, which must be open for writing, and frees its value. The server neither

@@ -15,6 +15,7 @@
 //! | `command` | registering a command with all that is known of it |
 //! | `command_filter` | seeing commands before the server runs them |
 //! | `event` | what the server tells modules of |
+//! | `neighbours` | whether other modules are there, who may listen to events of keys |
 //! | `loop_timer` | a timer of our own in the server's event loop |
 //! | `info` | what the server says of itself |
 //! | `quiet` | whether nobody hears what is replicated |
@@ -51,6 +52,7 @@ pub mod info;
 pub mod io;
 pub mod key;
 pub mod loop_timer;
+pub mod neighbours;
 pub mod quiet;
 pub mod refusal;
 pub mod string;
