@@ -68,7 +68,7 @@ pub(super) struct Watches {
     pub(super) tickets: Ticket,
     /// Nobody is served before this, on the monotonic clock, in microseconds.
     pub(super) retry_us: u64,
-    /// The last name that the backstop saw.
+    /// The last name that the backstop saw, or, if that is watched no more, the one before it.
     pub(super) seen: Option<Rc<Name>>,
     /// All who came before this ticket are sent away, from the key after this one on.
     pub(super) all_dismissed: Option<(Ticket, Option<Rc<Name>>)>,
@@ -216,8 +216,85 @@ impl Watches {
             if watch.line.is_empty() {
                 self.look_at(name, None);
                 self.by_name.remove(name);
+                // A name may be as long as a string.
+                if self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, name)) {
+                    self.seen = self
+                        .by_name
+                        .range(..Rc::clone(name))
+                        .next_back()
+                        .map(|(it, _)| Rc::clone(it));
+                }
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Weak;
+
+    use super::*;
+    use crate::pending::blocked::Outlook;
+    use crate::server::{Context, Str};
+
+    struct Nothing;
+
+    impl Asks for Nothing {
+        fn take(&self, _: &Context, _: Str<'_>) -> Option<Box<dyn Taken>> {
+            None
+        }
+
+        fn held(&self, _: &Context) -> Option<Box<dyn Taken>> {
+            None
+        }
+    }
+
+    /// A client, which is blocked on one key. Returns the name, to see whether it is still kept.
+    fn join(watches: &mut Watches, ticket: Ticket, key: &[u8]) -> Weak<Name> {
+        let name = watches.name(Name { db: 0, key: key.into() });
+        let weak = Rc::downgrade(&name);
+        let client = client(ticket);
+        let names = vec![name];
+        let blocked = Blocked { client, ticket, names, until_us: None, asks: Box::new(Nothing) };
+        watches.join(&Rc::new(blocked), |_, _| Outlook::Next(None));
+        weak
+    }
+
+    fn client(ticket: Ticket) -> Handle {
+        // Of a client the table knows the address alone.
+        NonNull::new(std::ptr::without_provenance_mut(ticket as usize + 1)).expect("not null")
+    }
+
+    fn next(watches: &mut Watches) -> Vec<u8> {
+        watches.next().map(|(name, _)| name.key.to_vec()).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_name_is_let_go_of_when_nobody_waits_and_the_backstop_goes_on_behind_it() {
+        let mut watches = Watches::default();
+        let kept: Vec<_> = (0..)
+            .zip([b"a", b"b", b"c", b"d"])
+            .map(|(at, key)| join(&mut watches, at, key))
+            .collect();
+        assert_eq!(
+            [next(&mut watches), next(&mut watches), next(&mut watches)],
+            [b"a", b"b", b"c"]
+        );
+        assert!(watches.leave(client(2), 2), "c was seen last");
+        assert!(kept[2].upgrade().is_none(), "c is let go of");
+        assert_eq!(next(&mut watches), b"d");
+        assert!(watches.leave(client(3), 3));
+        assert!(kept[3].upgrade().is_none());
+        assert!(watches.leave(client(1), 1) && watches.leave(client(0), 0));
+        assert!(kept.iter().all(|name| name.upgrade().is_none()));
+        assert_eq!(next(&mut watches), b"");
+        join(&mut watches, 4, b"e");
+        assert_eq!([next(&mut watches), next(&mut watches)], [b"e", b"e"]);
+        // The first of all was seen last: what comes after it is next.
+        join(&mut watches, 5, b"f");
+        assert_eq!([next(&mut watches), next(&mut watches)], [b"f", b"e"]);
+        assert!(watches.leave(client(4), 4));
+        assert_eq!(next(&mut watches), b"f");
     }
 }
