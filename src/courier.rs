@@ -10,6 +10,8 @@
 //! Whatever calls out (a command of the server's, which publishes events of its own) may change anything, so each
 //! element is looked at again before it is sent, and no key is open meanwhile.
 //!
+//! What was sent is removed, or the process ends: a panic in between would leave it in both places.
+//!
 //! *Dead letters.* Under a limit of deliveries an element that is due, and was given out as often, is exhausted. It goes
 //! when its turn comes: when it is the first in the order of delivery. To know that takes a look at the first, and no
 //! index of those that are exhausted. So both who gives elements out and who delivers them may meet it first. Whoever
@@ -32,6 +34,7 @@ use crate::pending::schedule;
 use crate::policy::{MaxLen, Policy, Route};
 use crate::replicate::{self, Batch};
 use crate::server::context::log_warning;
+use crate::server::guard::{Whole, trap};
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str};
 
@@ -98,6 +101,7 @@ fn send(
         return (0, Err(REFUSED.to_owned()));
     }
     let (mut sent, mut result) = (Vec::new(), Ok(()));
+    let mut whole = None;
     for delivery in batch {
         let is_there = inspect(context, key, |dehydrator| {
             dehydrator.rules.policy == *policy
@@ -107,7 +111,9 @@ fn send(
         if is_there != Some(true) {
             continue;
         }
+        whole.get_or_insert_with(Whole::begin);
         result = command.as_mut().map_or(Ok(()), |command| command.send(context, &delivery));
+        trap::pass("sent");
         if result.is_err() {
             break;
         }
@@ -117,6 +123,7 @@ fn send(
         }
     }
     remove(context, key, &sent);
+    drop(whole);
     (sent.len() as u64, result)
 }
 

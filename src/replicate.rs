@@ -28,6 +28,7 @@ use redis_module::raw::RedisModuleString;
 
 use crate::lawn::{Element, Token};
 use crate::policy::{Pause, Policy};
+use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
 use crate::server::{Context, OwnedStr, Str, api, quiet};
@@ -60,6 +61,7 @@ fn is_unheard(context: &Context) -> bool {
 
 /// An element was pushed. `replaces`: one of the same id went.
 pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
+    trap::pass("replicate");
     if is_unheard(context) {
         return verbatim(context);
     }
@@ -403,6 +405,7 @@ impl<'a> Batch<'a> {
 
     /// Tells what is left to tell. Returns whether there was anything at all.
     pub fn finish(mut self) -> bool {
+        trap::pass("replicate");
         self.flush();
         if self.any && !self.is_heard {
             verbatim(self.context);

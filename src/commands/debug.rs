@@ -2,12 +2,14 @@
 
 use crate::clock;
 use crate::pending::timer;
+use crate::server::guard::trap;
 use crate::server::string::Args;
 use crate::server::{Context, Error, error::Result};
 
 /// `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's.
 /// `DEBUG key SERVER-TIMERS`: uses the server's timers, as where the kernel has none.
 /// `DEBUG key PANIC`: panics. `DEBUG key PANIC-IN-REPLY`: panics when half of a reply has been sent.
+/// `DEBUG key PANIC-AT place`: has it panic the next time that it comes there, see [`trap`].
 ///
 /// The key, which every command has, is not looked at.
 pub fn debug(context: &Context, args: Args<'_>) -> Result {
@@ -23,6 +25,11 @@ pub fn debug(context: &Context, args: Args<'_>) -> Result {
             if !timer::use_server_timers() {
                 return Err("the timer is in use already".into());
             }
+            context.reply_ok();
+            Ok(())
+        }
+        (Some("PANIC-AT"), Some(place)) => {
+            trap::set(&place);
             context.reply_ok();
             Ok(())
         }

@@ -42,7 +42,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     let now = dehydrator.now();
     // Refused before anything is given out.
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
-    if let Some(lawn) = dehydrator.lawn()
+    if let Some(lawn) = dehydrator.look()
         && held(lawn, take, now).next().is_some()
     {
         let mut reply = context.reply_open_array();

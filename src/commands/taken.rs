@@ -9,6 +9,7 @@ use crate::lawn::{Element, Lawn, Token};
 use crate::pending::blocked::{Asks, Taken};
 use crate::replicate::{self, Pushed};
 use crate::server::context::log_warning;
+use crate::server::guard::{Whole, trap};
 use crate::server::{Context, OwnedStr, Str};
 
 use super::args::Take;
@@ -73,28 +74,33 @@ thread_local! {
     static ON_THEIR_WAY: RefCell<BTreeMap<Token, (usize, bool)>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Something is on its way to a client under a token of its own choice, or under none, for as long as this lives.
-struct OnItsWay(Option<Token>);
+/// Something is on its way to a client for as long as this lives.
+struct OnItsWay {
+    /// The token of the client's own choice under which it is.
+    token: Option<Token>,
+    /// A panic that drops it would lose what is nowhere else.
+    _whole: Whole,
+}
 
 impl OnItsWay {
-    fn new(token: Option<Token>) -> Self {
+    fn new(token: Option<Token>, whole: Whole) -> Self {
         let token = token.filter(|token| token.is_chosen());
         if let Some(token) = token {
             ON_THEIR_WAY.with_borrow_mut(|it| it.entry(token).or_default().0 += 1);
         }
-        Self(token)
+        Self { token, _whole: whole }
     }
 
     /// Whether the client has it by another connection.
     fn is_claimed(&self) -> bool {
         let claimed = |token| ON_THEIR_WAY.with_borrow(|it| it.get(&token).is_some_and(|it| it.1));
-        self.0.is_some_and(claimed)
+        self.token.is_some_and(claimed)
     }
 }
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
-        let Some(token) = self.0 else { return };
+        let Some(token) = self.token else { return };
         ON_THEIR_WAY.with_borrow_mut(|it| {
             if let Some((count, _)) = it.get_mut(&token) {
                 *count -= 1;
@@ -164,15 +170,18 @@ impl Asker {
         befores.first()?;
         let dehydrator = Writing::open_at(context, name, now).ok()?;
         let expiry = dehydrator.expiry();
+        let whole = Whole::begin();
         let mut befores = befores.into_iter();
         let mut elements = Vec::new();
         take_due(context, dehydrator, name, now, take, |element| {
             elements.push(Copied::new(element, befores.next().unwrap_or_default()));
         });
+        trap::pass("taken");
         // The key may have expired in between.
         elements.first()?;
         let taken = self.taken(context, OwnedStr::new(name.bytes()), elements);
-        Some(ForBlocked { expiry, on_its_way: Some(OnItsWay::new(take.token)), ..taken })
+        let on_its_way = Some(OnItsWay::new(take.token, whole));
+        Some(ForBlocked { expiry, on_its_way, ..taken })
     }
 
     fn taken(&self, context: &Context, key: OwnedStr, elements: Vec<Copied>) -> ForBlocked {

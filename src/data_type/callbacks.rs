@@ -17,7 +17,7 @@ use crate::lawn::{Mover, Token};
 use crate::pending::schedule;
 use crate::policy::Policy;
 use crate::replicate;
-use crate::server::guard::guard;
+use crate::server::guard::{Whole, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{Name, Route};
 use crate::server::{Context, Str, allocator, api};
@@ -218,11 +218,14 @@ unsafe extern "C" fn defrag(
     value: *mut *mut c_void,
 ) -> c_int {
     guard(0, || {
+        // What is being moved is nowhere for a moment.
+        let _whole = Whole::begin();
         let mut mover = Defrag { context };
         // SAFETY: the server's promise above, and that nothing else refers to the value meanwhile.
         unsafe {
             let moved = mover.moved((*value).cast::<Dehydrator>());
             *value = moved.cast();
+            trap::pass("defrag");
             let lawn = &mut (*moved).lawn;
             // Small ones have no cursor, and are done in one go.
             let mut cursor = 0;

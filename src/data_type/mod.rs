@@ -35,6 +35,7 @@ use crate::policy::{Pause, Policy, Rules};
 use crate::replicate;
 use crate::server::context::publishes_module_events;
 use crate::server::error::Result;
+use crate::server::guard::{Whole, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Key, Str};
 
@@ -107,7 +108,12 @@ impl Reading {
 /// other, is done when the call returns. So nothing is held across one, neither an open key nor a value nor
 /// a decision. A new dehydrator is put into its key when all is said that replicas must know; an empty one
 /// is deleted, and the key closed, before the event is published.
+///
+/// *All or nothing.* From the moment at which it may have been changed, until replicas were told and it is closed, a
+/// panic ends the process.
 pub struct Writing<'a> {
+    /// There is one from that moment on. Before all else that is dropped: nothing more is done then.
+    whole: Option<Whole>,
     context: &'a Context,
     name: Str<'a>,
     /// Open until an event is published.
@@ -129,7 +135,9 @@ impl<'a> Writing<'a> {
     pub fn open(context: &'a Context, name: Str<'a>) -> Result<Self> {
         let key = Key::open_to_write(context, name);
         let value = dehydrator_in(&key)?;
-        Ok(Self { context, name, key: Some(key), value, new: None, is_leftover: false, now: None })
+        trap::pass("open");
+        let (key, whole) = (Some(key), None);
+        Ok(Self { whole, context, name, key, value, new: None, is_leftover: false, now: None })
     }
 
     /// As [`Writing::open`], for who has read the clock already.
@@ -154,7 +162,13 @@ impl<'a> Writing<'a> {
             self.is_leftover = true;
             return None;
         }
+        self.begin();
         self.existing().map(|dehydrator| &mut dehydrator.lawn)
+    }
+
+    /// As [`Writing::lawn`], to look at it.
+    pub fn look(&mut self) -> Option<&Lawn> {
+        self.existing().map(|dehydrator| &dehydrator.lawn)
     }
 
     /// Changes the lawn of the dehydrator, which comes into being if there was none and the change
@@ -167,11 +181,15 @@ impl<'a> Writing<'a> {
         &mut self,
         change: impl FnOnce(&mut Lawn) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
+        if self.value.is_some() {
+            self.begin();
+        }
         if let Some(dehydrator) = self.existing() {
             return change(&mut dehydrator.lawn);
         }
         let mut lawn = new_lawn();
         let changed = change(&mut lawn)?;
+        self.begin();
         self.new = Some(Dehydrator::new(lawn, Rules::default()));
         Ok(changed)
     }
@@ -200,6 +218,7 @@ impl<'a> Writing<'a> {
     /// Says what becomes of what comes due. A dehydrator comes into being if there was none, unless it
     /// would be idle. Returns whether that is another policy than before.
     pub fn set_policy(&mut self, policy: Policy) -> bool {
+        self.begin();
         match self.existing() {
             Some(dehydrator) if dehydrator.rules.policy == policy => return false,
             Some(dehydrator) => {
@@ -225,6 +244,7 @@ impl<'a> Writing<'a> {
     /// Pauses it, or ends its pause. One that is paused comes into being if there was none. Returns whether that is
     /// another pause than before.
     pub fn set_pause(&mut self, pause: Option<Pause>) -> bool {
+        self.begin();
         match self.existing() {
             Some(dehydrator) if dehydrator.rules.pause == pause => return false,
             Some(dehydrator) => {
@@ -250,9 +270,17 @@ impl<'a> Writing<'a> {
         }
     }
 
+    /// It may be changed from here on.
+    fn begin(&mut self) {
+        self.whole.get_or_insert_with(Whole::begin);
+    }
+
     /// Says that elements were added or changed. Replicas must have been told.
     pub fn changed(mut self, event: &CStr) {
+        trap::pass("changed");
         self.close(IfIdle::Stays);
+        self.whole = None;
+        trap::pass("closed");
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
     }
@@ -261,7 +289,9 @@ impl<'a> Writing<'a> {
     /// is, before anybody hears of it: what a listener writes to the key then is not ours to delete. Replicas
     /// must have been told.
     pub fn shrunk(mut self, event: &CStr) {
+        trap::pass("shrunk");
         let is_deleted = self.close(IfIdle::Goes);
+        self.whole = None;
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
         if is_deleted {
@@ -302,6 +332,7 @@ impl<'a> Writing<'a> {
 impl Drop for Writing<'_> {
     /// Also when nothing was changed: a name that was noted before may have become another since.
     fn drop(&mut self) {
+        self.whole = None;
         // What nobody was told of has not come into being.
         self.new = None;
         self.close(IfIdle::Stays);
@@ -353,9 +384,11 @@ fn delete_leftover(context: &Context, name: Str<'_>) {
     if !unsafe { value.as_ref() }.is_idle() {
         return;
     }
+    let whole = Whole::begin();
     key.delete();
     drop(key);
     replicate::deleted(context, name);
+    drop(whole);
     context.signal_modified(name);
     context.notify_deleted(name);
 }
@@ -407,7 +440,9 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
         delete_leftover(context, name);
         return Compacted::Done;
     }
+    let _whole = Whole::begin();
     while dehydrator.lawn.compact(MOVES) {
+        trap::pass("compact");
         if !go_on() {
             return Compacted::More;
         }

@@ -55,7 +55,7 @@ use super::timer;
 use crate::clock;
 use crate::metrics::latency;
 use crate::metrics::latency::Overdue;
-use crate::server::guard::guard;
+use crate::server::guard::{guard, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str, api};
 
@@ -359,6 +359,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         };
         let from = rather.iter().chain([name]).find_map(|from| take_from(context, &first, from));
         let Some((taken, overdue)) = from else { break };
+        trap::pass("woken");
         served += 1;
         latency::record(overdue.late_us(taken.deadline()));
         if WATCHES.with_borrow_mut(|watches| watches.leave(first.client, first.ticket)) {

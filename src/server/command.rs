@@ -144,9 +144,7 @@ pub unsafe fn run(
         // SAFETY: the caller vouches for the context and the arguments, for as long as this runs.
         let (context, args) =
             unsafe { (Context::of_command(context), Args::from_raw(argv, argc as usize)) };
-        let reply = guard::guard(Err(Error::from("internal error, see the server's log")), || {
-            command(&context, args)
-        });
+        let reply = guard::guard(Err(Error::INTERNAL), || command(&context, args));
         match reply {
             Err(error) if !context.has_replied() => context.reply_error(&error),
             _ => {}

@@ -27,6 +27,8 @@ pub enum Error {
 pub type Result<T = ()> = std::result::Result<T, Error>;
 
 impl Error {
+    /// As a client is told after a panic.
+    pub const INTERNAL: Self = Self::Refused(Cow::Borrowed("internal error, see the server's log"));
     /// As a client is told that was asleep when its server became a replica: ask again, and be sent to
     /// the right node.
     pub const ELSEWHERE: &str = "UNBLOCKED the key's slot is served by another node now";

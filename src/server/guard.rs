@@ -1,14 +1,21 @@
-//! The one door by which C enters. A panic that crossed it would take the server down.
+//! The one door by which C enters. No panic goes out by it.
+//!
+//! Most panics end here, and the caller is told of an error. One that comes when something was changed, and not all
+//! that goes with the change is done, must not: the server would go on with data that a replica and the append-only file
+//! do not have, or without an element that nobody was given. There the process ends ([`Whole`]), as it does when an
+//! assertion of the server's own fails. What it had not written by then has not happened.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use redis_module::raw;
 
 use super::context;
 
 /// Runs a callback. A panic ends here: it has been logged by the hook, and `fallback` is what C is
 /// told instead.
 pub fn guard<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
-    // What the callback was changing may be left half changed. The core never panics on data, only
-    // on a broken invariant of its own; to carry on and say so beats taking all other data down.
+    // Whatever data was being changed is under a `Whole`.
     catch_unwind(AssertUnwindSafe(callback)).unwrap_or(fallback)
 }
 
@@ -18,4 +25,67 @@ pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
         context::log_warning(&format!("dehydrator: a bug, please report it: {info}"));
     }));
+}
+
+/// Something that is to be done as a whole. A panic that drops it ends the process.
+pub struct Whole {
+    /// Who is begun while a panic goes by does not answer for that one.
+    was_panicking: bool,
+}
+
+impl Whole {
+    pub fn begin() -> Self {
+        Self { was_panicking: thread::panicking() }
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if thread::panicking() && !self.was_panicking {
+            end();
+        }
+    }
+}
+
+/// Ends the process, with the report that the server writes when an assertion of its own fails.
+#[cold]
+fn end() -> ! {
+    const FALSE: &std::ffi::CStr = c"all of a change was made, and told";
+    // SAFETY: the strings are C strings.
+    unsafe {
+        if let Some(fail) = raw::RedisModule__Assert {
+            fail(FALSE.as_ptr(), c"dehydrator".as_ptr(), 0);
+        }
+    }
+    std::process::abort()
+}
+
+/// Places at which a test can have a panic, in debug builds alone.
+#[cfg(debug_assertions)]
+pub mod trap {
+    use std::cell::RefCell;
+
+    thread_local! {
+        static SET: RefCell<Option<String>> = const { RefCell::new(None) };
+    }
+
+    /// Sets a trap at the place of that name.
+    pub fn set(place: &str) {
+        SET.set(Some(place.to_owned()));
+    }
+
+    /// Panics if there is a trap at this place, once.
+    #[track_caller]
+    pub fn pass(place: &str) {
+        if SET.with_borrow_mut(|set| set.take_if(|it| it == place)).is_some() {
+            panic!("as was asked for, at {place}");
+        }
+    }
+}
+
+/// See the other one.
+#[cfg(not(debug_assertions))]
+pub mod trap {
+    #[inline(always)]
+    pub fn pass(_place: &str) {}
 }

@@ -1,8 +1,9 @@
 //! What goes wrong around a server, and inside the module.
 
-use redis::Value;
+use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, text, texts};
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::sleeper::Sleeper;
 
 #[test]
 fn a_panic_is_an_error_reply_and_a_line_in_the_log() {
@@ -18,6 +19,168 @@ fn a_panic_is_an_error_reply_and_a_line_in_the_log() {
     }
     assert_eq!(client.ask("DEHYDRATOR.LOOK k id"), text("element"));
     assert!(server.log().contains("a bug, please report it"), "{}", server.log());
+}
+
+/// A server that loses nothing it has told anybody.
+fn start_durable() -> Server {
+    Server::start_debug(&["--appendonly", "yes", "--appendfsync", "always", "--hz", "100"])
+}
+
+/// Has the server panic at a place to which `act` leads, and end with a report. Started again, it has what it had.
+fn ends_at(server: &mut Server, place: &str, act: impl FnOnce(&mut Connection)) {
+    let mut client = server.connect();
+    let before = client.ask("DEBUG DIGEST");
+    let reports = server.log().matches("ASSERTION FAILED").count();
+    client.ask(&format!("DEHYDRATOR.DEBUG k PANIC-AT {place}"));
+    act(&mut client);
+    server.wait_for_end();
+    let log = server.log();
+    let panic = format!("as was asked for, at {place}");
+    assert!(log.contains("a bug, please report it") && log.contains(&panic), "{place}: {log}");
+    assert_eq!(log.matches("ASSERTION FAILED").count(), reports + 1, "{place}: {log}");
+    assert!(log.contains("dehydrator_elements:"), "the report has our section of INFO: {log}");
+    server.relaunch();
+    assert_eq!(server.connect().ask("DEBUG DIGEST"), before, "{place}");
+}
+
+/// Sends a command to which there is no reply, as the server ends.
+fn sends(line: &str) -> impl FnOnce(&mut Connection) {
+    move |client| {
+        let reply = cmd(line).query::<Value>(client);
+        assert!(reply.as_ref().is_err_and(|error| error.is_io_error()), "{line}: {reply:?}");
+    }
+}
+
+#[test]
+fn a_panic_between_a_change_and_its_replication_ends_the_server_and_undoes_the_change() {
+    let mut server = start_durable();
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element a");
+    client.ask("DEHYDRATOR.PUSH k 600000 element b AT 10");
+    for (place, line) in [
+        ("replicate", "DEHYDRATOR.PUSH k 600000 element c"),
+        ("changed", "DEHYDRATOR.PUSH k 600000 element c"),
+        ("replicate", "DEHYDRATOR.PUSH new 600000 element c"),
+        ("changed", "DEHYDRATOR.PUSH new 600000 element c"),
+        ("replicate", "DEHYDRATOR.POLL k"),
+        ("shrunk", "DEHYDRATOR.POLL k"),
+        ("replicate", "DEHYDRATOR.POLL k LEASE 60000"),
+        ("shrunk", "DEHYDRATOR.PULL k a"),
+        ("changed", "DEHYDRATOR.TOUCH k a 5"),
+        ("shrunk", "DEHYDRATOR.ONDUE k DROP"),
+        ("shrunk", "DEHYDRATOR.ONDUE new DROP"),
+        ("changed", "DEHYDRATOR.PAUSE k"),
+    ] {
+        ends_at(&mut server, place, sends(line));
+    }
+}
+
+#[test]
+fn a_panic_between_delivery_and_removal_ends_the_server_and_undoes_the_delivery() {
+    let mut server = start_durable();
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PUSH k 600000 element a");
+    for place in ["sent", "open", "replicate", "shrunk"] {
+        ends_at(&mut server, place, comes_due);
+        assert!(!server.connect().exists("s"), "{place}");
+    }
+}
+
+/// Has what is due within ten minutes come due now. There may be no time for a reply.
+fn comes_due(client: &mut Connection) {
+    let _ = cmd("DEHYDRATOR.DEBUG k CLOCK 700000").query::<Value>(client);
+}
+
+#[test]
+fn a_panic_when_something_was_taken_for_a_sleeper_ends_the_server_and_it_is_there_again() {
+    let mut server = start_durable();
+    server.connect().ask("DEHYDRATOR.PUSH k 600000 element a");
+    for place in ["replicate", "shrunk", "taken", "woken"] {
+        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+        ends_at(&mut server, place, comes_due);
+        assert!(sleeper.hangs_up(), "{place}: it was given something");
+    }
+}
+
+#[test]
+fn a_panic_in_the_reply_to_a_sleeper_gives_back_what_it_was_to_get() {
+    let server = start_durable();
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element a");
+    let before = client.digest("k");
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.DEBUG k PANIC-AT reply");
+    client.ask("DEHYDRATOR.DEBUG k CLOCK 700000");
+    let error = sleeper.error();
+    assert!(error.contains("internal error"), "{error}");
+    until("it is there again", || (client.digest("k") == before).then_some(()));
+    client.ask("DEBUG LOADAOF");
+    assert_eq!(client.digest("k"), before, "the append-only file has it too");
+}
+
+#[test]
+fn a_panic_while_memory_is_given_back_ends_the_server() {
+    let mut server = start_durable();
+    let ids = 0..20_000;
+    let mut pipe = redis::pipe();
+    for id in ids.clone() {
+        pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(600_000).arg(&[b'x'; 64]).arg(id);
+    }
+    pipe.exec(&mut server.connect()).expect("pushes");
+    let mut remove = redis::cmd("DEHYDRATOR.REM");
+    remove.arg("k");
+    for id in ids.filter(|id| id % 20 != 0) {
+        remove.arg(id);
+    }
+    // As one: a tick in between may have something to do already. The next one may come before the reply.
+    let mut pipe = redis::pipe();
+    pipe.atomic().add_command(cmd("DEHYDRATOR.DEBUG k PANIC-AT compact")).add_command(remove);
+    let is_told = pipe.query::<Value>(&mut server.connect()).is_ok();
+    server.wait_for_end();
+    assert!(server.log().contains("ASSERTION FAILED"), "{}", server.log());
+    server.relaunch();
+    // What nobody was told of may not have been written either.
+    let left = server.connect().ask("DEHYDRATOR.LEN k");
+    assert!(left == Value::Int(1000) || !is_told && left == Value::Int(20_000), "{left:?}");
+}
+
+/// See `memory.rs`: few servers have active defragmentation.
+#[test]
+fn a_panic_while_the_server_moves_memory_ends_it() {
+    let mut server = start_durable();
+    let mut client = server.connect();
+    let enable = cmd("CONFIG SET activedefrag yes");
+    if enable.exec(&mut client).is_err() {
+        return;
+    }
+    client.ask("CONFIG SET activedefrag no");
+    client.ask("CONFIG SET active-defrag-ignore-bytes 1");
+    client.ask("CONFIG SET active-defrag-threshold-lower 1");
+    let mut pipe = redis::pipe();
+    for key in 0..20_000 {
+        pipe.cmd("DEHYDRATOR.PUSH").arg(key).arg(600_000).arg(&[b'x'; 64]).arg("id");
+    }
+    for key in (0..20_000).filter(|key| key % 10 != 0) {
+        pipe.cmd("DEL").arg(key);
+    }
+    pipe.exec(&mut client).expect("pushes and removals");
+    ends_at(&mut server, "defrag", |client| drop(enable.query::<Value>(client)));
+}
+
+#[test]
+fn a_panic_before_a_change_or_after_all_that_goes_with_it_is_an_error_reply() {
+    let server = start_durable();
+    let mut client = server.connect();
+    for (place, elements) in [("open", 0), ("closed", 1)] {
+        client.ask(&format!("DEHYDRATOR.DEBUG k PANIC-AT {place}"));
+        let error = client.refused("DEHYDRATOR.PUSH k 600000 element id");
+        assert!(error.starts_with("ERR internal error"), "{error}");
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(elements), "{place}");
+    }
+    let before = client.digest("k");
+    client.ask("DEBUG LOADAOF");
+    assert_eq!(client.digest("k"), before, "the append-only file has what the server has");
 }
 
 #[test]

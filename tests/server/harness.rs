@@ -190,6 +190,11 @@ impl Server {
         self.port
     }
 
+    /// Waits until the process has ended by itself.
+    pub fn wait_for_end(&mut self) {
+        until("the server ends", || self.process.try_wait().expect("a child"));
+    }
+
     /// Starts again on the same data, after the process has ended.
     pub fn relaunch(&mut self) {
         let module = self.module.as_deref();

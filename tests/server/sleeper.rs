@@ -38,6 +38,11 @@ impl Sleeper {
         self.thread.join().expect("no panic").0
     }
 
+    /// Waits until the server has ended. Whether it was told nothing until then.
+    pub fn hangs_up(self) -> bool {
+        self.outcome().is_err_and(|error| error.is_io_error())
+    }
+
     pub fn reply(self) -> Value {
         self.outcome().expect("a reply")
     }

@@ -18,7 +18,7 @@ use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx, Redis
 use super::super::timer;
 use super::{Handle, Taken};
 use crate::server::command_filter::{CommandFilter, Shown};
-use crate::server::guard::guard;
+use crate::server::guard::{guard, trap};
 use crate::server::{Context, Error, api};
 
 /// Why a client is unblocked.
@@ -98,11 +98,18 @@ pub(super) unsafe extern "C" fn on_reply(
             (Context::from_raw(context), data.cast::<Unblocked>().as_ref())
         };
         let Some(unblocked) = unblocked else { return context.reply_null_array() };
-        unblocked.replied.set(true);
-        match &*unblocked.outcome.borrow() {
-            Outcome::Taken(taken) => taken.reply(&context),
-            Outcome::TimedOut => context.reply_null_array(),
-            Outcome::SentAway(reason) => context.reply_error(reason),
+        // Otherwise it is given back, as if the client had gone: that it was taken has been written by now.
+        unblocked.replied.set(guard(false, || {
+            trap::pass("reply");
+            match &*unblocked.outcome.borrow() {
+                Outcome::Taken(taken) => taken.reply(&context),
+                Outcome::TimedOut => context.reply_null_array(),
+                Outcome::SentAway(reason) => context.reply_error(reason),
+            }
+            true
+        }));
+        if !unblocked.replied.get() && !context.has_replied() {
+            context.reply_error(&Error::INTERNAL);
         }
     });
     raw::REDISMODULE_OK as c_int
