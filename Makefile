@@ -14,7 +14,7 @@ WAITING := $(shell echo $$(($$(nproc) * 2 + 1)))
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build build-debug run top top-test test test-examples test-clients test-servers torture asan fuzz mutants bench bench-core lint lint-scripts \
+.PHONY: build build-debug run top top-test test test-examples test-clients test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core lint lint-scripts \
     fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -58,9 +58,15 @@ test-servers: build build-debug ## The tests with real servers, torture too, on 
 torture: asan ## What takes minutes: a model, histories, killed under load, full disks, mutated payloads, leaks; and asan
 	cargo test --locked --test torture
 
-asan: build build-debug ## The server tests under AddressSanitizer, some under memcheck; the first run builds a server
+asan: build build-debug ## The server tests under AddressSanitizer, some under memcheck; the first run builds two servers
 	@scripts/setup.sh asan
 	scripts/asan.sh
+
+asan-quick: build build-debug ## Under AddressSanitizer for a minute or two what touches the most
+	scripts/asan.sh quick
+
+unaligned: build ## Tests on a server whose memory is aligned to 8 bytes; the first run builds it
+	scripts/unaligned.sh
 
 fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 	@scripts/setup.sh c++

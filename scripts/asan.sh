@@ -2,21 +2,30 @@
 # Run the module in a server under AddressSanitizer, and, briefer, under valgrind's memcheck: what reads
 # or writes memory that is not its own is shown, and fails.
 #
-#   scripts/asan.sh [asan | memcheck]      (default: one after the other)
+#   scripts/asan.sh [quick | asan | memcheck]      (default: the last two, one after the other)
 #
-# The sanitizer wants a server that takes its memory from the C library: Redis 7.0, built here from
-# Debian's source package, once (target/asan; remove that to build anew). Memcheck takes Debian's own
-# redis-server, whose allocator is a library that valgrind stands in for.
+# The sanitizer wants a server that takes its memory from the C library: Redis 7.0, and Valkey 9 for what it does
+# another way (see scripts/source.sh). Memcheck takes Debian's own redis-server, whose allocator is a library that
+# valgrind stands in for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck source=scripts/apt.sh
-. scripts/apt.sh
+# shellcheck source=scripts/source.sh
+. scripts/source.sh
 
 # What drives it: tests by the beginning of their names, for `cargo test --test <file>`. Not those that
 # measure memory or time, those that ask for a release build, and those that start no server.
 asan_tests=(
-    "server listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings::"
+    "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings::"
     "torture operations:: restore::"
+)
+# Where the server moves the objects in which it keeps values.
+valkey_tests=(
+    "server listening::"
+)
+# What touches the most kinds of memory in a minute or two.
+quick_tests=(
+    "server listening:: commands:: fenced:: range:: refused:: ondue::dead keyspace::"
+    "torture restore::"
 )
 # The random operations: so many of them.
 export DEHYDRATOR_OPERATIONS=${DEHYDRATOR_OPERATIONS:-4000}
@@ -33,10 +42,6 @@ memcheck_tests=(
     "server commands:: errors:: rede::"
 )
 
-suite=bookworm
-# The same seconds buy more checks with a little optimization.
-optimization=1
-
 mkdir -p target/asan
 work=$PWD/target/asan
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -45,38 +50,10 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 exec 9>"$work/.lock"
 flock 9
 
-# source_of_server: fetches it and unpacks it. apt-get checks what it fetches against Debian's signatures.
-source_of_server() {
-    echo "Fetching the server's source." >&2
-    rm -rf "$work/fetched" "$work/source" "$work/source.new"
-    mkdir -p "$work/fetched/packages" "$work/source.new"
-    apt_folders "$work/fetched/apt" "$suite" source
-    apt_in "$work/fetched/apt" update
-    (cd "$work/fetched/packages" && apt_in "$work/fetched/apt" source --download-only redis)
-    tar -xzf "$work"/fetched/packages/redis_*.orig.tar.gz -C "$work/source.new" --strip-components=1
-    grep -q '^#define REDIS_VERSION "7\.0\.' "$work/source.new/src/version.h"
-    mv "$work/source.new" "$work/source"
-    rm -rf "$work/fetched"
-}
-
-# sanitized_server: builds it, unless it is there.
-sanitized_server() {
-    server=$work/server/src/redis-server
-    [ ! -e "$work/server/built" ] || return 0
-    source_of_server
-    echo "Building the server." >&2
-    rm -rf "$work/server"
-    mv "$work/source" "$work/server"
-    if ! make -C "$work/server/src" -j"$(nproc)" redis-server SANITIZER=address MALLOC=libc \
-        OPTIMIZATION="-O$optimization" USE_SYSTEMD=no >"$work/server/log" 2>&1; then
-        tail -n 40 "$work/server/log" >&2
-        return 1
-    fi
-    touch "$work/server/built"
-}
-
-# sanitized_module: builds the module as the sanitizer wants it. The sanitizer itself is in the server: one for both.
+# sanitized_module <server>: builds the module as the sanitizer wants it. The sanitizer itself is in the server: one for
+# both.
 sanitized_module() {
+    local server=$1
     # An unstable flag of a stable compiler. The target is named, so that the flags do not reach build scripts.
     RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_DEV_OPT_LEVEL=$optimization \
         cargo build --locked --target "$host" --target-dir "$work/module"
@@ -123,14 +100,15 @@ drive() {
 # What is made while the module is loaded, such as the descriptions of its commands, is never given back.
 for_ever=RedisModule_OnLoad
 
+# under_asan <server> <a line of tests>...
 under_asan() {
-    sanitized_server
-    sanitized_module
-    local reports=$work/reports/asan
+    local server=$1 reports=$work/reports/asan
+    shift
+    sanitized_module "$server"
     rm -rf "$reports"
     mkdir -p "$reports"
     echo "leak:$for_ever" >"$work/leaks"
-    echo "Under AddressSanitizer:"
+    echo "Under AddressSanitizer, $(basename "$server"):"
     # - Tests discard what a server says on stderr: into files.
     # - A request that is too large gets no memory, as without a sanitizer, and is refused.
     # - The server's own report of a crash does not tell what memory it was.
@@ -138,7 +116,7 @@ under_asan() {
     ASAN_OPTIONS=log_path=$reports/report:allocator_may_return_null=1:handle_segv=2:malloc_context_size=30:detect_leaks=1 \
         LSAN_OPTIONS=suppressions=$work/leaks:print_suppressions=0 \
         DEHYDRATOR_SERVER=$server DEHYDRATOR_MODULE=$module DEHYDRATOR_DEBUG_MODULE=$module \
-        drive "$reports" "${asan_tests[@]}"
+        drive "$reports" "$@"
 }
 
 under_memcheck() {
@@ -181,15 +159,25 @@ END
     DEHYDRATOR_SERVER=$launcher drive "$reports" "${memcheck_tests[@]}"
 }
 
+# all_under_asan <a line of tests>...: those on Redis, and some on Valkey.
+all_under_asan() {
+    local redis valkey
+    redis=$(built_server asan-redis redis bookworm 7.0 SANITIZER=address)
+    valkey=$(built_server asan-valkey valkey sid 9 SANITIZER=address)
+    under_asan "$redis" "$@"
+    under_asan "$valkey" "${valkey_tests[@]}"
+}
+
 case ${1:-both} in
-    asan) under_asan ;;
+    quick) all_under_asan "${quick_tests[@]}" ;;
+    asan) all_under_asan "${asan_tests[@]}" ;;
     memcheck) under_memcheck ;;
     both)
-        under_asan
+        all_under_asan "${asan_tests[@]}"
         under_memcheck
         ;;
     *)
-        echo "usage: asan.sh [asan | memcheck]" >&2
+        echo "usage: asan.sh [quick | asan | memcheck]" >&2
         exit 1
         ;;
 esac

@@ -329,6 +329,8 @@ fn a_listener_may_write_into_a_key_that_is_new() {
     // at once more after it has said `new`: a plain SET or LPUSH dies of that too, without a module of ours.
     let version = server.version();
     let moves_values = !version.is_valkey && version >= (8, 2);
+    // Redis 7.0 asserts that the key is still there.
+    let wants_key = !version.is_valkey && version < (8, 0);
     let deeds: [&[&str]; 6] = [
         &["DEHYDRATOR.PUSH %key 600000 listened listened"],
         &["PEXPIRE %key 600000"],
@@ -339,7 +341,9 @@ fn a_listener_may_write_into_a_key_that_is_new() {
     ];
     for verb in ["PUSH k 600000 element a", "MPUSH k 600000 element a", "ONDUE k PUBLISH nowhere"] {
         for deeds in deeds {
-            if moves_values && !deeds[0].contains("PUSH") {
+            if moves_values && !deeds[0].contains("PUSH")
+                || wants_key && deeds.len() == 1 && deeds[0].starts_with("RENAME")
+            {
                 continue;
             }
             client.ask("LISTENER.OFF");
