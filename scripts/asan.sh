@@ -54,8 +54,9 @@ flock 9
 # both.
 sanitized_module() {
     local server=$1
-    # An unstable flag of a stable compiler. The target is named, so that the flags do not reach build scripts.
-    RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address CARGO_PROFILE_DEV_OPT_LEVEL=$optimization \
+    # An unstable flag of a stable compiler; and frame pointers, by which the sanitizer finds who allocated what leaks. The
+    # target is named, so that the flags do not reach build scripts.
+    RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" CARGO_PROFILE_DEV_OPT_LEVEL=$optimization \
         cargo build --locked --target "$host" --target-dir "$work/module"
     module=$work/module/$host/debug/libdehydrator.so
 
@@ -113,7 +114,7 @@ under_asan() {
     # - A request that is too large gets no memory, as without a sanitizer, and is refused.
     # - The server's own report of a crash does not tell what memory it was.
     # - What is lost is told by those servers that a test shuts down; the others are killed.
-    ASAN_OPTIONS=log_path=$reports/report:allocator_may_return_null=1:handle_segv=2:malloc_context_size=30:detect_leaks=1 \
+    ASAN_OPTIONS=log_path=$reports/report:allocator_may_return_null=1:handle_segv=2:malloc_context_size=60:detect_leaks=1 \
         LSAN_OPTIONS=suppressions=$work/leaks:print_suppressions=0 \
         DEHYDRATOR_SERVER=$server DEHYDRATOR_MODULE=$module DEHYDRATOR_DEBUG_MODULE=$module \
         drive "$reports" "$@"
