@@ -14,7 +14,7 @@
 //!   4  data_type                 a key's value, and how one is opened
 //!   3  replicate  pending        effects, spelled once; what waits for its time
 //!   2  metrics                   counters and latency
-//!   1  clock      config         the only reader of the time; settings
+//!   1  clock  config  level       the only reader of the time; settings; what replicas must understand
 //!   0  lawn  policy  server      the structure; what becomes of what comes due; a safe face over the module API
 //! ```
 //!
@@ -27,7 +27,7 @@
 //! | `commands`, `background` | everything on the floors below theirs, and not each other |
 //! | `courier` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn` |
-//! | `replicate` | `policy`, `lawn` |
+//! | `replicate` | `level`, `policy`, `lawn` |
 //! | `pending` | `metrics`, `clock` |
 //! | `metrics` | `clock` |
 //!
@@ -46,6 +46,7 @@ mod courier;
 mod data_type;
 mod info;
 mod lawn;
+mod level;
 mod metrics;
 mod pending;
 mod policy;

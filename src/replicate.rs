@@ -4,8 +4,11 @@
 //! what was asked for: a replica that is late, or a file that is read next week, comes to the same
 //! state element by element. The rewrite of the append-only file uses the same words.
 //!
+//! A new word, here or in a command that is replicated as it was sent, raises the [`level`].
+//!
 //! | effect | words |
 //! |---|---|
+//! | ahead of the first that somebody may hear | `DEHYDRATOR.REQUIRE level version` |
 //! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
 //! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]`; of PULL and REM, the command as it was sent |
 //! | an element was given back because its client had gone | `DEHYDRATOR.PUSH ... AT deadline [REPLACE] [DELIVERIES n [TOKEN token]]` |
@@ -22,11 +25,13 @@
 //! | a key that expires went, and came back with what was given back | `PEXPIREAT key unix-ms` |
 
 use std::ffi::c_longlong;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::LocalKey;
 
 use redis_module::raw::RedisModuleString;
 
 use crate::lawn::{Element, Token};
+use crate::level;
 use crate::policy::{Pause, Policy};
 use crate::server::guard::trap;
 use crate::server::io::Io;
@@ -59,12 +64,58 @@ fn is_unheard(context: &Context) -> bool {
     context.is_command() && quiet::is_quiet()
 }
 
+/// Says what who begins to listen must understand, ahead of the first effect after that.
+#[inline]
+fn greet(context: &Context) {
+    if quiet::take_newcomers() {
+        require(context);
+    }
+}
+
+#[cold]
+fn require(context: &Context) {
+    // SAFETY: the context is live. The format says what follows: a number, and a buffer with its length; both are
+    // copied.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"DEHYDRATOR.REQUIRE".as_ptr(),
+            c"lb".as_ptr(),
+            level::own() as c_longlong,
+            level::VERSION.as_ptr(),
+            level::VERSION.len(),
+        ))
+    };
+}
+
+/// As the above, into an append-only file that is being rewritten, once.
+pub fn rewrite_level(io: &Io) {
+    /// The process that has said it. Each rewrite is a process of its own, which the server forks.
+    static SAID_BY: AtomicU32 = AtomicU32::new(0);
+    let process = std::process::id();
+    if SAID_BY.swap(process, Ordering::Relaxed) == process {
+        return;
+    }
+    // SAFETY: the io is live. The format says what follows, as above.
+    unsafe {
+        api!(RedisModule_EmitAOF(
+            io.as_ptr(),
+            c"DEHYDRATOR.REQUIRE".as_ptr(),
+            c"lb".as_ptr(),
+            level::own() as c_longlong,
+            level::VERSION.as_ptr(),
+            level::VERSION.len(),
+        ))
+    };
+}
+
 /// An element was pushed. `replaces`: one of the same id went.
 pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     trap::pass("replicate");
     if is_unheard(context) {
         return verbatim(context);
     }
+    greet(context);
     let deadline = OwnedStr::of_number(push.deadline);
     let word = |word: &'static LocalKey<OwnedStr>| word.with(|word| word.as_str().as_ptr());
     let [key, ttl, element, id] = [push.key, push.ttl, push.element, push.id].map(Str::as_ptr);
@@ -90,6 +141,7 @@ pub fn pushed_as_sent(context: &Context, args: Args<'_>) {
     if is_known(args.get(0)) || is_unheard(context) {
         return verbatim(context);
     }
+    greet(context);
     let (sent, count) = args.pointers(1);
     // SAFETY: the context is live, and the format takes an array of strings of the server's with its length: the
     // arguments, which live as long as the command.
@@ -116,6 +168,7 @@ pub fn given_back(
     if deliveries == 0 {
         return pushed(context, push, replaces);
     }
+    greet(context);
     let word = |word: &[u8]| OwnedStr::new(word);
     let mut words = vec![word(b"AT"), OwnedStr::of_number(push.deadline)];
     words.extend(replaces.then(|| word(b"REPLACE")));
@@ -147,6 +200,7 @@ pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u
     if is_unheard(context) {
         return verbatim(context);
     }
+    greet(context);
     // SAFETY: the context is live. The format says what follows: a string of the server's, a buffer
     // with its length, a number, a C string and a number; all are copied. Times are at most 2^63 - 1.
     unsafe {
@@ -233,6 +287,7 @@ pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy) {
 
 /// Nothing is given out or delivered for a while.
 pub fn paused(context: &Context, key: Str<'_>, pause: Pause) {
+    greet(context);
     let (context, name, key) = (context.as_ptr(), c"DEHYDRATOR.PAUSE".as_ptr(), key.as_ptr());
     // SAFETY: the context is live. The formats say what follows: a string of the server's, and perhaps a C string and
     // a number; all are copied. Times are at most 2^63 - 1.
@@ -264,6 +319,7 @@ pub fn rewrite_pause(io: &Io, key: Str<'_>, pause: Pause) {
 
 /// A pause is over.
 pub fn resumed(context: &Context, key: Str<'_>) {
+    greet(context);
     let (context, name) = (context.as_ptr(), c"DEHYDRATOR.RESUME".as_ptr());
     // SAFETY: the context is live, and the format takes one string of the server's.
     unsafe { api!(RedisModule_Replicate(context, name, c"s".as_ptr(), key.as_ptr())) };
@@ -282,6 +338,7 @@ pub fn removed(context: &Context, name: Option<Str<'_>>, key: Str<'_>, id: Str<'
     if is_known(name) || is_unheard(context) {
         return verbatim(context);
     }
+    greet(context);
     // SAFETY: the context is live, and the format takes two strings of the server's.
     unsafe {
         api!(RedisModule_Replicate(
@@ -305,6 +362,7 @@ pub fn updated(
     if is_known(name) || is_unheard(context) {
         return verbatim(context);
     }
+    greet(context);
     // SAFETY: the context is live, and the format takes three strings of the server's.
     unsafe {
         api!(RedisModule_Replicate(
@@ -320,6 +378,10 @@ pub fn updated(
 
 /// The command did just what it says, in absolute terms.
 pub fn verbatim(context: &Context) {
+    // Nobody hears it, and who begins to listen later is told then.
+    if !quiet::is_quiet() {
+        greet(context);
+    }
     // SAFETY: the context is live, and that of a command.
     unsafe { api!(RedisModule_ReplicateVerbatim(context.as_ptr())) };
 }
@@ -335,6 +397,19 @@ pub fn expires(context: &Context, key: Str<'_>, at: u64) {
             key.as_ptr(),
             at as c_longlong
         ))
+    };
+}
+
+/// Whatever a test wants to be heard.
+#[cfg(debug_assertions)]
+pub fn said(context: &Context, command: &str, arguments: &[Str<'_>]) {
+    let command = std::ffi::CString::new(command).unwrap_or_default();
+    let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
+    let (words, count) = (arguments.as_ptr(), arguments.len());
+    // SAFETY: the context is live. The format says what follows: an array of strings of the server's, which are the
+    // command's arguments, with its length.
+    unsafe {
+        api!(RedisModule_Replicate(context.as_ptr(), command.as_ptr(), c"v".as_ptr(), words, count))
     };
 }
 
@@ -423,6 +498,7 @@ impl<'a> Batch<'a> {
         if self.ids.is_empty() {
             return;
         }
+        greet(self.context);
         let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
         let (ids, count) = (self.ids.as_ptr(), self.ids.len());
         // SAFETY: the context is live. The formats say what follows: a string of the server's, for a

@@ -1,13 +1,17 @@
 //! Hooks for tests, in debug builds alone: DEBUG.
 
 use crate::clock;
+use crate::level;
 use crate::pending::timer;
+use crate::replicate;
 use crate::server::guard::trap;
 use crate::server::string::Args;
 use crate::server::{Context, Error, error::Result};
 
 /// `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's.
 /// `DEBUG key SERVER-TIMERS`: uses the server's timers, as where the kernel has none.
+/// `DEBUG key LEVEL n`: has this server be of another replication level.
+/// `DEBUG key SAY command argument ...`: tells replicas and the append-only file of any command.
 /// `DEBUG key PANIC`: panics. `DEBUG key PANIC-IN-REPLY`: panics when half of a reply has been sent.
 /// `DEBUG key PANIC-AT place`: has it panic the next time that it comes there, see [`trap`].
 ///
@@ -18,6 +22,17 @@ pub fn debug(context: &Context, args: Args<'_>) -> Result {
         (Some("CLOCK"), Some(offset)) => {
             let offset = offset.parse().map_err(|_| Error::from("CLOCK needs a number"))?;
             clock::step_to(offset);
+            context.reply_ok();
+            Ok(())
+        }
+        (Some("LEVEL"), Some(level)) => {
+            level::pretend(level.parse().map_err(|_| Error::from("LEVEL needs a number"))?);
+            context.reply_ok();
+            Ok(())
+        }
+        (Some("SAY"), Some(command)) => {
+            let arguments: Vec<_> = args.from(4).collect();
+            replicate::said(context, &command, &arguments);
             context.reply_ok();
             Ok(())
         }

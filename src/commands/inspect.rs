@@ -12,7 +12,7 @@ use super::{args, glob};
 
 /// `LEN key`: how many elements there are, due or not.
 pub fn len(context: &Context, args: Args<'_>) -> Result {
-    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;
 
     let length = dehydrator.lawn().map_or(0, |lawn| lawn.len());
@@ -22,7 +22,7 @@ pub fn len(context: &Context, args: Args<'_>) -> Result {
 
 /// `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor, and ids.
 pub fn scan(context: &Context, args: Args<'_>) -> Result {
-    let args::Scan { key, cursor, pattern, count } = args::Scan::parse(args)?;
+    let args::Scan { key, cursor, pattern, count } = args::read(context, args, args::Scan::parse)?;
     let dehydrator = Reading::open(context, key)?;
 
     let mut ids = Vec::new();
@@ -42,7 +42,7 @@ pub fn scan(context: &Context, args: Args<'_>) -> Result {
 
 /// `INFO key [FULL]`: a map of what is in it.
 pub fn info(context: &Context, args: Args<'_>) -> Result {
-    let args::Info { key, full } = args::Info::parse(args)?;
+    let args::Info { key, full } = args::read(context, args, args::Info::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 

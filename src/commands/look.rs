@@ -9,7 +9,7 @@ use super::args;
 
 /// `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
 pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
-    let args::XPoll { key, count } = args::XPoll::parse(args)?;
+    let args::XPoll { key, count } = args::read(context, args, args::XPoll::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -25,7 +25,7 @@ pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
 /// `TTN key`: milliseconds until something can be taken, 0 when something is due, nil when nothing waits, or is given
 /// out before somebody ends a pause.
 pub fn ttn(context: &Context, args: Args<'_>) -> Result {
-    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -43,7 +43,7 @@ pub fn pttl(context: &Context, args: Args<'_>) -> Result {
     const NO_SUCH_ID: i64 = -2;
     /// As PTTL says that a key does not expire.
     const NO_DEADLINE: i64 = -1;
-    let args::OfId { key, id } = args::OfId::parse(args)?;
+    let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 

@@ -16,6 +16,7 @@
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
+//! | `require` | REQUIRE: what a primary asks of its replicas |
 //! | `debug` | DEBUG, in debug builds alone |
 //! | `args` | what all of these call first: typed requests, and every syntax error |
 //! | `limits` | what an operator allows: the longest TTL, the most elements |
@@ -34,6 +35,7 @@ mod ondue;
 mod pause;
 mod push;
 mod range;
+mod require;
 mod settle;
 mod table;
 mod take;

@@ -25,7 +25,7 @@ pub fn mpoll(context: &Context, args: Args<'_>) -> Result {
         (2..2 + args::numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
         return Ok(());
     }
-    let args::MPoll { keys, block, take } = args::MPoll::parse(args)?;
+    let args::MPoll { keys, block, take } = args::read(context, args, args::MPoll::parse)?;
     let take = take.with_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();

@@ -19,7 +19,7 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
         say_where(context, args);
         return Ok(());
     }
-    let args::OnDue { key, policy } = args::OnDue::parse(args)?;
+    let args::OnDue { key, policy } = args::read(context, args, args::OnDue::parse)?;
     // The server checks the rights to keys, and is not told of channels.
     if let Some(Route::Publish { channel }) = policy.route()
         && !context.is_replaying()

@@ -13,7 +13,7 @@ use super::limits;
 
 /// `PAUSE key [ms | AT unix-ms]`: OK. Until RESUME, or for so long, nothing is given out or delivered.
 pub fn pause(context: &Context, args: Args<'_>) -> Result {
-    let args::Pause { key, end } = args::Pause::parse(args)?;
+    let args::Pause { key, end } = args::read(context, args, args::Pause::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let pause = match end {
         args::PauseEnd::Never => Pause::UNTIL_RESUMED,
@@ -34,7 +34,7 @@ pub fn pause(context: &Context, args: Args<'_>) -> Result {
 
 /// `RESUME key`: 1, or 0 if it was not paused.
 pub fn resume(context: &Context, args: Args<'_>) -> Result {
-    let args::OfKey { key } = args::OfKey::parse(args)?;
+    let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     let was_paused = dehydrator.is_paused(now);

@@ -14,7 +14,7 @@ use super::limits;
 
 /// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`: OK, or nil.
 pub fn push(context: &Context, args: Args<'_>) -> Result {
-    let request = args::Push::parse(args)?;
+    let request = args::read(context, args, args::Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let args::Push { key, ttl, element, id, if_there, at, deliveries, token } = request;
     let now = dehydrator.now();
@@ -61,7 +61,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
 
 /// `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
 pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
-    let args::GidPush { key, ttl, element } = args::GidPush::parse(args)?;
+    let args::GidPush { key, ttl, element } = args::read(context, args, args::GidPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
@@ -93,7 +93,7 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
 
 /// `MPUSH key ttl element id [ttl element id ...]`: for each 1, or 0 where the id was there already.
 pub fn mpush(context: &Context, args: Args<'_>) -> Result {
-    let args::MultiPush { key, elements } = args::MultiPush::parse(args)?;
+    let args::MultiPush { key, elements } = args::read(context, args, args::MultiPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 

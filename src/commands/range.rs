@@ -11,7 +11,8 @@ use super::push::random_bits;
 
 /// `RANGE key start end [COUNT n] [WITHELEMENTS]`: where to go on, or nil, and the elements from `start` to `end`.
 pub fn range(context: &Context, args: Args<'_>) -> Result {
-    let args::Range { key, from, end, count, with_elements } = args::Range::parse(args)?;
+    let args::Range { key, from, end, count, with_elements } =
+        args::read(context, args, args::Range::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -61,7 +62,7 @@ pub fn range(context: &Context, args: Args<'_>) -> Result {
 
 /// `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
 pub fn look(context: &Context, args: Args<'_>) -> Result {
-    let args::Look { key, id, full } = args::Look::parse(args)?;
+    let args::Look { key, id, full } = args::read(context, args, args::Look::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 

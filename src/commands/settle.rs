@@ -9,7 +9,7 @@ use super::{args, limits};
 
 /// `SETTLE key token id [token id ...]`: for each 1 if it was held under that token, and is gone, or 0.
 pub fn settle(context: &Context, args: Args<'_>) -> Result {
-    let args::Settle { key, held } = args::Settle::parse(args)?;
+    let args::Settle { key, held } = args::read(context, args, args::Settle::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let mut reply = context.reply_open_array();
@@ -33,7 +33,7 @@ pub fn settle(context: &Context, args: Args<'_>) -> Result {
 /// `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token, and comes due `ttl`
 /// milliseconds from now, or 0. A ttl of 0 gives it back.
 pub fn renew(context: &Context, args: Args<'_>) -> Result {
-    let args::Renew { key, ttl, held } = args::Renew::parse(args)?;
+    let args::Renew { key, ttl, held } = args::read(context, args, args::Renew::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 

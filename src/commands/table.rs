@@ -6,7 +6,7 @@ use crate::server::{Context, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{inspect, look, mpoll, ondue, pause, push, range, settle, take, update};
+use super::{inspect, look, mpoll, ondue, pause, push, range, require, settle, take, update};
 
 /// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
 /// `fast` if its cost does not grow with what it finds.
@@ -180,6 +180,11 @@ pub fn commands() -> Vec<Command> {
             "key [FULL]",
             c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
             c"Returns a map of what a dehydrator holds.",
+        ),
+        Command::without_key(c"require", handler!(require::require), c"write fast", -2).described(
+            "level [version]",
+            c"O(1)",
+            c"Says whether this version of the module understands what one of that replication level sends: the form in which a primary asks its replicas.",
         ),
         Command::without_key(c"help", handler!(help), c"readonly fast", 1).described(
             "",

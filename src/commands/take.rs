@@ -18,7 +18,7 @@ use super::taken::{Asker, claim};
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
     let name = args.get(0);
-    let args::OfId { key, id } = args::OfId::parse(args)?;
+    let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let Some(taken) = dehydrator.lawn().and_then(|lawn| lawn.stop(id.bytes())) else {
@@ -36,7 +36,7 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
 /// `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and gone;
 /// with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are some.
 pub fn poll(context: &Context, args: Args<'_>) -> Result {
-    let args::Poll { key, block, take } = args::Poll::parse(args)?;
+    let args::Poll { key, block, take } = args::read(context, args, args::Poll::parse)?;
     let take = take.with_token();
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
@@ -81,7 +81,7 @@ pub(super) fn peek(context: &Context, key: Str<'_>) -> Outlook {
 /// `LEASE key ttl [TOKEN token] AT unix-ms id [id ...]`: how many there were, which are leased now, due or not. The
 /// form in which leases replicate.
 pub fn lease(context: &Context, args: Args<'_>) -> Result {
-    let request = args::Lease::parse(args)?;
+    let request = args::read(context, args, args::Lease::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let args::Lease { ttl, token, deadline, .. } = request;
     limits::deadline(context, ttl, ttl, Some(deadline), dehydrator.now())?;
@@ -102,7 +102,7 @@ pub fn lease(context: &Context, args: Args<'_>) -> Result {
 
 /// `XACK key id [id ...]`: for each id the element if it was due or leased, which goes, or nil.
 pub fn xack(context: &Context, args: Args<'_>) -> Result {
-    let request = args::OfIds::parse(args)?;
+    let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let now = dehydrator.now();
 
@@ -131,7 +131,7 @@ pub fn xack(context: &Context, args: Args<'_>) -> Result {
 
 /// `REM key id [id ...]`: how many were there, due or not, and are gone.
 pub fn rem(context: &Context, args: Args<'_>) -> Result {
-    let request = args::OfIds::parse(args)?;
+    let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
 
     let mut count = 0;

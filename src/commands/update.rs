@@ -12,7 +12,7 @@ use super::limits;
 /// `UPDATE key id element`: the old element. The deadline stays.
 pub fn update(context: &Context, args: Args<'_>) -> Result {
     let name = args.get(0);
-    let args::Update { key, id, element } = args::Update::parse(args)?;
+    let args::Update { key, id, element } = args::read(context, args, args::Update::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let lawn = dehydrator.lawn().ok_or(UpdateError::Missing)?;
@@ -27,7 +27,8 @@ pub fn update(context: &Context, args: Args<'_>) -> Result {
 /// `TOUCH key id ttl [GT | LT] [AT unix-ms]`: 1, or 0 if there is no such id or the condition does not
 /// hold.
 pub fn touch(context: &Context, args: Args<'_>) -> Result {
-    let args::Touch { key, id, ttl, condition, at } = args::Touch::parse(args)?;
+    let args::Touch { key, id, ttl, condition, at } =
+        args::read(context, args, args::Touch::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 

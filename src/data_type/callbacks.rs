@@ -111,6 +111,16 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
         let mut io = unsafe { Io::from_raw(io) };
         match encoding::load(new_lawn(), &mut io, version) {
             Ok((lawn, rules)) => leak(Dehydrator::new(lawn, rules), io.name()),
+            Err(Corrupt::LATER) => {
+                let name = io.name().map(|name| name.key.escape_ascii().to_string());
+                io.log_warning(&format!(
+                    "dehydrator: the dehydrator '{}' was written by a later version of the module than this one, which \
+                     cannot read it. What to do: install that version, or start from a copy of the data made before \
+                     the upgrade. See 'Upgrade' in docs/operations.md.",
+                    name.unwrap_or_default()
+                ));
+                ptr::null_mut()
+            }
             Err(error) => {
                 io.log_warning(&format!("dehydrator: a corrupt payload was refused: {}", error.0));
                 ptr::null_mut()
@@ -138,6 +148,7 @@ unsafe extern "C" fn aof_rewrite(
         let Some(key) = NonNull::new(key) else { return };
         // SAFETY: the server's promise above.
         let key = unsafe { Str::from_raw(key) };
+        replicate::rewrite_level(&io);
         for (ttl, element) in value.lawn.iter() {
             replicate::rewrite(&io, key, ttl, element, value.lawn.token(&element));
         }

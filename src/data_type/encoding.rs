@@ -50,6 +50,11 @@ use crate::policy::{MaxLen, Pause, Policy, Route, Rules};
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Corrupt(pub &'static str);
 
+impl Corrupt {
+    /// It is none: a later version of the module wrote it.
+    pub const LATER: Self = Self("written by a later version of the module");
+}
+
 /// Where fields come from: an RDB, a replica's full sync, RESTORE.
 pub trait Source {
     /// The bytes of a string field.
@@ -174,14 +179,14 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn,
     match version {
         VERSION => load_current(lawn, source),
         VERSION_REDE => Ok((load_rede(lawn, source)?, Rules::default())),
-        _ => Err(Corrupt("written by a later version of the module")),
+        _ => Err(Corrupt::LATER),
     }
 }
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules), Corrupt> {
     let features = source.unsigned()?;
     if features & !(LEASES | POLICY | PAUSE | TOKENS) != 0 {
-        return Err(Corrupt("uses a feature of a later version of the module"));
+        return Err(Corrupt::LATER);
     }
     let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
     let pause = if features & PAUSE != 0 { Some(load_pause(source)?) } else { None };
@@ -256,7 +261,7 @@ fn load_route(kind: u64, source: &mut impl Source) -> Result<Route, Corrupt> {
             Route::Stream { dest, maxlen }
         }
         PUBLISH => Route::Publish { channel: source.bytes()?[..].into() },
-        _ => return Err(Corrupt("a policy of a later version of the module")),
+        _ => return Err(Corrupt::LATER),
     })
 }
 

@@ -206,6 +206,24 @@ impl Context {
         unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & replays != 0 }
     }
 
+    /// Whether this command comes from this server's own primary or append-only file, so that to refuse it would leave
+    /// the two different. (The nodes of a cluster send each other slots by commands that replay, too: who sends them
+    /// hears of an error.)
+    pub fn must_obey(&self) -> bool {
+        const FROM_PRIMARY: u32 =
+            raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_SLAVE;
+        // SAFETY: the context is live.
+        let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 };
+        flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 || flags & FROM_PRIMARY == FROM_PRIMARY
+    }
+
+    /// Whether the server loads its data.
+    pub fn is_loading(&self) -> bool {
+        // SAFETY: the context is live.
+        let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 };
+        flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
+    }
+
     /// Whether the client of this command may be put to sleep: not within MULTI or a script.
     pub fn may_block(&self) -> bool {
         let never = raw::REDISMODULE_CTX_FLAGS_MULTI

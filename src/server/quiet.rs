@@ -23,6 +23,8 @@ use super::{Context, event, refusal};
 thread_local! {
     // Events, the cron and commands run on the server's main thread alone.
     static IS_QUIET: Cell<bool> = const { Cell::new(false) };
+    /// Whether somebody may have begun to listen since that was last asked.
+    static IS_NEW: Cell<bool> = const { Cell::new(true) };
     /// Whether the server tells of all that could disturb.
     static IS_TOLD: Cell<bool> = const { Cell::new(false) };
 }
@@ -35,6 +37,13 @@ pub fn is_quiet() -> bool {
 /// Says that somebody may listen from here on, until the server is asked again.
 pub fn disturb() {
     IS_QUIET.set(false);
+    IS_NEW.set(true);
+}
+
+/// Whether somebody may have begun to listen since this was last asked.
+#[inline]
+pub fn take_newcomers() -> bool {
+    IS_NEW.get() && IS_NEW.replace(false)
 }
 
 /// Has the server tell of what could disturb. A change of roles is told to [`disturb`] by who hears of it.

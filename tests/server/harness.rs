@@ -61,6 +61,13 @@ impl Server {
         server
     }
 
+    /// As [`Server::start_with_port`], with another build of the module.
+    pub fn start_version(module: &Path, options: &[&str]) -> Self {
+        let mut server = Self::launch(module.to_owned(), free_port(), options, &[]);
+        server.wait_until_up();
+        server
+    }
+
     /// As [`Server::start_with_port`], with another architecture's server and module: see scripts/arm64.sh.
     pub fn start_of_other_architecture(options: &[&str]) -> Self {
         let variable =
@@ -139,9 +146,7 @@ impl Server {
     /// Starts a server that is expected to give up. Returns its log.
     pub fn start_in_vain(options: &[&str], files: &[(&Path, &str)]) -> String {
         let mut server = Self::launch(release_module(), 0, options, files);
-        let status = until("the server gives up", || server.process.try_wait().expect("a child"));
-        assert_eq!(status.code(), Some(1), "{}", server.log());
-        server.log()
+        server.wait_for_end()
     }
 
     /// As [`Server::start`], where no file may grow beyond so many kilobytes: a disk that is full. Until
@@ -184,6 +189,36 @@ impl Server {
         Self { folder, program, module: Some(module), options, port, process }
     }
 
+    /// Shuts down as an operator would, saving as configured, and starts again on the same data with another build of
+    /// the module.
+    pub fn restart_with(&mut self, module: &Path) {
+        self.module = Some(module.to_owned());
+        self.restart();
+    }
+
+    /// As [`Server::restart_with`], on an expected end. Returns what was logged since.
+    pub fn restart_in_vain_with(&mut self, module: &Path) -> String {
+        let _ = redis::cmd("SHUTDOWN").query::<Value>(&mut self.connect());
+        until("the server ends", || self.process.try_wait().expect("a child"));
+        let before = self.log().len();
+        let port = self.port;
+        self.process = spawn(&self.program, self.folder.path(), Some(module), port, &self.options);
+        let log = self.wait_for_end();
+        log[before..].to_owned()
+    }
+
+    /// Waits until the server has given up by itself. Returns its log.
+    pub fn wait_for_end(&mut self) -> String {
+        let status = until("the server gives up", || self.process.try_wait().expect("a child"));
+        assert_eq!(status.code(), Some(1), "{}", self.log());
+        self.log()
+    }
+
+    /// Whether the process is still there.
+    pub fn is_running(&mut self) -> bool {
+        self.process.try_wait().expect("a child").is_none()
+    }
+
     /// The port that the server listens on.
     pub fn port(&self) -> u16 {
         assert_ne!(self.port, 0, "this server has no port");
@@ -200,6 +235,12 @@ impl Server {
         let module = self.module.as_deref();
         self.process = spawn(&self.program, self.folder.path(), module, self.port, &self.options);
         self.wait_until_up();
+    }
+
+    /// As [`Server::relaunch`], with another build of the module.
+    pub fn relaunch_with(&mut self, module: &Path) {
+        self.module = Some(module.to_owned());
+        self.relaunch();
     }
 
     /// Stops the process dead, as a power cut would.
@@ -359,8 +400,15 @@ pub fn release_module() -> PathBuf {
     module("DEHYDRATOR_MODULE", "target/release/libdehydrator.so")
 }
 
+/// The version before this one, `None` where the clone does not have it: see scripts/previous.sh.
+pub fn previous_module() -> Option<PathBuf> {
+    let built = Command::new("scripts/previous.sh").stdout(Stdio::null()).status();
+    assert!(built.expect("a shell").success(), "scripts/previous.sh has failed");
+    fs::canonicalize("target/previous/libdehydrator.so").ok()
+}
+
 /// The module with hooks for tests: `make build-debug`.
-fn debug_module() -> PathBuf {
+pub fn debug_module() -> PathBuf {
     module("DEHYDRATOR_DEBUG_MODULE", "target/debug/libdehydrator.so")
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The floors of the house. A module may import from floors below its own.
 const FLOORS: [&[&str]; 9] = [
     &["lawn", "server", "policy"],
-    &["clock", "config"],
+    &["clock", "config", "level"],
     &["metrics"],
     &["replicate", "pending"],
     &["data_type"],

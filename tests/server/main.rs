@@ -41,5 +41,6 @@ mod subscribed;
 mod threads;
 mod twice;
 mod unheard;
+mod upgrade;
 mod volume;
 mod wall_clock;

@@ -77,14 +77,14 @@ impl Load {
 }
 
 /// A replica of `primary`, in step with it.
-fn replica_of(primary: &Server, options: &[&str]) -> Server {
+pub fn replica_of(primary: &Server, options: &[&str]) -> Server {
     let replica = Server::start_with_port(options);
     replica.follow(primary);
     replica
 }
 
 /// Waits until the replica has everything that was sent before.
-fn catch_up(primary: &Server, replica: &Server) {
+pub fn catch_up(primary: &Server, replica: &Server) {
     let mut primary = primary.connect();
     // A write of its own, so that an offset is there to wait for.
     let mark = format!("mark-{:?}", std::time::Instant::now()).replace(' ', "");
@@ -98,7 +98,7 @@ fn digests(server: &Server) -> Vec<Value> {
     ["k0", "k1", "k2"].iter().map(|key| client.digest(key)).collect()
 }
 
-fn assert_equal(primary: &Server, replica: &Server) {
+pub fn assert_equal(primary: &Server, replica: &Server) {
     catch_up(primary, replica);
     assert_eq!(digests(primary), digests(replica));
     let nothing = format!("\"{}\"", "0".repeat(40));

@@ -3,7 +3,7 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `push`, `take`, `settle`, `update`, `range`, `inspect`, `ondue`, `pause` | the requests of each family of verbs |
+//! | `push`, `take`, `settle`, `update`, `range`, `inspect`, `ondue`, `pause`, `require` | the requests of each family of verbs |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
 //! | `token` | tokens of leases |
@@ -22,24 +22,55 @@ mod push;
 mod range;
 #[cfg(test)]
 mod requests;
+mod require;
 mod settle;
 mod take;
 mod token;
 mod update;
 mod word;
 
+use crate::level;
 use crate::server::string::Args;
-use crate::server::{Error, Str, error::Result};
+use crate::server::{Context, Error, Str, error::Result};
 
 pub use inspect::{Info, Scan};
 pub use ondue::OnDue;
 pub use pause::{Pause, PauseEnd};
 pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
 pub use range::{Look, Range};
+pub use require::Require;
 pub use settle::{Held, Renew, Settle};
 pub use take::{Lease, MPoll, Poll, Take, XPoll, numkeys};
 pub use update::{Condition, Touch, Update};
 pub use word::shown;
+
+/// Makes a request of a command's arguments.
+///
+/// # Errors
+///
+/// What is wrong with them. One that this server's primary sent, or that stands in its append-only file, is then of a
+/// later version of the module: nobody would read the error, so the server ends.
+pub fn read<'a, T>(
+    context: &Context,
+    args: Args<'a>,
+    parse: impl FnOnce(Args<'a>) -> Result<T>,
+) -> Result<T> {
+    parse(args).inspect_err(|error| {
+        if context.must_obey() {
+            end(context, args, error);
+        }
+    })
+}
+
+#[cold]
+fn end(context: &Context, args: Args<'_>, error: &Error) {
+    let name = args.get(0).map(|name| shown(name.bytes())).unwrap_or_default();
+    let reason = match error {
+        Error::Refused(reason) => reason,
+        _ => "the number of its arguments",
+    };
+    level::end(context, &format!("it holds a {name} that this version does not know: {reason}"))
+}
 
 /// `key`
 pub struct OfKey<'a> {

@@ -405,6 +405,15 @@ fn a_scan_begins_at_a_cursor_and_shows_ten() {
 }
 
 #[test]
+fn what_a_later_version_adds_to_require_is_let_pass() {
+    needs_all_of("2", only!(Require));
+    let require = |args: Args<'_>| Require::parse(args).map(|it| (it.level, it.version));
+    assert_eq!(read("2", require), Ok((2, String::new())));
+    assert_eq!(read("3 0.3.0 and more", require), Ok((3, "0.3.0".into())));
+    refuses(&["0", "-1", "x", "2x"], only!(Require));
+}
+
+#[test]
 fn info_is_short_or_full() {
     needs_all_of("k", only!(Info));
     let info = |args: Args<'_>| Info::parse(args).map(|it| (text(it.key), it.full));

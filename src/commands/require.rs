@@ -1,0 +1,22 @@
+//! What a primary asks of its replicas: REQUIRE.
+
+use crate::level;
+use crate::server::string::Args;
+use crate::server::{Context, error::Result};
+
+use super::args;
+
+/// `REQUIRE level [version]`: OK if this version of the module has that [`level`] or a higher one. A server whose primary
+/// or append-only file asks for more ends.
+pub fn require(context: &Context, args: Args<'_>) -> Result {
+    let args::Require { level, version } = args::read(context, args, args::Require::parse)?;
+    if level > level::own() {
+        if context.must_obey() {
+            level::end(context, &format!("it needs level {level}, of version {version}"));
+        }
+        let own = level::own();
+        return Err(format!("the module here has replication level {own}, not {level}").into());
+    }
+    context.reply_ok();
+    Ok(())
+}

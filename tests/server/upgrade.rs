@@ -1,0 +1,241 @@
+//! Versions of the module that meet: a replica, or a server with an append-only file, understands what it is told, or
+//! ends and says so. Nothing becomes silently different.
+
+use std::io::Write;
+use std::path::Path;
+
+use redis::Connection;
+
+use crate::harness::{Ask, Server, cmd, previous_module, release_module, until};
+use crate::replication::{Load, assert_equal, catch_up, replica_of};
+
+/// A primary that speaks the language of a later version.
+fn later(options: &[&str]) -> Server {
+    let server = Server::start_debug(options);
+    server.connect().ask("DEHYDRATOR.DEBUG k LEVEL 3");
+    server
+}
+
+fn is_told_the_way_out(log: &str, of: &str) {
+    let line = log.lines().find(|line| line.contains("silently different"));
+    let line = line.unwrap_or_else(|| panic!("it ended without a word: {log}"));
+    for part in [of, "later version of the module", "docs/operations.md"] {
+        assert!(line.contains(part), "no '{part}' in {line}");
+    }
+}
+
+#[test]
+fn a_replica_ends_loudly_when_its_primary_asks_for_more_than_it_understands() {
+    type Effect = fn(&mut Connection);
+    let effects: [(&str, Effect); 4] = [
+        ("a command", |client| drop(client.ask("DEHYDRATOR.PUSH k 5 element id"))),
+        ("a transaction", |client| {
+            for line in ["MULTI", "SET x y", "DEHYDRATOR.PUSH k 5 element id", "EXEC"] {
+                client.ask(line);
+            }
+        }),
+        ("a script", |client| {
+            let script = "return redis.call('DEHYDRATOR.PUSH', KEYS[1], 5, 'element', 'id')";
+            cmd("EVAL").arg(script).arg(1).arg("k").exec(client).expect("OK");
+        }),
+        ("a delivery", |client| {
+            client.ask("DEHYDRATOR.ONDUE d DROP");
+            client.ask("DEHYDRATOR.PUSH d 1 element id");
+        }),
+    ];
+    for (what, effect) in effects {
+        let primary = later(&[]);
+        let mut replica = replica_of(&primary, &[]);
+        effect(&mut primary.connect());
+        let log = replica.wait_for_end();
+        is_told_the_way_out(&log, "level 3");
+        assert!(log.contains("the primary"), "after {what}: {log}");
+    }
+}
+
+#[test]
+fn a_replica_that_comes_back_is_asked_again() {
+    let primary = later(&["--repl-backlog-size", "100mb"]);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.DEBUG k LEVEL 2");
+    let mut replica = replica_of(&primary, &[]);
+    client.ask("DEHYDRATOR.PUSH k 600000 element first");
+    catch_up(&primary, &replica);
+    client.ask("DEHYDRATOR.DEBUG k LEVEL 3");
+    let before = primary.info("stats", "sync_partial_ok");
+    client.ask("CLIENT KILL TYPE replica");
+    until("the link was mended", || {
+        (primary.info("stats", "sync_partial_ok") > before).then_some(())
+    });
+    replica.wait_for_link();
+    client.ask("DEHYDRATOR.PUSH k 600000 element second");
+    is_told_the_way_out(&replica.wait_for_end(), "level 3");
+}
+
+#[test]
+fn a_promoted_replica_asks_its_former_primary() {
+    let mut first = Server::start_with_port(&[]);
+    let second = Server::start_debug(&[]);
+    second.follow(&first);
+    second.connect().ask("DEHYDRATOR.DEBUG k LEVEL 3");
+    first.connect().ask("DEHYDRATOR.PUSH k 600000 element first");
+    catch_up(&first, &second);
+    first.connect().ask(&format!("FAILOVER TO 127.0.0.1 {}", second.port()));
+    first.wait_for_link();
+    second.connect().ask("DEHYDRATOR.TOUCH k first 700000");
+    is_told_the_way_out(&first.wait_for_end(), "level 3");
+}
+
+#[test]
+fn a_server_ends_loudly_at_an_append_only_file_of_a_later_version() {
+    for preamble in ["yes", "no"] {
+        for rewritten in [false, true] {
+            let options = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
+            let mut server = later(&options);
+            let mut client = server.connect();
+            client.ask("DEHYDRATOR.PUSH k 600000 element id");
+            if rewritten {
+                client.ask("BGREWRITEAOF");
+                until("it is rewritten", || {
+                    let running = client.info("persistence", "aof_rewrite_in_progress");
+                    (running == 0).then_some(())
+                });
+                if preamble == "yes" {
+                    // The file proper is an RDB, which says by itself what is in it.
+                    client.ask("DEHYDRATOR.PUSH k 600000 element other");
+                }
+            }
+            let log = server.restart_in_vain_with(&release_module());
+            is_told_the_way_out(&log, "level 3");
+            assert!(log.contains("append-only file"), "{log}");
+        }
+    }
+}
+
+#[test]
+fn a_command_that_a_replica_cannot_parse_ends_it_loudly() {
+    for unknown in ["DEHYDRATOR.ONDUE k SOMEWHERE", "DEHYDRATOR.LEASE k 5 KEY secret AT 9 id"] {
+        for transaction in [false, true] {
+            let primary = Server::start_debug(&[]);
+            let mut replica = replica_of(&primary, &[]);
+            let mut client = primary.connect();
+            if transaction {
+                client.ask("MULTI");
+                client.ask("SET x y");
+            }
+            client.ask(&format!("DEHYDRATOR.DEBUG k SAY {unknown}"));
+            if transaction {
+                client.ask("EXEC");
+            }
+            let name = unknown.split(' ').next().expect("a name");
+            is_told_the_way_out(&replica.wait_for_end(), name);
+        }
+    }
+}
+
+#[test]
+fn a_command_in_an_append_only_file_that_cannot_be_parsed_ends_the_server_loudly() {
+    let mut server = Server::start_debug(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    client.ask("DEHYDRATOR.DEBUG k SAY DEHYDRATOR.PUSH k 5 element other AT 9 WITH love");
+    let log = server.restart_in_vain_with(&release_module());
+    is_told_the_way_out(&log, "DEHYDRATOR.PUSH");
+}
+
+#[test]
+fn what_clients_send_ends_nothing() {
+    let primary = Server::start_with_port(&["--appendonly", "yes"]);
+    let replica = replica_of(&primary, &["--replica-read-only", "no"]);
+    for server in [&primary, &replica] {
+        let mut client = server.connect();
+        assert_eq!(client.ask("DEHYDRATOR.REQUIRE 2 0.1.0"), redis::Value::Okay);
+        let refused = client.refused("DEHYDRATOR.REQUIRE 3 9.9.9");
+        assert!(refused.contains("level 2, not 3"), "{refused}");
+        client.refused("DEHYDRATOR.REQUIRE x");
+        client.refused("DEHYDRATOR.ONDUE k SOMEWHERE");
+        client.refused("DEHYDRATOR.LEASE k 5 KEY secret AT 9 id");
+        client.ask("MULTI");
+        client.ask("DEHYDRATOR.REQUIRE 3");
+        client.ask("DEHYDRATOR.ONDUE k SOMEWHERE");
+        let _: redis::RedisResult<redis::Value> = cmd("EXEC").query(&mut client);
+        let script = "return redis.pcall('DEHYDRATOR.ONDUE', KEYS[1], 'SOMEWHERE')";
+        let _: redis::RedisResult<redis::Value> =
+            cmd("EVAL").arg(script).arg(1).arg("k").query(&mut client);
+    }
+    // What the primary sends is refused for other reasons, too, and that is not the end.
+    replica.connect().ask("SET wrong type");
+    primary.connect().ask("DEHYDRATOR.PUSH wrong 600000 element id");
+    primary.connect().ask("DEHYDRATOR.PUSH k 600000 element id");
+    catch_up(&primary, &replica);
+}
+
+#[test]
+fn who_listens_is_asked_once() {
+    let server = Server::start_with_port(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    let said = || {
+        let folder = server.file("appendonlydir");
+        let files = std::fs::read_dir(folder).expect("a folder").flatten();
+        let files = files.map(|file| std::fs::read(file.path()).expect("a file"));
+        let text = files.map(|file| String::from_utf8_lossy(&file).into_owned());
+        text.map(|text| text.matches("DEHYDRATOR.REQUIRE").count()).sum::<usize>()
+    };
+    let push = |client: &mut Connection| {
+        for id in 0..100 {
+            client.ask(&format!("DEHYDRATOR.PUSH k 600000 element {id} REPLACE"));
+        }
+    };
+    push(&mut client);
+    assert_eq!(said(), 1);
+    let _replica = replica_of(&server, &[]);
+    push(&mut client);
+    // The replica is an event of its own, and so are the beginning and the end of the process that saves for it.
+    assert!((2..=5).contains(&said()), "{}", said());
+}
+
+/// The version before this one, or `None` and a line that says so.
+fn previous() -> Option<std::path::PathBuf> {
+    let previous = previous_module();
+    if previous.is_none() {
+        // Straight to the terminal: what is printed in a test that passes is not shown.
+        let _ = writeln!(std::io::stderr(), "skipped: this clone has no previous version");
+    }
+    previous
+}
+
+/// Old primary, new replica, failover, and the old primary is upgraded: what docs/operations.md says.
+#[test]
+fn an_upgrade_in_the_documented_order_keeps_all_servers_equal() {
+    let Some(previous) = previous() else { return };
+    let present = release_module();
+    let mut first = Server::start_version(&previous, &["--save", "3600 1"]);
+    let mut second = Server::start_version(&previous, &["--save", "3600 1"]);
+    second.follow(&first);
+    Load::new(21).send(&mut first.connect(), 2000);
+    assert_equal(&first, &second);
+
+    // The replica first.
+    second.restart_with(&present);
+    second.follow(&first);
+    Load::new(22).send(&mut first.connect(), 2000);
+    assert_equal(&first, &second);
+
+    // It takes over. The former primary follows it, as Sentinel would have it, and does not understand all it hears.
+    first.connect().ask(&format!("FAILOVER TO 127.0.0.1 {}", second.port()));
+    first.wait_for_link();
+    Load::new(23).send(&mut second.connect(), 2000);
+
+    // It is upgraded, and begins with nothing.
+    upgrade_on_an_empty_folder(&mut first, &present);
+    first.follow(&second);
+    assert_equal(&second, &first);
+    Load::new(24).send(&mut second.connect(), 2000);
+    assert_equal(&second, &first);
+}
+
+fn upgrade_on_an_empty_folder(server: &mut Server, module: &Path) {
+    server.kill();
+    let _ = std::fs::remove_file(server.file("dump.rdb"));
+    server.relaunch_with(module);
+}
