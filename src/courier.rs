@@ -47,6 +47,9 @@ const BATCH_BYTES: usize = 64 * 1024;
 /// Why nothing is dropped or published while clients may not write.
 pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
 
+/// Why nothing goes by a policy that came by RESTORE.
+const UNCONFIRMED: &str = "the policy came by RESTORE: to confirm it, say it by ONDUE";
+
 /// What an element is delivered as.
 struct Delivery {
     id: OwnedStr,
@@ -100,11 +103,16 @@ fn send(
     if !adds && !context.lets_clients_write(key) {
         return (0, Err(REFUSED.to_owned()));
     }
+    let is_confirmed = |dehydrator: &Dehydrator| dehydrator.rules.trust.is_confirmed();
+    if inspect(context, key, is_confirmed) == Some(false) {
+        return (0, Err(UNCONFIRMED.to_owned()));
+    }
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     let mut whole = None;
     for delivery in batch {
         let is_there = inspect(context, key, |dehydrator| {
             dehydrator.rules.policy == *policy
+                && is_confirmed(dehydrator)
                 && !dehydrator.is_paused(now)
                 && delivery.is_in(&dehydrator.lawn)
         });

@@ -8,6 +8,26 @@ use std::num::NonZeroU64;
 pub struct Rules {
     pub policy: Policy,
     pub pause: Option<Pause>,
+    pub trust: Trust,
+}
+
+/// Whether a policy that sends elements elsewhere was said by somebody who may write there, as ONDUE asks. The server
+/// delivers as nobody, and does not tell a module who runs RESTORE.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Trust {
+    /// It was; or it was loaded, or sent by this server's primary or the node that had the slot before.
+    #[default]
+    Confirmed,
+    /// It came by RESTORE: nothing is moved by it until somebody says it by ONDUE.
+    Unconfirmed,
+    /// As that, and neither replicas nor the append-only file have been told: they know of the RESTORE alone.
+    Untold,
+}
+
+impl Trust {
+    pub fn is_confirmed(self) -> bool {
+        self == Self::Confirmed
+    }
 }
 
 /// For so long elements are neither given out nor delivered. See PAUSE.
@@ -83,6 +103,11 @@ impl Policy {
         }
     }
 
+    /// Whether they go to another key, or to a channel.
+    pub fn sends_elsewhere(&self) -> bool {
+        !matches!(self.route(), None | Some(Route::Drop))
+    }
+
     /// Whether an element that is due, and was given out so often, goes that way.
     pub fn sends(&self, deliveries: u16) -> bool {
         match self {
@@ -102,8 +127,7 @@ impl Policy {
         matches!(self, Self::Limit { .. })
     }
 
-    /// The words that ask for it, behind the key, as ONDUE takes them: in replication, in the
-    /// append-only file, in INFO.
+    /// The words that ask for it, behind the key, as ONDUE takes them.
     pub fn words(&self) -> Vec<Cow<'_, [u8]>> {
         match self {
             Self::Hold => vec![b"HOLD"[..].into()],
@@ -116,6 +140,16 @@ impl Policy {
             }
             Self::Send(route) => route.words(),
         }
+    }
+
+    /// As [`Policy::words`], with the word that replication, the append-only file and INFO have for one that is not
+    /// confirmed.
+    pub fn words_with(&self, trust: Trust) -> Vec<Cow<'_, [u8]>> {
+        let mut words = self.words();
+        if !trust.is_confirmed() {
+            words.push(b"UNCONFIRMED"[..].into());
+        }
+        words
     }
 
     /// Bytes on the heap, in one allocation.

@@ -18,6 +18,7 @@
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
 //! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl AT deadline` |
 //! | what becomes of what comes due | `DEHYDRATOR.ONDUE key policy` |
+//! | a policy that came by RESTORE sends nothing yet | `DEHYDRATOR.ONDUE key policy UNCONFIRMED` |
 //! | nothing is given out or delivered for a while | `DEHYDRATOR.PAUSE key [AT end]` |
 //! | that is over | `DEHYDRATOR.RESUME key` |
 //! | what came due was moved to a stream | `XADD dest ... id element`, and REM, in one transaction |
@@ -32,7 +33,7 @@ use redis_module::raw::RedisModuleString;
 
 use crate::lawn::{Element, Token};
 use crate::level;
-use crate::policy::{Pause, Policy};
+use crate::policy::{Pause, Policy, Trust};
 use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
@@ -269,13 +270,31 @@ pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>, token: Opt
 }
 
 /// What becomes of what comes due, into an append-only file that is being rewritten.
-pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy) {
-    let words: Vec<_> = policy.words().iter().map(|word| OwnedStr::new(word)).collect();
+pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy, trust: Trust) {
+    let words: Vec<_> = policy.words_with(trust).iter().map(|word| OwnedStr::new(word)).collect();
     // SAFETY: the io is live. The format says what follows: a string of the server's, and an array of
     // such strings with its length; an `OwnedStr` is such a string and nothing else.
     unsafe {
         api!(RedisModule_EmitAOF(
             io.as_ptr(),
+            c"DEHYDRATOR.ONDUE".as_ptr(),
+            c"sv".as_ptr(),
+            key.as_ptr(),
+            words.as_ptr(),
+            words.len(),
+        ))
+    };
+}
+
+/// The policy came by RESTORE, and is to be confirmed.
+pub fn unconfirmed(context: &Context, key: Str<'_>, policy: &Policy) {
+    greet(context);
+    let words = policy.words_with(Trust::Unconfirmed);
+    let words: Vec<_> = words.iter().map(|word| OwnedStr::new(word)).collect();
+    // SAFETY: the context is live. The format says what follows, as above.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
             c"DEHYDRATOR.ONDUE".as_ptr(),
             c"sv".as_ptr(),
             key.as_ptr(),

@@ -22,7 +22,7 @@ use crate::metrics::counters::{self, DELIVERIES};
 use crate::metrics::latency;
 use crate::pending::schedule::Serial;
 use crate::pending::{blocked, schedule};
-use crate::policy::Policy;
+use crate::policy::{Policy, Trust};
 use crate::replicate;
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str};
@@ -69,6 +69,8 @@ enum Task {
     None,
     /// Nothing until then.
     Later(Serial, Option<u64>, bool),
+    /// A policy came by RESTORE, of which others must hear that nobody has confirmed it.
+    Tell,
     /// A pause is over.
     Resume,
     /// Something is due, and perhaps goes by the policy.
@@ -81,6 +83,9 @@ fn look(context: &Context, key: Str<'_>, now: u64) -> Task {
         dehydrator.tracking().track();
         if !is_scheduled(dehydrator) {
             return Task::None;
+        }
+        if dehydrator.rules.trust == Trust::Untold {
+            return Task::Tell;
         }
         let serial = dehydrator.tracking().serial();
         if let Some(pause) = dehydrator.rules.pause {
@@ -109,6 +114,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
             // It was noted without its deadline, or something was taken or put off.
             return schedule::note(context, key, serial, (next, delivers), now);
         }
+        Task::Tell => return tell(context, name, key),
         Task::Resume => return resume(context, name, key),
         Task::Due { .. } => {}
     }
@@ -139,6 +145,17 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
         }
         Err(reason) => wait_after(name, &reason),
     }
+}
+
+/// Says that a policy is not confirmed.
+fn tell(context: &Context, name: &Name, key: Str<'_>) {
+    let Ok(mut dehydrator) = Writing::open(context, key) else { return };
+    let policy = dehydrator.policy().clone();
+    if dehydrator.set_policy(policy.clone(), Trust::Unconfirmed) {
+        replicate::unconfirmed(context, key, &policy);
+    }
+    drop(dehydrator);
+    schedule::again(name);
 }
 
 /// Says that a pause is over, as it is by itself on replicas too. One that is empty then goes.

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading};
 use crate::pending::schedule::{self, Failure};
-use crate::policy::{Pause, Policy};
+use crate::policy::{Pause, Rules};
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
@@ -60,9 +60,9 @@ pub fn info(context: &Context, args: Args<'_>) -> Result {
     reply.push(b"memory").integer(number(dehydrator.dehydrator().map(Dehydrator::memory)));
     let encoding = if lawn.is_none_or(|lawn| lawn.is_small()) { "small" } else { "lawn" };
     reply.push(b"encoding").bulk(encoding.as_bytes());
-    let hold = Policy::Hold;
-    let policy = dehydrator.dehydrator().map_or(&hold, |dehydrator| &dehydrator.rules.policy);
-    reply.push(b"policy").bulk(&policy.line());
+    let usual = Rules::default();
+    let rules = dehydrator.dehydrator().map_or(&usual, |dehydrator| &dehydrator.rules);
+    reply.push(b"policy").bulk(&rules.policy.words_with(rules.trust).join(&b' '));
     let failure = schedule::failure(&Name::of(context, key));
     reply.push(b"failures").integer(failure.as_ref().map_or(0, |failure| failure.count.into()));
     match failure {

@@ -2,7 +2,7 @@
 
 use crate::data_type::Writing;
 use crate::pending::schedule;
-use crate::policy::{Policy, Route};
+use crate::policy::Route;
 use crate::replicate;
 use crate::server::command::access;
 use crate::server::key::Name;
@@ -13,13 +13,16 @@ use super::args::{self, shown};
 use super::limits;
 
 /// `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH
-/// channel`.
+/// channel`. It confirms a policy that came by RESTORE; in replication `UNCONFIRMED` behind it says that nobody has yet.
 pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     if context.wants_keys() {
         say_where(context, args);
         return Ok(());
     }
-    let args::OnDue { key, policy } = args::read(context, args, args::OnDue::parse)?;
+    let args::OnDue { key, policy, trust } = args::read(context, args, args::OnDue::parse)?;
+    if !trust.is_confirmed() && !context.is_replaying() {
+        return Err("syntax error, UNCONFIRMED is a word of replication".into());
+    }
     // The server checks the rights to keys, and is not told of channels.
     if let Some(Route::Publish { channel }) = policy.route()
         && !context.is_replaying()
@@ -28,7 +31,7 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
         return Err(Error::NoChannel);
     }
     // A policy that only takes away is allowed to a server that is full, if the key is there.
-    if !matches!(policy.route(), None | Some(Route::Drop)) {
+    if policy.sends_elsewhere() {
         limits::memory(context)?;
     }
     if let Some(Route::Stream { dest, .. }) = policy.route()
@@ -43,7 +46,7 @@ pub fn ondue(context: &Context, args: Args<'_>) -> Result {
     // What could not be delivered is tried at once, also where it was before.
     let name = Name::of(context, key);
     schedule::succeeded(context, &name);
-    if dehydrator.set_policy(policy) {
+    if dehydrator.set_policy(policy, trust) {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
@@ -69,12 +72,5 @@ fn say_where(context: &Context, args: Args<'_>) {
     let route = if is(POLICY, b"HOLD") { ROUTE } else { POLICY };
     if is(route, b"STREAM") && args.get(route + 1).is_some() {
         context.key_at(route + 1, access::INSERT);
-    }
-}
-
-impl Policy {
-    /// As INFO shows it: the words of ONDUE.
-    pub(super) fn line(&self) -> Vec<u8> {
-        self.words().join(&b' ')
     }
 }

@@ -1,5 +1,6 @@
 //! The callbacks by which the server handles a dehydrator as it handles its own types.
 
+use std::cell::OnceCell;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -14,16 +15,21 @@ use super::dehydrator::Dehydrator;
 use super::encoding::{self, Corrupt, Sink, Source};
 use super::{TYPE, is_scheduled, new_lawn};
 use crate::lawn::{Mover, Token};
-use crate::pending::schedule;
-use crate::policy::Policy;
+use crate::pending::{schedule, timer};
+use crate::policy::{Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::guard::{Whole, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{Name, Route};
-use crate::server::{Context, Str, allocator, api};
+use crate::server::{Context, OwnedStr, Str, allocator, api};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";
+
+thread_local! {
+    /// To ask the server something while it loads a value, where it hands out no client.
+    static BESIDE: OnceCell<Context> = const { OnceCell::new() };
+}
 
 /// Registers the type. `false` if the server refuses it, as it does when ReDe is loaded.
 pub fn register(context: &Context) -> bool {
@@ -58,6 +64,7 @@ pub fn register(context: &Context) -> bool {
             &mut methods
         ))
     };
+    BESIDE.with(|beside| _ = beside.set(context.detached()));
     TYPE.store(kind, Ordering::Relaxed);
     !kind.is_null()
 }
@@ -110,7 +117,15 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
         // SAFETY: the server's promise above.
         let mut io = unsafe { Io::from_raw(io) };
         match encoding::load(new_lawn(), &mut io, version) {
-            Ok((lawn, rules)) => leak(Dehydrator::new(lawn, rules), io.name()),
+            Ok((lawn, mut rules)) => {
+                rules.trust = trust(&io, &rules);
+                let is_news = rules.trust == Trust::Untold;
+                let value = leak(Dehydrator::new(lawn, rules), io.name());
+                if is_news {
+                    timer::soon(&io.context());
+                }
+                value
+            }
             Err(Corrupt::LATER) => {
                 let name = io.name().map(|name| name.key.escape_ascii().to_string());
                 io.log_warning(&format!(
@@ -127,6 +142,31 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
             }
         }
     })
+}
+
+/// Whether what is being loaded may send elements elsewhere. By RESTORE anybody can bring any policy, also one that ONDUE
+/// would refuse to that user, so such a one is to be confirmed first. A file and a full sync are the server's own.
+///
+/// *The append-only file and replicas* have the RESTORE, as it was sent. A replica judges by itself, as its primary did;
+/// but a server that reads the file cannot tell that from a value in its snapshot, and a replica in a cluster serves no
+/// slot. So the end of this pass of the event loop says it to them in so many words, before the server writes the file,
+/// and sends what replicas are to have. What a crash costs: if it falls between the two in the file, which is written in
+/// one go, the policy counts as confirmed after the load. A key that is renamed in the same pass is to be found first,
+/// which takes until the walk has come by.
+///
+/// *A slot that moves* here comes by RESTORE too, key by key or all at once. Until it is handed over, this node does not
+/// serve it, and the server refuses a RESTORE there to whoever does not say ASKING, which is how it is moved.
+fn trust(io: &Io, rules: &Rules) -> Trust {
+    let may_be_anybody_s = rules.trust.is_confirmed() && rules.policy.sends_elsewhere();
+    let is_restored = || {
+        let name = io.name().map(|name| OwnedStr::new(&name.key));
+        !io.context().loads()
+            && BESIDE.with(|context| match (context.get(), &name) {
+                (Some(context), Some(name)) => context.serves(name.as_str()),
+                _ => true,
+            })
+    };
+    if may_be_anybody_s && is_restored() { Trust::Untold } else { rules.trust }
 }
 
 unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
@@ -153,7 +193,7 @@ unsafe extern "C" fn aof_rewrite(
             replicate::rewrite(&io, key, ttl, element, value.lawn.token(&element));
         }
         if value.rules.policy != Policy::Hold {
-            replicate::rewrite_policy(&io, key, &value.rules.policy);
+            replicate::rewrite_policy(&io, key, &value.rules.policy, value.rules.trust);
         }
         if let Some(pause) = value.rules.pause {
             replicate::rewrite_pause(&io, key, pause);
@@ -171,7 +211,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut digest, value) = unsafe { (Digest::from_raw(digest), dehydrator(value)) };
-        value.rules.policy.words().iter().for_each(|word| digest.bytes(word));
+        value.rules.policy.words_with(value.rules.trust).iter().for_each(|word| digest.bytes(word));
         if let Some(pause) = value.rules.pause {
             digest.bytes(b"PAUSE");
             digest.unsigned(pause.end().unwrap_or(0));

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Row, Start, rounded};
 use crate::pending::blocked::Outlook;
 use crate::pending::schedule::Serial;
-use crate::policy::{Policy, Rules};
+use crate::policy::{Policy, Rules, Trust};
 
 /// Dead letters that who asks for elements passes over: the time that takes has a bound.
 pub const DEAD_LETTERS_MAX: usize = 1024;
@@ -173,7 +173,7 @@ impl Drop for Dehydrator {
 pub struct Kept(Option<Box<Rules>>);
 
 /// What is said of a dehydrator of which nothing is said.
-static USUAL: Rules = Rules { policy: Policy::Hold, pause: None };
+static USUAL: Rules = Rules { policy: Policy::Hold, pause: None, trust: Trust::Confirmed };
 
 impl Kept {
     /// Bytes on the heap.

@@ -4,7 +4,8 @@
 //! that a million elements are a few thousand fields:
 //!
 //! ```text
-//!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens; one that a reader does not know makes it refuse
+//!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed;
+//!              one that a reader does not know makes it refuse. A new one raises the level: see level.rs
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, and for
 //!       STREAM     string: the stream; unsigned: MAXLEN, 0 if none; unsigned: 1 if that is `~`, or 0
@@ -44,7 +45,7 @@
 use std::ops::Deref;
 
 use crate::lawn::{DEADLINE_MAX, Lawn, StartError, Token};
-use crate::policy::{MaxLen, Pause, Policy, Route, Rules};
+use crate::policy::{MaxLen, Pause, Policy, Route, Rules, Trust};
 
 /// A payload that cannot be what a server wrote, or ends too early.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -90,6 +91,8 @@ const POLICY: u64 = 2;
 const PAUSE: u64 = 4;
 /// A feature: elements that were given out know under which token.
 const TOKENS: u64 = 8;
+/// A feature: the policy came by RESTORE, and nothing goes by it until it is confirmed.
+const UNCONFIRMED: u64 = 16;
 
 const DROP: u64 = 1;
 const STREAM: u64 = 2;
@@ -102,13 +105,14 @@ const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator, in the newest version.
 pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
-    let Rules { policy, pause } = rules;
+    let Rules { policy, pause, trust } = rules;
     // What needs no new feature stays readable for what does not know it.
     let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
     let tokens = if lawn.has_tokens() { TOKENS } else { 0 };
     let paused = if pause.is_some() { PAUSE } else { 0 };
     let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
-    let features = leases | tokens | paused | ruled;
+    let unconfirmed = if trust.is_confirmed() { 0 } else { UNCONFIRMED };
+    let features = leases | tokens | paused | ruled | unconfirmed;
     sink.unsigned(features);
     save_policy(policy, sink);
     if let Some(pause) = pause {
@@ -185,10 +189,15 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn,
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules), Corrupt> {
     let features = source.unsigned()?;
-    if features & !(LEASES | POLICY | PAUSE | TOKENS) != 0 {
+    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED) != 0 {
         return Err(Corrupt::LATER);
     }
     let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
+    let trust = match features & UNCONFIRMED {
+        0 => Trust::Confirmed,
+        _ if policy.sends_elsewhere() => Trust::Unconfirmed,
+        _ => return Err(Corrupt("there is nothing to confirm")),
+    };
     let pause = if features & PAUSE != 0 { Some(load_pause(source)?) } else { None };
     let mut left = source.unsigned()?;
     let mut deadline: u64 = 0;
@@ -223,7 +232,7 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules
             }
         }
     }
-    Ok((lawn, Rules { policy, pause }))
+    Ok((lawn, Rules { policy, pause, trust }))
 }
 
 fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {
@@ -513,7 +522,7 @@ mod tests {
         let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
         let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
         assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
-        let fields = [Field::Unsigned(16), Field::Unsigned(0)];
+        let fields = [Field::Unsigned(32), Field::Unsigned(0)];
         assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
         assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
     }
@@ -536,8 +545,14 @@ mod tests {
             let mut lawn = empty();
             lawn.start_at(b"i", 5, b"p", 5).expect("room");
             let pause = [None, Some(Pause::until(77)), Some(Pause::UNTIL_RESUMED)];
-            for pause in pause {
-                let rules = Rules { policy: policy.clone(), pause };
+            let trusts: &[_] = match policy.sends_elsewhere() {
+                true => &[Trust::Confirmed, Trust::Unconfirmed],
+                false => &[Trust::Confirmed],
+            };
+            for (pause, trust) in
+                pause.iter().flat_map(|it| trusts.iter().map(|trust| (*it, *trust)))
+            {
+                let rules = Rules { policy: policy.clone(), pause, trust };
                 let mut fields = Fields::default();
                 save(&lawn, &rules, &mut fields);
                 for kept in 0..fields.0.len() {
@@ -548,6 +563,19 @@ mod tests {
                 assert_eq!((content(&loaded), found), (content(&lawn), rules));
             }
         }
+        for nowhere in [&[16, 0][..], &[18, 1, 0], &[18, 4, 1, 1, 0]] {
+            let error = load_of(nowhere.iter().map(|number| Field::Unsigned(*number))).err();
+            assert_eq!(error, Some(Corrupt("there is nothing to confirm")), "{nowhere:?}");
+        }
+        // To the file it is one whether it has been said or not.
+        let route = stream(None);
+        let [told, untold] = [Trust::Unconfirmed, Trust::Untold].map(|trust| {
+            let mut fields = Fields::default();
+            let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust };
+            save(&empty(), &rules, &mut fields);
+            fields.0
+        });
+        assert_eq!(told, untold);
         let lie = |numbers: &[u64]| {
             let dest = Field::Bytes(b"dest".into());
             let numbers: Vec<_> = numbers.iter().map(|number| Field::Unsigned(*number)).collect();

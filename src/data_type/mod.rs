@@ -31,7 +31,7 @@ use crate::config;
 use crate::lawn::{Lawn, Shared};
 use crate::pending::blocked::{self, Outlook};
 use crate::pending::{compaction, schedule};
-use crate::policy::{Pause, Policy, Rules};
+use crate::policy::{Pause, Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::context::publishes_module_events;
 use crate::server::error::Result;
@@ -216,20 +216,22 @@ impl<'a> Writing<'a> {
     }
 
     /// Says what becomes of what comes due. A dehydrator comes into being if there was none, unless it
-    /// would be idle. Returns whether that is another policy than before.
-    pub fn set_policy(&mut self, policy: Policy) -> bool {
+    /// would be idle. Returns whether that is another policy than before, or another trust in it.
+    pub fn set_policy(&mut self, policy: Policy, trust: Trust) -> bool {
         self.begin();
         match self.existing() {
-            Some(dehydrator) if dehydrator.rules.policy == policy => return false,
+            Some(Dehydrator { rules, .. }) if rules.policy == policy && rules.trust == trust => {
+                return false;
+            }
             Some(dehydrator) => {
                 let pause = dehydrator.rules.pause;
-                dehydrator.rules = Rules { policy, pause }.into();
+                dehydrator.rules = Rules { policy, pause, trust }.into();
                 // An append-only file tells of elements first.
                 dehydrator.look_for_stuck();
             }
             None if policy == Policy::Hold => return false,
             None => {
-                let rules = Rules { policy, ..Rules::default() };
+                let rules = Rules { policy, trust, ..Rules::default() };
                 self.new = Some(Dehydrator::new(new_lawn(), rules));
             }
         }
@@ -248,8 +250,7 @@ impl<'a> Writing<'a> {
         match self.existing() {
             Some(dehydrator) if dehydrator.rules.pause == pause => return false,
             Some(dehydrator) => {
-                let policy = dehydrator.rules.policy.clone();
-                dehydrator.rules = Rules { policy, pause }.into();
+                dehydrator.rules = Rules { pause, ..Rules::clone(&dehydrator.rules) }.into();
             }
             None if pause.is_none() => return false,
             None => {

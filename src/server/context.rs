@@ -224,6 +224,13 @@ impl Context {
         flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
     }
 
+    /// Whether the server loads its data, or a full sync, perhaps while it still serves the old ones.
+    pub fn loads(&self) -> bool {
+        // SAFETY: the context is live.
+        let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 };
+        flags & (raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING) != 0
+    }
+
     /// Whether the client of this command may be put to sleep: not within MULTI or a script.
     pub fn may_block(&self) -> bool {
         let never = raw::REDISMODULE_CTX_FLAGS_MULTI

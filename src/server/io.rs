@@ -7,6 +7,7 @@ use std::slice;
 
 use redis_module::raw::{RedisModuleDigest, RedisModuleIO};
 
+use super::Context;
 use super::key::Name;
 
 /// A payload that is being read or written.
@@ -33,6 +34,12 @@ impl Io {
             let key = api!(RedisModule_GetKeyNameFromIO(self.as_ptr()));
             Name::from_raw(api!(RedisModule_GetDbIdFromIO(self.as_ptr())), key)
         }
+    }
+
+    /// The server while this is read or written. It has no client: nothing may be called, replied or replicated.
+    pub fn context(&self) -> Context {
+        // SAFETY: the io is live, and the context lives as long.
+        unsafe { Context::from_raw(api!(RedisModule_GetContextFromIO(self.as_ptr()))) }
     }
 
     pub fn log_warning(&self, message: &str) {

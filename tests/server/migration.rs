@@ -10,10 +10,10 @@ use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::nodes::Cluster;
 
 /// The slots that move: the first of them is that of the tag `fHh`.
-const SLOTS: (usize, usize) = (0, 4000);
+pub const SLOTS: (usize, usize) = (0, 4000);
 
 /// A cluster, or `None` if this server cannot.
-fn start(replicas: usize) -> Option<Cluster> {
+pub fn start(replicas: usize) -> Option<Cluster> {
     let version = Server::start(&[]).version();
     let can = if version.is_valkey { version >= (9, 0) } else { version >= (8, 4) };
     if !can {

@@ -107,7 +107,10 @@ fn the_append_only_file_is_told_effects_not_intentions() {
             words.push_str(&String::from_utf8_lossy(&bytes));
         }
     }
-    assert!(!words.contains("DEL") && !words.contains("MULTI"), "{words}");
+    // What a reader must understand goes ahead of the first effect, in one transaction with it.
+    assert_eq!(words.matches("DEHYDRATOR.REQUIRE").count(), 1, "{words}");
+    assert_eq!(words.matches("MULTI").count(), 1, "{words}");
+    assert!(!words.contains("DEL"), "{words}");
     assert_eq!(words.matches("DEHYDRATOR.PUSH").count(), 3, "{words}");
     assert_eq!(words.matches("\r\nAT\r\n").count(), 3, "{words}");
     assert_eq!(words.matches("DEHYDRATOR.REM").count(), 2, "{words}");

@@ -17,7 +17,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use redis::{Connection, Value};
 
 use crate::harness::{Ask, Server, cmd, until};
-use crate::model::{Bytes, Delivered, Expect, Op, Policy, World};
+use crate::model::{Bytes, Delivered, Expect, Kept, Op, Policy, World};
 use crate::random::{Random, seed, setting};
 
 use words::{command, words_of};
@@ -354,6 +354,12 @@ impl Torture {
         }
         assert_eq!(restored, Ok(Value::Okay));
         let copy = self.world.dbs[db].get(from).cloned().expect("it was dumped");
+        // Nothing goes by a policy that came by RESTORE before somebody has said it.
+        if let Kept::Dehydrator(dehydrator) = &copy {
+            let words = words_of(to, &Op::OnDue(dehydrator.policy.clone()));
+            let confirmed = command(&words).query::<Value>(&mut self.client);
+            assert_eq!(confirmed, Ok(Value::Okay));
+        }
         self.world.dbs[db].insert(to, copy);
     }
 

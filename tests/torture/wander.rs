@@ -42,8 +42,20 @@ impl Random {
 
     /// A dump of one key put over another, in one go.
     fn restore(&mut self, from: &str, to: &str) -> Cmd {
+        // Nothing goes by a policy that came by RESTORE before somebody has said it.
         let script = "local dump = redis.call('DUMP', KEYS[1]) \
-                      if dump then redis.call('RESTORE', KEYS[2], 0, dump, 'REPLACE') end";
+                      if not dump then return end \
+                      redis.call('RESTORE', KEYS[2], 0, dump, 'REPLACE') \
+                      local info = redis.pcall('DEHYDRATOR.INFO', KEYS[2]) \
+                      for at = 1, #info, 2 do \
+                          local words = {} \
+                          for word in string.gmatch(info[at + 1] or '', '%S+') do \
+                              if word ~= 'UNCONFIRMED' then words[#words + 1] = word end \
+                          end \
+                          if info[at] == 'policy' then \
+                              redis.call('DEHYDRATOR.ONDUE', KEYS[2], unpack(words)) \
+                          end \
+                      end";
         let mut eval = redis::cmd("EVAL");
         eval.arg(script).arg(2).arg(from).arg(to);
         eval

@@ -1,16 +1,17 @@
 //! What ONDUE asks for.
 
-use crate::policy::{Policy, Route};
+use crate::policy::{Policy, Route, Trust};
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
 use super::options::{Opt, Options};
 use super::required;
 
-/// `key HOLD [DELIVERIES n route] | route`
+/// `key HOLD [DELIVERIES n route] | route`, in replication with `UNCONFIRMED` behind a route to elsewhere.
 pub struct OnDue<'a> {
     pub key: Str<'a>,
     pub policy: Policy,
+    pub trust: Trust,
 }
 
 impl<'a> OnDue<'a> {
@@ -33,9 +34,16 @@ impl<'a> OnDue<'a> {
         } else {
             Policy::Send(parse_route(key, &word, &mut options)?)
         };
+        let trust = match options.next() {
+            Some(option) if option.name == b"UNCONFIRMED" && policy.sends_elsewhere() => {
+                Trust::Unconfirmed
+            }
+            Some(option) => return Err(option.unexpected()),
+            None => Trust::Confirmed,
+        };
         match options.next() {
             Some(option) => Err(option.unexpected()),
-            None => Ok(Self { key, policy }),
+            None => Ok(Self { key, policy, trust }),
         }
     }
 }
@@ -49,13 +57,7 @@ fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> R
             if dest == key.bytes() {
                 return Err("the stream must be another key".into());
             }
-            let mut maxlen = None;
-            while let Some(option) = options.next() {
-                match &option.name[..] {
-                    b"MAXLEN" if maxlen.is_none() => maxlen = Some(options.maxlen()?),
-                    _ => return Err(option.unexpected()),
-                }
-            }
+            let maxlen = options.next_if(b"MAXLEN").then(|| options.maxlen()).transpose()?;
             Ok(Route::Stream { dest: dest.into(), maxlen })
         }
         b"PUBLISH" => Ok(Route::Publish { channel: options.value("PUBLISH")?.bytes().into() }),

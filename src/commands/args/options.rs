@@ -36,6 +36,13 @@ impl<'a> Options<'a> {
         Some(Opt { word, name })
     }
 
+    /// Whether the next word is this one, which is passed then.
+    pub fn next_if(&mut self, name: &[u8]) -> bool {
+        let is = self.args.get(self.at).is_some_and(|word| word.bytes().eq_ignore_ascii_case(name));
+        self.at += usize::from(is);
+        is
+    }
+
     pub fn value(&mut self, option: &str) -> Result<Str<'a>> {
         let value = self.args.get(self.at).ok_or_else(|| format!("{option} needs a value"))?;
         self.at += 1;

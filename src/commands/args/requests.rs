@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::lawn::{DEADLINE_MAX, Token};
-use crate::policy::{MaxLen, Policy, Route};
+use crate::policy::{MaxLen, Policy, Route, Trust};
 use crate::server::fake::with_args;
 
 /// Reads a line, its words parted by single spaces.
@@ -469,8 +469,19 @@ fn ondue_takes_the_words_of_every_policy_and_no_others() {
             assert_eq!(read(&line, on_due), Ok(("k".into(), policy)), "{line}");
         }
     }
+    let trust = |line: &str| read(line, |args| Ok(OnDue::parse(args)?.trust));
+    assert_eq!(trust("k STREAM unconfirmed"), Ok(Trust::Confirmed));
+    for words in ["STREAM d", "STREAM d MAXLEN ~ 5", "PUBLISH c", "HOLD DELIVERIES 5 STREAM d"] {
+        assert_eq!(trust(&format!("k {words}")), Ok(Trust::Confirmed), "{words}");
+        assert_eq!(trust(&format!("k {words} unconfirmed")), Ok(Trust::Unconfirmed), "{words}");
+    }
     refuses(
         &[
+            "k HOLD UNCONFIRMED",
+            "k DROP UNCONFIRMED",
+            "k HOLD DELIVERIES 5 DROP UNCONFIRMED",
+            "k STREAM d UNCONFIRMED MAXLEN 5",
+            "k STREAM d UNCONFIRMED UNCONFIRMED",
             "k NONE",
             "k HOLD DROP",
             "k HOLD 5",

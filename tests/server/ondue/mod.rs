@@ -7,6 +7,7 @@ mod event;
 mod ids;
 mod journey;
 mod refusal;
+mod restored;
 mod stuck;
 
 use redis::{Connection, Value};
