@@ -6,7 +6,7 @@ use std::path::Path;
 
 use redis::Connection;
 
-use crate::harness::{Ask, Server, cmd, previous_module, release_module, until};
+use crate::harness::{Ask, Server, cmd, debug_module, previous_module, release_module, until};
 use crate::replication::{Load, assert_equal, catch_up, replica_of};
 
 /// A primary that speaks the language of a later version.
@@ -74,9 +74,10 @@ fn a_replica_that_comes_back_is_asked_again() {
 
 #[test]
 fn a_promoted_replica_asks_its_former_primary() {
-    let mut first = Server::start_with_port(&[]);
+    let mut first = Server::start_with_port(&["--save", "3600 1"]);
     let second = Server::start_debug(&[]);
     second.follow(&first);
+    Load::new(20).send(&mut first.connect(), 500);
     second.connect().ask("DEHYDRATOR.DEBUG k LEVEL 3");
     first.connect().ask("DEHYDRATOR.PUSH k 600000 element first");
     catch_up(&first, &second);
@@ -84,6 +85,12 @@ fn a_promoted_replica_asks_its_former_primary() {
     first.wait_for_link();
     second.connect().ask("DEHYDRATOR.TOUCH k first 700000");
     is_told_the_way_out(&first.wait_for_end(), "level 3");
+    // What it has is what it had understood. Once it is upgraded too, it is a replica as any other.
+    first.relaunch_with(&debug_module());
+    first.connect().ask("DEHYDRATOR.DEBUG k LEVEL 3");
+    first.follow(&second);
+    assert_equal(&second, &first);
+    assert_eq!(first.connect().digest("k"), second.connect().digest("k"));
 }
 
 #[test]
@@ -194,6 +201,26 @@ fn who_listens_is_asked_once() {
     assert!((2..=5).contains(&said()), "{}", said());
 }
 
+#[test]
+fn a_dump_of_a_later_version_is_refused_with_the_way_out() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PAUSE k");
+    let mut dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
+    client.ask("DEBUG SET-SKIP-CHECKSUM-VALIDATION 1");
+    // Behind the kind and the module's name: a number, which says what features there are.
+    const FEATURES: usize = 11;
+    assert_eq!(dump[FEATURES], 4);
+    dump[FEATURES] = 32;
+    let mut restore = redis::cmd("RESTORE");
+    let refused = crate::harness::refusal(restore.arg("key").arg(0).arg(dump), &mut client);
+    assert!(refused.is_ok_and(|refused| refused.contains("Bad data format")));
+    let log = server.log();
+    for part in ["'key' was written by a later version of the module", "docs/operations.md"] {
+        assert!(log.contains(part), "no {part} in {log}");
+    }
+}
+
 /// The version before this one, or `None` and a line that says so.
 fn previous() -> Option<std::path::PathBuf> {
     let previous = previous_module();
@@ -238,4 +265,77 @@ fn upgrade_on_an_empty_folder(server: &mut Server, module: &Path) {
     server.kill();
     let _ = std::fs::remove_file(server.file("dump.rdb"));
     server.relaunch_with(module);
+}
+
+/// A key whose policy came by RESTORE, which the version before this one knows nothing of.
+fn restore_a_policy(client: &mut Connection) {
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    let dump: Vec<u8> = cmd("DUMP k").query(client).expect("a dump");
+    client.ask("DEL k");
+    redis::cmd("RESTORE").arg("new").arg(0).arg(dump).exec(client).expect("OK");
+}
+
+/// What the page warns of: that version logs an error of the server's, goes on, and is different, also when it has
+/// been upgraded; unless it then begins with nothing.
+#[test]
+fn the_version_before_this_one_is_left_different_if_it_follows_this_one() {
+    let Some(previous) = previous() else { return };
+    let primary = Server::start_with_port(&["--repl-backlog-size", "100mb"]);
+    let port = primary.port().to_string();
+    let options = ["--save", "3600 1", "--replicaof", "127.0.0.1", &port];
+    let mut replica = Server::start_version(&previous, &options);
+    replica.wait_for_link();
+    let mut client = primary.connect();
+    restore_a_policy(&mut client);
+    Load::new(25).send(&mut client, 500);
+    assert_equal(&primary, &replica);
+    let log = replica.log();
+    assert!(log.contains("CRITICAL") && log.contains("DEHYDRATOR.REQUIRE"), "{log}");
+    assert_ne!(replica.connect().digest("new"), client.digest("new"));
+
+    // By a partial resynchronization.
+    replica.restart_with(&release_module());
+    replica.wait_for_link();
+    catch_up(&primary, &replica);
+    assert!(primary.info("stats", "sync_partial_ok") > 0, "it was a full one");
+    assert_ne!(replica.connect().digest("new"), client.digest("new"));
+
+    upgrade_on_an_empty_folder(&mut replica, &release_module());
+    replica.wait_for_link();
+    assert_equal(&primary, &replica);
+    assert_eq!(replica.connect().digest("new"), client.digest("new"));
+}
+
+#[test]
+fn the_version_before_this_one_reads_a_dump_if_nothing_new_is_in_it() {
+    let Some(previous) = previous() else { return };
+    let mut server = Server::start_with_port(&["--save", "3600 1"]);
+    let mut client = server.connect();
+    Load::new(26).send(&mut client, 2000);
+    client.ask("DEHYDRATOR.ONDUE bound STREAM s");
+    client.ask("DEHYDRATOR.PUSH bound 600000 element id");
+    let digests = |server: &Server| {
+        let mut client = server.connect();
+        ["k0", "k1", "k2", "bound"].map(|key| client.digest(key))
+    };
+    let before = digests(&server);
+    server.restart_with(&previous);
+    assert_eq!(digests(&server), before);
+    server.restart_with(&release_module());
+    assert_eq!(digests(&server), before);
+    restore_a_policy(&mut server.connect());
+    let log = server.restart_in_vain_with(&previous);
+    assert!(log.contains("later version of the module"), "{log}");
+}
+
+#[test]
+fn the_version_before_this_one_refuses_an_append_only_file_of_this_one() {
+    let Some(previous) = previous() else { return };
+    for preamble in ["yes", "no"] {
+        let options = ["--appendonly", "yes", "--aof-use-rdb-preamble", preamble];
+        let mut server = Server::start_with_port(&options);
+        server.connect().ask("DEHYDRATOR.PUSH k 600000 element id");
+        let log = server.restart_in_vain_with(&previous);
+        assert!(log.contains("DEHYDRATOR.REQUIRE"), "{log}");
+    }
 }
