@@ -31,9 +31,10 @@ top-test: build ## The live view, tested with a real server
 	CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
 	    cargo test --locked --manifest-path top/Cargo.toml
 
-build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, and a second module that listens to its events
+build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, a second module that listens to its events, and the version before this one
 	cargo build --locked
 	cargo build --locked --profile test --example listener
+	@scripts/previous.sh
 
 test: build build-debug ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
 	cargo test --locked --lib

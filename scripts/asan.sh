@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 . scripts/source.sh
 
 # What drives it: tests by the beginning of their names, for `cargo test --test <file>`. Not those that
-# measure memory or time, those that ask for a release build, and those that start no server.
+# measure memory or time, those that ask for a release build, or several, and those that start no server.
 asan_tests=(
     "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings::"
     "torture operations:: restore::"

@@ -47,7 +47,7 @@ pub fn pretend(level: u64) {
 
 /// Ends this server, because it does not understand what comes from its primary or stands in its append-only file.
 pub fn end(context: &Context, what: &str) -> ! {
-    let (from, way_out) = if context.is_loading() {
+    let (from, way_out) = if context.loads() {
         (
             "the append-only file",
             "install the version that wrote the file, or start from a copy of the data made before the upgrade",

@@ -184,7 +184,7 @@ pub fn commands() -> Vec<Command> {
         Command::without_key(c"require", handler!(require::require), c"write fast", -2).described(
             "level [version]",
             c"O(1)",
-            c"Says whether this version of the module understands what one of that replication level sends: the form in which a primary asks its replicas.",
+            c"Says whether the module understands what is replicated at that level: what a primary asks of its replicas.",
         ),
         Command::without_key(c"help", handler!(help), c"readonly fast", 1).described(
             "",

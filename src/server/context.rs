@@ -217,13 +217,6 @@ impl Context {
         flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 || flags & FROM_PRIMARY == FROM_PRIMARY
     }
 
-    /// Whether the server loads its data.
-    pub fn is_loading(&self) -> bool {
-        // SAFETY: the context is live.
-        let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 };
-        flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0
-    }
-
     /// Whether the server loads its data, or a full sync, perhaps while it still serves the old ones.
     pub fn loads(&self) -> bool {
         // SAFETY: the context is live.
