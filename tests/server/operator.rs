@@ -241,8 +241,12 @@ fn no_verb_gets_at_a_key_without_the_right_to_it() {
         "INFO other",
     ];
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut eve).expect("an array");
-    for pair in help.chunks_exact(2).filter(|pair| pair[0] != "DEHYDRATOR.HELP") {
+    for pair in help.chunks_exact(2) {
         let verb = pair[0].split(' ').next().and_then(|name| name.split('.').nth(1));
+        if matches!(verb, Some("HELP" | "REQUIRE")) {
+            // They have no key.
+            continue;
+        }
         let of_verb = |line: &&&str| line.split(' ').next() == verb;
         let mut tried = 0;
         for line in lines.iter().filter(of_verb) {
