@@ -50,12 +50,15 @@ others=""
 }
 
 # A server whose append-only file is on, and does not exist yet, starts empty even if there is a dump, and
-# would overwrite that one day. So the dump is loaded with the file off, and then the file is written.
+# would overwrite that one day. So the dump is loaded with the file off, and then the file is written. It is
+# there once its manifest is: the folder alone is what a server leaves that died before.
 append=()
-if [ -e "$data/dump.rdb" ] && [ ! -d "$data/appendonlydir" ]; then
+if [ -e "$data/dump.rdb" ] && [ ! -e "$data/appendonlydir/appendonly.aof.manifest" ]; then
     append=(--appendonly no)
     (
         for _ in {1..600}; do
+            # This is the server by then: another one on its port is none of ours.
+            kill -0 $$ 2>/dev/null || exit 0
             [ "$("$cli" -p "$port" CONFIG SET appendonly yes 2>&1)" = OK ] && exit
             sleep 0.5
         done

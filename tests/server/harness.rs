@@ -131,7 +131,7 @@ impl Server {
         file.write_all_at(&number.to_ne_bytes(), index * 8).expect("it is set");
     }
 
-    /// A server with a configuration file of its own, which is to load the module.
+    /// A server with a configuration file of its own, `own.conf`, which is to load the module.
     pub fn start_with_configuration(lines: &str) -> Self {
         let folder = TempDir::new().expect("a temporary folder");
         fs::write(folder.path().join(CONFIGURATION), lines).expect("a configuration");
@@ -275,8 +275,17 @@ impl Server {
     pub fn restart(&mut self) {
         // The server hangs up without a reply.
         let _ = redis::cmd("SHUTDOWN").query::<Value>(&mut self.connect());
-        until("the server ends", || self.process.try_wait().expect("a child"));
+        self.wait_until_ended();
         self.relaunch();
+    }
+
+    /// Waits until the process has ended, which was told to.
+    pub fn wait_until_ended(&mut self) {
+        until("the server ends", || self.process.try_wait().expect("a child"));
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     /// Kills the server as a power cut would, and starts it again on the same data.
@@ -448,8 +457,11 @@ fn spawn(
     command
         .current_dir(folder)
         .args(["--port", &port.to_string(), "--unixsocket", "redis.sock"])
-        .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
-        .args(["--repl-diskless-sync-delay", "0"]);
+        .args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"]);
+    // A configuration of its own says what the server keeps, also after CONFIG REWRITE.
+    if !folder.join(CONFIGURATION).exists() {
+        command.args(["--save", "", "--appendonly", "no"]);
+    }
     if let Some(module) = module {
         command.arg("--loadmodule").arg(module);
     }

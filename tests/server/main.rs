@@ -33,6 +33,7 @@ mod rede;
 mod refused;
 mod replication;
 mod run;
+mod runbook;
 mod session;
 mod settings;
 mod sleeper;

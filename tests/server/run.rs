@@ -16,10 +16,15 @@ struct Run {
 
 impl Run {
     fn start(data: &TempDir, port: u16) -> Self {
+        Self::start_with(data, port, &[])
+    }
+
+    fn start_with(data: &TempDir, port: u16, options: &[&str]) -> Self {
         let output = fs::File::create(data.path().join("output")).expect("a file");
         let process = Command::new("scripts/run.sh")
             .env("PORT", port.to_string())
             .env("DATA", data.path().join("data"))
+            .args(options)
             .stdout(output)
             .stderr(Stdio::null())
             .spawn()
@@ -122,5 +127,36 @@ fn a_dump_from_elsewhere_is_taken_in_although_the_append_only_file_is_on() {
     client = run.connect();
     assert_eq!(client.ask("DEHYDRATOR.LOOK single only"), text("hello world"));
     assert_eq!(client.ask("DEHYDRATOR.LOOK k id"), text("element"));
+    run.interrupt();
+}
+
+#[test]
+fn a_server_that_is_killed_before_the_append_only_file_is_written_takes_the_dump_in_again() {
+    let folder = TempDir::new().expect("a folder");
+    let data = folder.path().join("data");
+    fs::create_dir(&data).expect("a folder");
+    fs::copy("tests/data/rede-0.5-future.rdb", data.join("dump.rdb")).expect("a dump");
+    let port = free_port();
+    let is_being_written = |client: &mut Connection| {
+        until("the append-only file is being written", || {
+            (client.info("persistence", "aof_rewrite_in_progress") == 1).then_some(())
+        });
+    };
+    // Slowly, half a second for each key: so it can be killed meanwhile.
+    let slowly = ["--rdb-key-save-delay", "500000"];
+    for _ in 0..2 {
+        let mut run = Run::start_with(&folder, port, &slowly);
+        let mut client = run.connect();
+        is_being_written(&mut client);
+        assert_eq!(client.ask("DEHYDRATOR.LOOK single only"), text("hello world"));
+        run.process.kill().expect("a child");
+        run.process.wait().expect("a child");
+        until("the process that writes has ended too", || {
+            let lock = Command::new("flock").arg("-n").arg(data.join(".lock")).arg("true").status();
+            lock.expect("flock, of util-linux").success().then_some(())
+        });
+    }
+    let run = Run::start(&folder, port);
+    assert_eq!(run.connect().ask("DEHYDRATOR.LOOK single only"), text("hello world"));
     run.interrupt();
 }
