@@ -105,7 +105,7 @@ msrv: setup ## Build all of it with the oldest Rust that Cargo.toml allows, whic
 
 lint-scripts: ## The shell scripts, by shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh examples/*.sh dist/enable .ci/run
+	shellcheck scripts/*.sh examples/*.sh dist/enable dist/prerm .ci/run
 
 deny: ## Licences, sources, versions and known holes of the libraries, by cargo-deny (built once: minutes)
 	@scripts/deny.sh

@@ -24,9 +24,8 @@ package=$(ls target/package/dehydrator_*.deb)
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-# What is done with each server, by a shell that has run(), which starts it in the foreground on the socket
-# $socket, cli(), and $conf, the server's configuration.
-try_it() {
+# For a shell that has run(), which starts a server in the foreground on the socket $socket, and cli().
+functions() {
     cat <<'SH'
 fail() { echo "package-test: $*" >&2; exit 1; }
 
@@ -53,7 +52,12 @@ is() {
     got=$(cli "$@" 2>&1)
     [ "$got" = "$wanted" ] || fail "$*: '$got' instead of '$wanted'"
 }
+SH
+}
 
+# What is done with each server. $conf is its configuration.
+try_it() {
+    cat <<'SH'
 start
 is OK DEHYDRATOR.PUSH orders 0 'capture payment 17' order:17
 is OK DEHYDRATOR.PUSH orders 600000 'cancel basket 18' order:18
@@ -89,12 +93,26 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 cd /tmp
 SH
         printf "servers='%s'\n" "$servers"
+        functions
         cat <<'SH'
 sha256sum --quiet -c SHA256SUMS
 for name in $servers; do set -- "$@" $name-server; done
 apt-get -q install -y --no-install-recommends ./dehydrator*.deb "$@" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }
-for name in $servers; do (
+packaged() {
+    name=$1
     conf=/etc/$name/$name.conf
+    socket=/run/$name/test.sock
+    log=/var/log/$name/$name-server.log
+    # As the service does, but for the port: a chroot has its host's.
+    run() {
+        cd /var/lib/$name
+        exec setpriv --reuid=$name --regid=$name --init-groups $name-server "$conf" \
+            --daemonize no --port 0 --unixsocket $socket
+    }
+    cli() { $name-cli -s $socket "$@"; }
+}
+for name in $servers; do (
+    packaged $name
     # As README.Debian says, and once more.
     command=$(sed -n "s,^ *sudo \(.*/enable $name\)$,\1,p" /usr/share/doc/dehydrator/README.Debian)
     $command >/dev/null
@@ -108,17 +126,8 @@ for name in $servers; do (
         /usr/lib/*) grep -q '^ExecPaths=.* /usr/lib' "$unit" ;;
         *) false ;;
     esac || { echo "package-test: $unit does not let the server load $module" >&2; exit 1; }
-    # As the service does, but for the port: a chroot has its host's.
     mkdir -p /run/$name
     chown $name:$name /run/$name
-    socket=/run/$name/test.sock
-    log=/var/log/$name/$name-server.log
-    run() {
-        cd /var/lib/$name
-        exec setpriv --reuid=$name --regid=$name --init-groups $name-server "$conf" \
-            --daemonize no --port 0 --unixsocket $socket
-    }
-    cli() { $name-cli -s $socket "$@"; }
 SH
         try_it
         cat <<'SH'
@@ -134,8 +143,34 @@ SH
     stop
     echo "$($name-server --version | cut -d ' ' -f 1-3): installed, loaded, rewritten, loaded again"
 ); done
-files=$(dpkg -L dehydrator dehydrator-dbgsym)
+# It does not go while a server is told to load it, and says where. A new version comes all the same.
 dpkg -i dehydrator*.deb >/dev/null
+for name in $servers; do
+    echo 'user worker on nopass ~jobs +dehydrator.poll' >>/etc/$name/$name.conf
+done
+! dpkg --purge dehydrator-dbgsym dehydrator >/tmp/said 2>&1 || fail "it was removed from under the servers"
+for name in $servers; do
+    for line in loadmodule 'user worker'; do
+        grep -q "^/etc/$name/$name.conf:[0-9]*:$line " /tmp/said || { cat /tmp/said; fail "no word of $line"; }
+    done
+    test -e "$(sed -n 's/^loadmodule //p' /etc/$name/$name.conf)"
+done
+# Once it is uninstalled as the page says, it goes, and the servers start. Their data went above.
+page=/usr/share/doc/dehydrator/docs/operations.md
+line=$(grep -A 1 'sudo sed .*loadmodule' $page | sed 's/sudo //')
+for name in $servers; do
+    eval "$(echo "$line" | sed "s,/redis/redis,/$name/$name,")"
+done
+files=$(dpkg -L dehydrator)
+dpkg --purge dehydrator >/dev/null
+for name in $servers; do (
+    packaged $name
+    start
+    case $(cli DEHYDRATOR.HELP 2>&1) in *'unknown command'*) ;; *) fail "the module is there" ;; esac
+    stop
+); done
+dpkg -i dehydrator*.deb >/dev/null
+files="$files $(dpkg -L dehydrator-dbgsym)"
 dpkg --purge dehydrator-dbgsym dehydrator >/dev/null
 for file in $files; do
     [ -d "$file" ] || [ ! -e "$file" ] || { echo "package-test: $file is left behind" >&2; exit 1; }
@@ -155,6 +190,7 @@ unpacked() {
     dpkg -x "$4" "$dir/root"
     {
         echo 'set -eu'
+        functions
         printf 'dir=%q program=%q name=%q cli=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3"
         cat <<'SH'
 conf=$dir/test.conf

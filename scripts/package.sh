@@ -3,7 +3,7 @@
 # in another, a tarball, and the sums of all three. Where scripts/arm64.sh has built the module of the same
 # sources, the same for arm64, in target/package/arm64.
 #
-# Plain dpkg-deb: there is one file to install, and nothing to be configured.
+# Plain dpkg-deb: there is one file to install, and nothing to be configured; dist/prerm looks before it is removed.
 #
 #   DEBFULLNAME=, DEBEMAIL=   whom the packages name as their maintainer, as for Debian's own tools
 set -euo pipefail
@@ -106,6 +106,7 @@ debs() {
     "${tools}strip" --strip-debug --strip-unneeded --remove-section=.comment "$installed"
     install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
     install -D -m 755 dist/enable "$root/usr/share/dehydrator/enable"
+    install -D -m 755 dist/prerm "$root/DEBIAN/prerm"
     install -D -m 644 dist/README.Debian "$doc/README.Debian"
     install -m 644 README.md "$doc/"
     with_docs "$doc"
