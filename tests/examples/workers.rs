@@ -95,6 +95,51 @@ fn a_worker_with_jedis() {
     hold(&Language::new("JedisWorker.java", &command));
 }
 
+#[test]
+fn each_worker_runs_as_the_user_that_docs_operations_md_makes_for_it() {
+    let redis_rs = built_example("worker");
+    let ruby = ["env", "RUBYLIB=target/examples/ruby/lib", "ruby", "examples/workers/redis_rb.rb"];
+    let mut all = vec![
+        Language::new("redis_py.py", &[PYTHON, "examples/workers/redis_py.py"]),
+        Language::new("redis_py_asyncio.py", &[PYTHON, "examples/workers/redis_py_asyncio.py"]),
+        Language::new("ioredis.js", &["node", "examples/workers/ioredis.js"]),
+        Language::new("node_redis.js", &["node", "examples/workers/node_redis.js"]),
+        Language::new("phpredis.php", &["php", "examples/workers/phpredis.php"]),
+        Language::new("redis_rb.rb", &["ruby", "examples/workers/redis_rb.rb"]),
+        Language::new("redis_rs.rs", &[redis_rs.to_str().expect("a path that is text")]),
+    ];
+    if !is_left_out("go") {
+        all.push(Language::new("go_redis.go", &["target/examples/go/worker"]));
+    }
+    if !is_left_out("ruby") {
+        all.push(Language::new("redis_rb.rb", &ruby));
+    }
+
+    let page = fs::read_to_string("docs/operations.md").expect("the page");
+    let user = page.lines().find_map(|line| line.split_once("> ACL SETUSER worker "));
+    let (_, rules) = user.expect("the page makes a user for workers");
+    let serve = |language: Language| {
+        let server = Server::start_with_port(&[]);
+        let mut client = server.connect();
+        client.ask(&format!("ACL SETUSER worker {rules}"));
+        let proxy = Proxy::start(server.port(), VecDeque::new());
+        let mut worker = Language { user: "worker:secret2@", ..language }.start(&proxy);
+        let mut pushed = Pushed::default();
+        pushed.push(&mut client, "mail", 0, "mail");
+        pushed.push(&mut client, "fails:1", 0, "fail 2");
+        // For longer than its lease, so it is renewed.
+        pushed.push(&mut client, "slow", 0, "slow 6000");
+        worker.until("all is done", || done(&mut client).len() == 3);
+        worker.until("nothing is left", || client.ask("DEHYDRATOR.LEN {jobs}") == Value::Int(0));
+        worker.stop();
+    };
+    thread::scope(|scope| {
+        for language in all {
+            scope.spawn(|| serve(language));
+        }
+    });
+}
+
 /// All that is asked of a worker.
 fn hold(language: &Language) {
     hold_with(language, cuts());
@@ -236,11 +281,14 @@ fn is_left_out(place: &str) -> bool {
 struct Language {
     file: &'static str,
     command: Vec<String>,
+    /// As in a URL, before the host.
+    user: &'static str,
 }
 
 impl Language {
     fn new(file: &'static str, command: &[&str]) -> Self {
-        Self { file, command: command.iter().map(|word| (*word).to_owned()).collect() }
+        let command = command.iter().map(|word| (*word).to_owned()).collect();
+        Self { file, command, user: "" }
     }
 
     fn start(&self, proxy: &Proxy) -> Worker {
@@ -249,7 +297,7 @@ impl Language {
         let output = File::create(&log).expect("a log");
         let child = Command::new(&self.command[0])
             .args(&self.command[1..])
-            .env("REDIS_URL", format!("redis://127.0.0.1:{}", proxy.port))
+            .env("REDIS_URL", format!("redis://{}127.0.0.1:{}", self.user, proxy.port))
             .env("QUEUE", QUEUE)
             .env("BLOCK_MS", BLOCK.to_string())
             .env("LEASE_MS", LEASE.to_string())

@@ -4,6 +4,7 @@
 //! `DEHYDRATOR_MODULE` the module (default: `target/release/libdehydrator.so`). Each test starts
 //! servers of its own, in a folder of their own, and nothing is left when it ends.
 
+mod access;
 mod aligned;
 mod blocking;
 mod cluster;

@@ -1,0 +1,106 @@
+//! Users with few rights: those of docs/operations.md, and selectors.
+
+use std::fs;
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, text, texts};
+
+/// Makes the users of the page.
+fn users_of_the_page(client: &mut Connection) {
+    let page = fs::read_to_string("docs/operations.md").expect("the page");
+    for line in page.lines().filter_map(|line| line.split_once("> ACL SETUSER ")) {
+        client.ask(&format!("ACL SETUSER {}", line.1));
+    }
+}
+
+fn connect_as(server: &Server, user: &str) -> Connection {
+    let mut client = server.connect();
+    client.ask(&format!("AUTH {user}"));
+    client
+}
+
+#[test]
+fn the_users_of_the_page_may_do_what_they_are_for_and_no_more() {
+    let server = Server::start(&[]);
+    users_of_the_page(&mut server.connect());
+    let mut producer = connect_as(&server, "producer secret1");
+    let mut worker = connect_as(&server, "worker secret2");
+    let mut operator = connect_as(&server, "operator secret3");
+
+    // As the workers in examples/workers do: their dead letters, one job that is done, and one that fails.
+    worker.ask("DEHYDRATOR.ONDUE {jobs} HOLD DELIVERIES 2 STREAM {jobs}:dead");
+    producer.ask("DEHYDRATOR.PUSH {jobs} 0 element one");
+    producer.ask("DEHYDRATOR.MPUSH {jobs} 1 element two 600000 element three");
+    let poll = "DEHYDRATOR.POLL {jobs} COUNT 1 BLOCK 5000 LEASE 60000 TOKEN token";
+    let Value::Array(given) = worker.ask(poll) else { panic!("an array") };
+    assert_eq!(given.len(), 1);
+    assert_eq!(
+        worker.ask("DEHYDRATOR.RENEW {jobs} 60000 token one"),
+        Value::Array(vec![Value::Int(1)])
+    );
+    worker.ask("SADD {jobs}:done one");
+    worker.ask("DEHYDRATOR.SETTLE {jobs} token one");
+    for _ in 0..2 {
+        worker.ask("DEHYDRATOR.POLL {jobs} COUNT 1 BLOCK 5000 LEASE 60000 TOKEN token");
+        worker.ask("DEHYDRATOR.RENEW {jobs} 0 token two");
+    }
+    worker.ask("DEHYDRATOR.POLL {jobs} COUNT 1 BLOCK 1 LEASE 60000 TOKEN token");
+    assert_eq!(server.connect().ask("XLEN {jobs}:dead"), Value::Int(1));
+    assert_eq!(producer.ask("DEHYDRATOR.REM {jobs} three"), Value::Int(1));
+
+    producer.ask("DEHYDRATOR.PUSH {jobs} 600000 element four");
+    for line in ["INFO", "SCAN 0 TYPE dehy-type", "TYPE {jobs}"] {
+        operator.ask(line);
+    }
+    for line in
+        ["INFO {jobs}", "RANGE {jobs} - +", "LOOK {jobs} four", "PAUSE {jobs}", "RESUME {jobs}"]
+    {
+        operator.ask(&format!("DEHYDRATOR.{line}"));
+    }
+
+    for (client, lines) in [
+        (&mut producer, &["DEHYDRATOR.POLL {jobs}", "DEHYDRATOR.PUSH other 0 element id"][..]),
+        (&mut worker, &["DEHYDRATOR.PUSH {jobs} 0 element id", "DEHYDRATOR.POLL other", "KEYS *"]),
+        (&mut operator, &["DEHYDRATOR.REM {jobs} four", "DEHYDRATOR.POLL {jobs}", "DEL {jobs}"]),
+    ] {
+        for line in lines {
+            let refused = client.refused(line);
+            assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
+        }
+    }
+}
+
+#[test]
+fn a_selector_gives_a_command_for_its_own_keys_alone() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask(
+        "ACL SETUSER chosen on nopass resetkeys -@all ~other* +get (~jobs:* +DEHYDRATOR.POLL +DEHYDRATOR.MPOLL) \
+         (%R~seen:* +DEHYDRATOR.LOOK +DEHYDRATOR.POLL) (~from +DEHYDRATOR.ONDUE) (~from ~to +DEHYDRATOR.ONDUE &news)",
+    );
+    for key in ["jobs:1", "jobs:2", "seen:1", "other", "from"] {
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 0 element id"));
+    }
+    let mut user = connect_as(&server, "chosen any");
+    assert_eq!(user.ask("DEHYDRATOR.POLL jobs:1 BLOCK 1"), texts(&["element"]));
+    user.ask("DEHYDRATOR.MPOLL 2 jobs:1 jobs:2");
+    assert_eq!(user.ask("DEHYDRATOR.LOOK seen:1 id"), text("element"));
+    // No stream but the one that it may write to, and no channel but its own.
+    user.ask("DEHYDRATOR.ONDUE from HOLD DELIVERIES 5 STREAM to");
+    user.ask("DEHYDRATOR.ONDUE from PUBLISH news");
+    for line in [
+        "POLL other",
+        "POLL seen:1",
+        "MPOLL 2 jobs:1 other",
+        "LOOK jobs:2 id",
+        "PUSH jobs:1 0 element id",
+        "ONDUE from STREAM jobs:1",
+        "ONDUE from HOLD DELIVERIES 5 STREAM other",
+        "ONDUE from PUBLISH olds",
+    ] {
+        let refused = user.refused(&format!("DEHYDRATOR.{line}"));
+        assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
+    }
+    assert_eq!(client.ask("DEHYDRATOR.LEN seen:1"), Value::Int(1));
+}
