@@ -8,13 +8,15 @@
 //!   LISTENER.RAN                                      what the commands replied: "ok", or the error
 //! ```
 //!
+//! Loaded with `TYPE name` it also has a data type of that name, with `COMMAND name` a command: they are taken then.
+//!
 //! What it runs is replicated. The events of what it runs are seen, but nothing is run at them.
 
 use std::cell::{Cell, RefCell};
-use std::ffi::{CStr, c_char, c_int, c_long};
-use std::{ptr, slice};
+use std::ffi::{CStr, CString, c_char, c_int, c_long};
+use std::{mem, ptr, slice};
 
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString, RedisModuleTypeMethods};
 
 /// What the server calls REDISMODULE_NOTIFY_NEW: a key came into being. It is in no other class.
 const NOTIFY_NEW: i32 = 1 << 14;
@@ -48,8 +50,8 @@ thread_local! {
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(
     context: *mut RedisModuleCtx,
-    _argv: *mut *mut RedisModuleString,
-    _argc: c_int,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
 ) -> c_int {
     const COMMANDS: [(&CStr, raw::RedisModuleCmdFunc); 4] = [
         (c"listener.on", Some(on)),
@@ -72,8 +74,33 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         if status == raw::REDISMODULE_OK as c_int {
             status = api!(RedisModule_SubscribeToKeyspaceEvents(context, all, Some(notice)));
         }
+        if status == raw::REDISMODULE_OK as c_int && argc == 2 {
+            status = take(context, &words(argv, argc));
+        }
         status
     }
+}
+
+/// Takes a name: of a type that holds nothing, or of a command that does nothing.
+///
+/// # Safety
+///
+/// The context must be that of the load.
+unsafe fn take(context: *mut RedisModuleCtx, words: &[Vec<u8>]) -> c_int {
+    let name = CString::new(words[1].clone()).expect("a name without NUL");
+    if words[0] == b"COMMAND" {
+        let (name, flags) = (name.as_ptr(), c"".as_ptr());
+        // SAFETY: the caller's promise; the server copies the strings.
+        return unsafe {
+            api!(RedisModule_CreateCommand(context, name, Some(off), flags, 0, 0, 0))
+        };
+    }
+    // SAFETY: a number, and functions of which each may be absent.
+    let mut methods: RedisModuleTypeMethods = unsafe { mem::zeroed() };
+    methods.version = u64::from(raw::REDISMODULE_TYPE_METHOD_VERSION);
+    // SAFETY: the same; the server copies the methods, none of which it calls without a value.
+    let made = unsafe { api!(RedisModule_CreateDataType(context, name.as_ptr(), 0, &mut methods)) };
+    if made.is_null() { raw::REDISMODULE_ERR as c_int } else { raw::REDISMODULE_OK as c_int }
 }
 
 /// # Safety

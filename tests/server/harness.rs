@@ -419,7 +419,7 @@ pub fn debug_module() -> PathBuf {
 }
 
 /// The module that listens: `make build-debug`.
-fn listener_module() -> PathBuf {
+pub fn listener_module() -> PathBuf {
     module("DEHYDRATOR_LISTENER", "target/debug/examples/liblistener.so")
 }
 

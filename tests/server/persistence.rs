@@ -116,3 +116,44 @@ fn the_append_only_file_is_told_effects_not_intentions() {
     assert_eq!(words.matches("DEHYDRATOR.REM").count(), 2, "{words}");
     assert!(!words.contains("POLL") && !words.contains("GID"), "{words}");
 }
+
+#[test]
+fn what_waitaof_acknowledged_is_in_the_files_of_primary_and_replica() {
+    for flushed in ["always", "everysec"] {
+        let options = ["--appendonly", "yes", "--appendfsync", flushed];
+        let mut primary = Server::start_with_port(&options);
+        if primary.version() < (7, 2) {
+            println!("skipped: this server has no WAITAOF");
+            return;
+        }
+        let mut replica = Server::start_with_port(&options);
+        replica.follow(&primary);
+        let mut client = primary.connect();
+        client.ask("DEHYDRATOR.ONDUE later STREAM stream");
+        for line in [
+            "PUSH k 600000 element id",
+            "MPUSH k 0 element due 0 element taken",
+            "POLL k LEASE 600000 COUNT 1 TOKEN token",
+            "POLL k COUNT 1",
+            "TOUCH k id 700000",
+            "PUSH later 0 element id",
+        ] {
+            client.ask(&format!("DEHYDRATOR.{line}"));
+            // Both have flushed what this client wrote, within a minute.
+            let flushed_by = client.ask("WAITAOF 1 1 60000");
+            assert_eq!(flushed_by, Value::Array(vec![Value::Int(1), Value::Int(1)]), "{line}");
+        }
+        let all = |client: &mut Connection| {
+            (client.digest("k"), client.ask("DEHYDRATOR.LEN later"), client.ask("XLEN stream"))
+        };
+        let before = all(&mut client);
+        assert_eq!(before.2, Value::Int(1), "it was delivered");
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(2));
+        replica.kill();
+        primary.crash_and_restart();
+        assert_eq!(all(&mut primary.connect()), before);
+        primary.kill();
+        replica.relaunch();
+        assert_eq!(all(&mut replica.connect()), before);
+    }
+}

@@ -1,44 +1,8 @@
 //! A client that has subscribed to something, and may send commands all the same: RESP3.
 
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
-use std::time::Duration;
-
 use crate::harness::{Ask, Server, until};
 use crate::sleeper::waiters;
-
-/// A connection without a client library: what comes is looked at as it comes.
-struct Wire {
-    socket: UnixStream,
-    came: Vec<u8>,
-}
-
-impl Wire {
-    fn connect(server: &Server) -> Self {
-        let socket = UnixStream::connect(server.file("redis.sock")).expect("a connection");
-        socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
-        Self { socket, came: Vec::new() }
-    }
-
-    fn send(&mut self, line: &str) {
-        write!(self.socket, "{line}\r\n").expect("it is sent");
-    }
-
-    /// Waits until what came ends with this.
-    fn ends_with(&mut self, end: &str) {
-        let mut buffer = [0; 4096];
-        until(&format!("{end:?} comes"), || {
-            match self.socket.read(&mut buffer) {
-                Ok(0) => panic!("the server hung up"),
-                Ok(count) => self.came.extend_from_slice(&buffer[..count]),
-                // Nothing has come yet.
-                Err(_) => {}
-            }
-            self.came.ends_with(end.as_bytes()).then_some(())
-        });
-        self.came.clear();
-    }
-}
+use crate::wire::Wire;
 
 #[test]
 fn one_that_has_subscribed_sleeps_or_is_told_that_nothing_is_due() {

@@ -1,0 +1,223 @@
+//! CLIENT TRACKING: a client that keeps what it has read is told of what changes it, and of nothing else.
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, until};
+use crate::wire::Wire;
+
+/// Which of the keys a client was told of until now, each once.
+fn told(wire: &mut Wire, keys: &[&str]) -> Vec<String> {
+    let came = wire.so_far();
+    let is_named = |key: &&&str| {
+        came.split("invalidate\r\n*").skip(1).any(|push| push.contains(&format!("\r\n{key}\r\n")))
+    };
+    keys.iter().filter(is_named).map(|key| (*key).to_owned()).collect()
+}
+
+fn tracking(server: &Server, how: &str) -> Wire {
+    let mut wire = Wire::connect(server);
+    wire.send("HELLO 3");
+    wire.send(&format!("CLIENT TRACKING ON{how}"));
+    wire.so_far();
+    wire
+}
+
+/// A dehydrator with something due, something leased and something to come.
+fn fill(client: &mut Connection) {
+    for line in [
+        "DEL k",
+        "DEHYDRATOR.MPUSH k 0 element leased",
+        "DEHYDRATOR.POLL k LEASE 600000 TOKEN token",
+        "DEHYDRATOR.MPUSH k 0 element due 0 element due2 600000 element later",
+    ] {
+        client.ask(line);
+    }
+}
+
+/// What changes it.
+const CHANGES: [&str; 22] = [
+    "PUSH k 600000 element new",
+    "PUSH k 600000 other later REPLACE",
+    "PUSH k 600000 other new NX",
+    "MPUSH k 600000 element new 600000 element new2",
+    "GIDPUSH k 600000 element",
+    "POLL k COUNT 1",
+    "POLL k COUNT 1 BLOCK 0",
+    "POLL k COUNT 1 LEASE 600000",
+    "MPOLL 2 j k COUNT 1",
+    "RENEW k 5000 token leased",
+    "RENEW k 0 token leased",
+    "SETTLE k token leased",
+    "XACK k leased",
+    "LEASE k 5000 AT 4102444800000 later",
+    "PULL k later",
+    "REM k later",
+    "UPDATE k later other",
+    "TOUCH k later 5000",
+    "ONDUE k DROP",
+    "ONDUE k HOLD DELIVERIES 5 STREAM dead",
+    "PAUSE k",
+    "PAUSE k 600000",
+];
+
+/// What changes nothing.
+const NO_CHANGES: [&str; 18] = [
+    "PUSH k 600000 other later NX",
+    "PUSH k 600000 other later",
+    "PULL k none",
+    "REM k none",
+    "XACK k none",
+    "UPDATE k none other",
+    "TOUCH k none 5000",
+    "SETTLE k wrong leased",
+    "RENEW k 5000 wrong leased",
+    "LEASE k 5000 AT 4102444800000 none",
+    "RESUME k",
+    "XPOLL k",
+    "LOOK k later",
+    "RANGE k - +",
+    "INFO k",
+    "SCAN k 0",
+    "TTN k",
+    "POLL j",
+];
+
+/// What a client may have read.
+const READS: [&str; 8] = [
+    "LOOK k later",
+    "LEN k",
+    "RANGE k - +",
+    "INFO k",
+    "SCAN k 0",
+    "TTN k",
+    "PTTL k later",
+    "XPOLL k",
+];
+
+#[test]
+fn who_has_read_a_key_is_told_of_what_changes_it_and_of_nothing_else() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut wire = tracking(&server, "");
+    for (number, line) in CHANGES.iter().enumerate() {
+        fill(&mut client);
+        let read = READS[number % READS.len()];
+        wire.send(&format!("DEHYDRATOR.{read}"));
+        assert_eq!(told(&mut wire, &["k"]), [""; 0], "by {read}");
+        client.ask(&format!("DEHYDRATOR.{line}"));
+        assert_eq!(told(&mut wire, &["k"]), ["k"], "{line} after {read}");
+    }
+    for read in READS {
+        fill(&mut client);
+        wire.send(&format!("DEHYDRATOR.{read}"));
+        wire.so_far();
+        for line in NO_CHANGES {
+            let _ = cmd(&format!("DEHYDRATOR.{line}")).query::<Value>(&mut client);
+            assert_eq!(told(&mut wire, &["k"]), [""; 0], "{line} after {read}");
+        }
+        client.ask("DEHYDRATOR.REM k later");
+        assert_eq!(told(&mut wire, &["k"]), ["k"], "after {read}");
+    }
+}
+
+#[test]
+fn who_tracks_by_prefix_is_told_of_each_change_without_having_read() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut wire = tracking(&server, " BCAST PREFIX k PREFIX dead");
+    for line in CHANGES {
+        fill(&mut client);
+        told(&mut wire, &["k"]);
+        client.ask(&format!("DEHYDRATOR.{line}"));
+        assert_eq!(told(&mut wire, &["k"]), ["k"], "{line}");
+    }
+    fill(&mut client);
+    wire.so_far();
+    for line in NO_CHANGES {
+        let _ = cmd(&format!("DEHYDRATOR.{line}")).query::<Value>(&mut client);
+        assert_eq!(told(&mut wire, &["k"]), [""; 0], "{line}");
+    }
+    client.ask("DEHYDRATOR.PUSH other 0 element id");
+    assert_eq!(told(&mut wire, &["k", "other"]), [""; 0]);
+}
+
+/// Waits until the client is told of these keys, one after the other or all at once.
+fn is_told(wire: &mut Wire, keys: &[&str]) {
+    let mut left: Vec<_> = keys.iter().map(|key| (*key).to_owned()).collect();
+    until(&format!("it is told of {keys:?}"), || {
+        let found = told(wire, keys);
+        left.retain(|key| !found.contains(key));
+        left.is_empty().then_some(())
+    });
+}
+
+/// Puts away or leases, by `begin` for so many milliseconds, what the server will take out by itself, and has the
+/// client read before that: a busy machine may need more than one go.
+fn read_in_time(wire: &mut Wire, client: &mut Connection, begin: &dyn Fn(&mut Connection, u32)) {
+    for milliseconds in [20, 200, 2000, 20_000] {
+        begin(client, milliseconds);
+        wire.so_far();
+        for read in ["DEHYDRATOR.LEN k", "XLEN s"] {
+            wire.send(read);
+        }
+        wire.so_far();
+        if client.ask("DEHYDRATOR.LEN k") == Value::Int(2) {
+            return;
+        }
+    }
+    panic!("the client was never in time");
+}
+
+#[test]
+fn who_has_read_a_key_is_told_of_what_the_server_does_by_itself() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for how in ["", " BCAST"] {
+        let mut wire = tracking(&server, how);
+        // A sleeper is woken.
+        let mut sleeper = server.connect();
+        client.ask("DEHYDRATOR.PUSH k 40 element id");
+        wire.send("DEHYDRATOR.LOOK k id");
+        wire.so_far();
+        sleeper.ask("DEHYDRATOR.POLL k BLOCK 0");
+        is_told(&mut wire, &["k"]);
+
+        let push = |client: &mut Connection, policy: &str, milliseconds: u32| {
+            client.ask("DEL k s");
+            client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
+            client.ask("DEHYDRATOR.PUSH k 600000 element later");
+            client.ask(&format!("DEHYDRATOR.PUSH k {milliseconds} element id"));
+        };
+        // A delivery changes the dehydrator and the stream.
+        read_in_time(&mut wire, &mut client, &|client, ms| push(client, "STREAM s", ms));
+        is_told(&mut wire, &["k", "s"]);
+        // What comes of the last lease, when it runs out, is a dead letter.
+        read_in_time(&mut wire, &mut client, &|client, ms| {
+            push(client, "HOLD DELIVERIES 1 STREAM s", 0);
+            client.ask(&format!("DEHYDRATOR.POLL k LEASE {ms} COUNT 1"));
+        });
+        is_told(&mut wire, &["k", "s"]);
+        // What is dropped changes the dehydrator.
+        read_in_time(&mut wire, &mut client, &|client, ms| push(client, "DROP", ms));
+        is_told(&mut wire, &["k"]);
+        client.ask("DEL k s");
+    }
+}
+
+#[test]
+fn that_a_lease_runs_out_changes_nothing_until_somebody_gets_the_element() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for how in ["", " BCAST"] {
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        client.ask("DEHYDRATOR.POLL k LEASE 20");
+        let mut wire = tracking(&server, how);
+        wire.send("DEHYDRATOR.LOOK k id FULL");
+        until("it is due again", || {
+            (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(())
+        });
+        assert_eq!(told(&mut wire, &["k"]), [""; 0]);
+        client.ask("DEHYDRATOR.POLL k");
+        assert_eq!(told(&mut wire, &["k"]), ["k"]);
+    }
+}
