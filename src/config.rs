@@ -112,15 +112,24 @@ pub fn rede_commands() -> bool {
     IS_REDE.load(Ordering::Relaxed)
 }
 
-/// Tells the server of all settings, and takes what `loadmodule` said of them: `name value`, by turns.
+/// Takes what `loadmodule` said of the settings, `name value` by turns, and tells the server of all settings.
+///
+/// What stands behind the path is handed over as the default: so what CONFIG REWRITE wrote, or MODULE LOADEX sets,
+/// goes before it, and CONFIG REWRITE knows what it has to write.
 ///
 /// # Errors
 ///
 /// What is wrong, for the server's log.
 pub fn register(context: &Context, args: Args<'_>) -> Result<(), String> {
     let context = context.as_ptr();
+    // A load that failed may have left something.
+    SETTINGS.iter().for_each(|setting| setting.value.store(setting.default, Ordering::Relaxed));
+    IS_REDE.store(false, Ordering::Relaxed);
+    let words: Vec<_> = args.from(0).map(|word| String::from_utf8_lossy(word.bytes())).collect();
+    words.chunks(2).try_for_each(take_argument)?;
     for setting in SETTINGS {
-        let Setting { name, default, min, max, .. } = *setting;
+        let Setting { name, min, max, .. } = *setting;
+        let default = setting.value.load(Ordering::Relaxed);
         let data = ptr::from_ref(setting).cast_mut().cast::<c_void>();
         let flags = raw::REDISMODULE_CONFIG_DEFAULT;
         let (get, set) = (Some(get as GetNumber), Some(set as SetNumber));
@@ -140,15 +149,15 @@ pub fn register(context: &Context, args: Args<'_>) -> Result<(), String> {
         let (name, flags) = (REDE_COMMANDS.as_ptr(), raw::REDISMODULE_CONFIG_IMMUTABLE);
         let (get, set, data) =
             (Some(get_rede as GetBool), Some(set_rede as SetBool), ptr::null_mut());
-        api!(RedisModule_RegisterBoolConfig(context, name, 0, flags, get, set, None, data))
+        let default = rede_commands().into();
+        api!(RedisModule_RegisterBoolConfig(context, name, default, flags, get, set, None, data))
     };
     // SAFETY: as above.
     let loaded = unsafe { api!(RedisModule_LoadConfigs(context)) };
     if [status, loaded] != [raw::REDISMODULE_OK as c_int; 2] {
         return Err("the server refuses a setting".to_owned());
     }
-    let words: Vec<_> = args.from(0).map(|word| String::from_utf8_lossy(word.bytes())).collect();
-    words.chunks(2).try_for_each(take_argument)
+    Ok(())
 }
 
 /// A setting behind the module's path.

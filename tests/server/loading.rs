@@ -60,7 +60,10 @@ fn a_load_with_bad_arguments_is_refused_and_a_good_one_works_afterwards() {
         ("nonsense 1", "there is no setting nonsense"),
         ("tick-budget-us", "tick-budget-us has no value"),
         ("tick-budget-us 5", "tick-budget-us is not a number from 10 to 100000"),
-        ("max-ttl 5 tick-budget-us soon", "tick-budget-us is not a number from 10 to 100000"),
+        (
+            "max-elements 5 rede-commands yes tick-budget-us soon",
+            "tick-budget-us is not a number from 10 to 100000",
+        ),
         ("CONFIG dehydrator.max-ttl soon", "the server refuses a setting"),
     ] {
         load_in_vain(&server, arguments, why);
@@ -68,6 +71,10 @@ fn a_load_with_bad_arguments_is_refused_and_a_good_one_works_afterwards() {
     load_and_use(&server, "CONFIG dehydrator.max-ttl 700000");
     let setting = server.connect().ask("CONFIG GET dehydrator.max-ttl");
     assert_eq!(setting, texts(&["dehydrator.max-ttl", "700000"]));
+    // Nothing is left of the load that failed in its middle.
+    for (name, value) in [("dehydrator.max-elements", "0"), ("dehydrator.rede-commands", "no")] {
+        assert_eq!(server.connect().ask(&format!("CONFIG GET {name}")), texts(&[name, value]));
+    }
     // It is there: a second time is one too many, and does no harm.
     let refused = server.connect().refused(&format!("MODULE {}", load("")));
     assert!(refused.starts_with("ERR"), "{refused}");

@@ -55,6 +55,25 @@ fn settings_are_read_from_the_configuration_and_written_back_to_it() {
 }
 
 #[test]
+fn what_config_rewrite_wrote_goes_before_what_stands_behind_loadmodule() {
+    let module = crate::harness::release_module();
+    let arguments = "tick-budget-us 2000 max-ttl 5 rede-commands yes";
+    let conf = format!("loadmodule {} {arguments}\n", module.display());
+    let mut server = Server::start_with_configuration(&conf);
+    assert_eq!(get(&server, "dehydrator.tick-budget-us"), "2000");
+    // Another value, the usual one, and again the one behind the path.
+    for value in ["3000", "1000", "2000"] {
+        let mut client = server.connect();
+        client.ask(&format!("CONFIG SET dehydrator.tick-budget-us {value}"));
+        client.ask("CONFIG REWRITE");
+        server.restart();
+        assert_eq!(get(&server, "dehydrator.tick-budget-us"), value);
+        assert_eq!(get(&server, "dehydrator.max-ttl"), "5");
+        assert_eq!(get(&server, "dehydrator.rede-commands"), "yes");
+    }
+}
+
+#[test]
 fn module_loadex_takes_settings_and_arguments() {
     let module = crate::harness::release_module();
     let server = Server::start_with_configuration("enable-module-command yes\n");
