@@ -164,9 +164,9 @@ fn uninstalled(aclfile: bool) {
     let mut client = server.connect();
     client.ask("CONFIG SET dehydrator.max-elements 100");
     let page = fs::read_to_string(PAGE).expect("the page");
-    let mut users = page.lines().filter_map(|line| line.split_once("> ACL SETUSER "));
+    let users = page.lines().filter_map(|line| line.split_once("> ACL SETUSER "));
     let mut made = 0;
-    while let Some((_, user)) = users.next() {
+    for (_, user) in users {
         client.ask(&format!("ACL SETUSER {user}"));
         made += 1;
     }
