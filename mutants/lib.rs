@@ -29,8 +29,16 @@ mod commands {
 /// As much of it as the arguments need: what does not need the lawn is built without it.
 #[cfg(not(feature = "lawn"))]
 mod lawn {
+    mod leases;
+    mod tokens;
     mod turn;
-    pub use turn::DEADLINE_MAX;
+
+    pub use leases::Token;
+    pub use turn::{DEADLINE_MAX, Start};
+
+    const TINY: bool = false;
+
+    fn shrink<T>(_: &mut Vec<T>) {}
 }
 
 #[cfg(feature = "lawn")]

@@ -114,7 +114,7 @@ pub use form::Taken;
 pub use leased::Leased as Lawn;
 pub use leases::Token;
 pub use small::{SmallMax, rounded};
-pub use turn::DEADLINE_MAX;
+pub use turn::{DEADLINE_MAX, Start};
 pub use upkeep::Mover;
 
 /// With the feature `tiny-bounds`, for tests alone, every bound of the structure is so small that a
@@ -143,15 +143,6 @@ pub struct Row<'a> {
     /// Tells it from others with its deadline: those that come after it have greater ones, for as long as this lawn is
     /// in memory. A form that has no such numbers says `None`.
     pub number: Option<u64>,
-}
-
-/// A place in the order of delivery.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Start {
-    pub deadline: u64,
-    /// Behind the element with this deadline and this number, whether it is there or not. `None`: before all with
-    /// this deadline.
-    pub behind: Option<u64>,
 }
 
 /// Adds an item. The first one gets one place, not the four that a vector begins with: most lawns are small.

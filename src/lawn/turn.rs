@@ -25,3 +25,12 @@ impl Turn {
         Self { deadline: now.saturating_add(1), push: 0 }
     }
 }
+
+/// Where a walk in the order of delivery begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Start {
+    pub deadline: u64,
+    /// Behind the element with this deadline and this number, whether it is there or not. `None`: before all with
+    /// this deadline.
+    pub behind: Option<u64>,
+}
