@@ -84,8 +84,9 @@ def main():
     server.execute_command("DEHYDRATOR.RESUME", KEY)
     worker.join()
 
-    server.execute_command("DEHYDRATOR.PAUSE", KEY, 300)
+    # Before the server begins to count, however long the reply takes.
     started = time.monotonic()
+    server.execute_command("DEHYDRATOR.PAUSE", KEY, 300)
     push(server, 4)
     print("operator: paused for 300 ms")
     id, job, *_ = next_job(server)
