@@ -11,7 +11,7 @@ pub const MAX: u64 = i64::MAX as u64;
 
 pub type Bytes = Vec<u8>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
     pub deadline: u64,
     /// The order of pushing, leasing and touching.
@@ -63,7 +63,7 @@ impl Policy {
     }
 }
 
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Dehydrator {
     pub entries: Vec<Entry>,
     pub policy: Policy,
@@ -123,7 +123,25 @@ pub enum Op {
         ttl: u64,
         held: Vec<(u64, Bytes)>,
     },
-    Look(Bytes),
+    Look {
+        id: Bytes,
+        full: bool,
+    },
+    Range {
+        start: Moment,
+        end: Moment,
+        count: Option<u64>,
+        with_elements: bool,
+    },
+    /// One call from the beginning, of ids that start so.
+    Scan {
+        prefix: Option<&'static str>,
+        count: Option<u64>,
+    },
+    Info {
+        full: bool,
+    },
+    Help,
     Update(Bytes, Bytes),
     Touch {
         id: Bytes,
@@ -139,6 +157,8 @@ pub enum Op {
         ids: Vec<Bytes>,
     },
     OnDue(Policy),
+    /// A stream of that length, for which nothing says whether exactly so.
+    OnDueStream(&'static str, u64),
     /// For so long, or until then.
     Pause {
         ms: Option<u64>,
@@ -161,8 +181,23 @@ pub enum Op {
     },
     Move(usize),
     SwapDb(usize, usize),
-    Del,
+    /// DEL or UNLINK.
+    Del(&'static str),
+    /// It is gone within a moment.
+    Expire,
+    FlushDb,
     SetText,
+}
+
+/// From when a RANGE is, or up to when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// `-` and `+`
+    First,
+    Last,
+    At(u64),
+    /// From behind it, or up to before it.
+    Without(u64),
 }
 
 /// What is to be replied.
@@ -179,6 +214,8 @@ pub enum Expect {
     Leased(Vec<Vec<Value>>),
     /// That of one of several keys, with its name.
     From(&'static str, Box<Expect>),
+    /// What this dehydrator shows to somebody who only looks.
+    Shown(Box<Dehydrator>),
 }
 
 /// What came due in a dehydrator with a policy, in order.
@@ -524,7 +561,12 @@ impl World {
                 }
                 Expect::Is(Value::Array(replies))
             }
-            Op::Look(id) => {
+            Op::Look { full: true, .. }
+            | Op::Range { .. }
+            | Op::Scan { .. }
+            | Op::Info { .. }
+            | Op::Help => Expect::Shown(Box::new(it.clone())),
+            Op::Look { id, .. } => {
                 let found = it.find(id).map(|at| bulk(&it.entries[at].element));
                 Expect::Is(found.unwrap_or(Value::Nil))
             }
@@ -560,6 +602,10 @@ impl World {
             }
             Op::OnDue(policy) => {
                 it.policy = policy.clone();
+                Expect::Is(Value::Okay)
+            }
+            Op::OnDueStream(dest, length) => {
+                it.policy = Policy::Stream { dest, maxlen: Some((true, *length)) };
                 Expect::Is(Value::Okay)
             }
             Op::Pause { ms, at } => {
@@ -642,7 +688,12 @@ impl World {
                 self.dbs.swap(*one, *other);
                 Expect::Is(Value::Okay)
             }
-            Op::Del => int(self.dbs[db].remove(key).is_some().into()),
+            Op::Del(_) | Op::Expire => int(self.dbs[db].remove(key).is_some().into()),
+            Op::FlushDb => {
+                self.dbs[db].clear();
+                Expect::Is(Value::Okay)
+            }
+            Op::Help => Expect::Shown(Box::default()),
             Op::SetText => {
                 self.dbs[db].insert(key, Kept::Text);
                 Expect::Is(Value::Okay)

@@ -2,10 +2,10 @@
 
 use redis::Value;
 
-use super::words::words_of;
+use super::look::{Fields, Row};
 use super::{BEHIND, Torture};
 use crate::harness::cmd;
-use crate::model::{Bytes, Entry, Kept, MAX, Op};
+use crate::model::{Bytes, Dehydrator, Entry, Kept, MAX};
 
 impl Torture {
     pub(super) fn compare(&mut self) {
@@ -25,7 +25,7 @@ impl Torture {
                 let is_paused = dehydrator.pause == Some(MAX);
                 self.compare_order(key, if is_paused { &[] } else { &alive });
                 self.compare_elements(key, &ordered);
-                self.compare_info(key, &ordered);
+                self.compare_info(key, &dehydrator);
                 self.compare_scan(key, &ordered);
                 self.compare_range(key, &ordered);
             }
@@ -63,51 +63,10 @@ impl Torture {
         }
     }
 
-    fn compare_info(&mut self, key: &str, ordered: &[&Entry]) {
+    fn compare_info(&mut self, key: &str, it: &Dehydrator) {
         let mut info = redis::cmd("DEHYDRATOR.INFO");
-        let info: Vec<Value> = info.arg(key).arg("FULL").query(&mut self.client).expect("a map");
-        let field = |name: &str| {
-            let at = info.iter().position(|it| *it == Value::BulkString(name.into()));
-            info[at.unwrap_or_else(|| panic!("no {name} in {info:?}")) + 1].clone()
-        };
-        let count = |which: &dyn Fn(&&&Entry) -> bool| {
-            Value::Int(ordered.iter().filter(which).count() as i64)
-        };
-        let now = self.now();
-        assert_eq!(field("length"), count(&|_| true), "{key:?}");
-        assert_eq!(field("due"), count(&|entry| entry.deadline <= now), "{key:?}");
-        assert_eq!(field("leased"), count(&|entry| entry.deliveries > 0), "{key:?}");
-        let by_ttl: Vec<(u64, usize)> = pairs(field("elements-by-ttl"));
-        let mut ttls: Vec<_> = ordered.iter().map(|entry| entry.ttl).collect();
-        ttls.sort_unstable();
-        let expected: Vec<_> = ttls.chunk_by(u64::eq).map(|same| (same[0], same.len())).collect();
-        assert_eq!(by_ttl, expected, "{key:?}");
-        let Value::Int(queues) = field("ttls") else { panic!("{info:?}") };
-        // Those that found no place in a queue count one by one.
-        let possible = expected.len()..=ordered.len();
-        assert!(possible.contains(&(queues as usize)), "{key:?}: {queues} of {possible:?}");
-        match (field("next-deadline"), ordered.first()) {
-            (Value::Nil, None) => {}
-            (Value::Int(next), Some(first)) => {
-                assert!(first.deadline.abs_diff(next as u64) <= BEHIND, "{key:?}: {next}");
-            }
-            (next, first) => panic!("{key:?}: {next:?} instead of {first:?}"),
-        }
-        let dehydrator = self.world.dehydrator(self.selected, key);
-        let is_paused = dehydrator.is_some_and(|it| it.is_paused(now));
-        assert_eq!(field("paused"), Value::Int(is_paused.into()), "{key:?}");
-        let end = dehydrator.and_then(|it| it.pause).filter(|end| *end != MAX);
-        match (field("paused-until"), end) {
-            (Value::Nil, None) => {}
-            (Value::Int(told), Some(end)) => {
-                assert!(end.abs_diff(told as u64) <= BEHIND, "{key:?}: {told}");
-            }
-            (told, end) => panic!("{key:?}: {told:?} instead of {end:?}"),
-        }
-        let policy = self.world.dehydrator(self.selected, key).map(|it| it.policy.clone());
-        let policy = words_of(key, &Op::OnDue(policy.unwrap_or_default()))[2..].join(&b' ');
-        let Value::BulkString(shown) = field("policy") else { panic!("{info:?}") };
-        assert!(shown.eq_ignore_ascii_case(&policy), "{}", shown.escape_ascii());
+        let info: Value = info.arg(key).arg("FULL").query(&mut self.client).expect("a map");
+        self.check_info(it, true, &Fields::of(info));
     }
 
     /// A walk shows each id exactly once, whatever its steps are.
@@ -143,7 +102,6 @@ impl Torture {
         let count = self.random.pick(&[1, 7, 100, 100_000]);
         let count = if ordered.len() > 500 { count.max(100) } else { count };
         let from = self.random.below(1 + ordered.len() as u64) as usize;
-        let now = self.now();
         // So far before what begins there that the server's clock makes no difference.
         let moment = ordered.get(from).map_or(0, |entry| entry.deadline.saturating_sub(BEHIND));
         let from = ordered.partition_point(|entry| entry.deadline <= moment.saturating_sub(1));
@@ -156,6 +114,9 @@ impl Torture {
             range.arg(key).arg(&start).arg("+").arg("COUNT").arg(count).arg("WITHELEMENTS");
             type Rows = Vec<(Bytes, u64, u64, u64, u64, Bytes)>;
             let (next, rows): (Option<String>, Rows) = range.query(&mut self.client).expect("rows");
+            let rows = rows.into_iter().map(|(id, deadline, ttl, deliveries, leased, element)| {
+                (Row { id, deadline, ttl, deliveries, leased }, element)
+            });
             // A small one shows together what has the same deadline.
             assert!(rows.len() >= count || next.is_none(), "{key:?}: {} rows", rows.len());
             found.extend(rows);
@@ -163,18 +124,9 @@ impl Torture {
             start = next;
         }
         assert_eq!(found.len(), ordered.len() - from, "{key:?} from {start}");
-        for (entry, (id, deadline, ttl, deliveries, leased, element)) in
-            ordered[from..].iter().zip(found)
-        {
-            assert_eq!((&id, &element), (&entry.id, &entry.element), "{key:?}");
-            assert_eq!((ttl, deliveries), (entry.ttl, entry.deliveries), "{key:?}: {entry:?}");
-            assert!(entry.deadline.abs_diff(deadline) <= BEHIND, "{key:?}: {entry:?}: {deadline}");
-            let is_leased = entry.deliveries > 0 && entry.deadline > now;
-            assert_eq!(leased == 1, is_leased, "{key:?}: {entry:?}");
+        for (entry, (row, element)) in ordered[from..].iter().zip(found) {
+            assert_eq!(element, entry.element, "{key:?}");
+            self.check_row(entry, &row);
         }
     }
-}
-
-fn pairs(value: Value) -> Vec<(u64, usize)> {
-    redis::from_redis_value(value).expect("pairs of numbers")
 }

@@ -2,7 +2,7 @@
 
 use super::words::nonsense;
 use super::{CHANNEL, GRAIN, KEYS, STREAMS, Torture};
-use crate::model::{Bytes, IfThere, MAX, Op, Policy};
+use crate::model::{Bytes, IfThere, MAX, Moment, Op, Policy};
 
 impl Torture {
     pub(super) fn id(&mut self) -> Bytes {
@@ -107,6 +107,28 @@ impl Torture {
         }
     }
 
+    /// Moments that the server's clock does not come near to: what is put away for so long is due within the first
+    /// quarter of a grain, what has a deadline at its beginning or at three quarters.
+    fn moment(&mut self) -> Moment {
+        let grains = GRAIN * (self.offset / GRAIN + self.random.below(10)).saturating_sub(4);
+        let clear = self.start + grains + GRAIN / 2;
+        match self.random.below(10) {
+            0 => Moment::First,
+            1 => Moment::Last,
+            2 => Moment::At(self.random.pick(&[0, 1, 5, MAX - 1, MAX])),
+            3 => Moment::Without(self.random.pick(&[0, 1, 5, MAX - 1, MAX])),
+            4..7 => Moment::Without(clear),
+            _ => Moment::At(clear),
+        }
+    }
+
+    fn range(&mut self) -> Op {
+        let start = if self.random.one_in(2) { Moment::First } else { self.moment() };
+        let end = if self.random.one_in(2) { Moment::Last } else { self.moment() };
+        let count = self.random.one_in(2).then(|| self.random.pick(&[1, 2, 7, 100, MAX]));
+        Op::Range { start, end, count, with_elements: self.random.one_in(2) }
+    }
+
     pub(super) fn op(&mut self, db: usize, key: &'static str) -> Op {
         let count = self.random.one_in(2).then(|| self.random.pick(&[1, 2, 3, 10, MAX]));
         match self.random.below(1000) {
@@ -152,7 +174,12 @@ impl Torture {
                 if self.random.one_in(3) {
                     let mut keys = vec![key];
                     keys.extend((0..self.random.below(4)).map(|_| self.random.pick(&KEYS)));
-                    let block = None;
+                    // Nor beside dead letters, of which only the server's clock knows when they go.
+                    let is_plain = |key: &&str| {
+                        let it = self.world.dehydrator(db, key);
+                        it.is_none_or(|it| it.policy == Policy::Hold)
+                    };
+                    let block = block.filter(|_| keys.iter().all(is_plain));
                     let poll = Box::new(Op::Poll { count, block, lease, token, with_ids });
                     return Op::MPoll { keys, poll };
                 }
@@ -165,7 +192,13 @@ impl Torture {
                 let ttl = if self.random.one_in(4) { 0 } else { self.ttl_or_too_much() };
                 Op::Renew { ttl, held: self.held(db, key) }
             }
-            640..680 => Op::Look(self.id()),
+            640..650 => self.range(),
+            650..655 => {
+                let prefix = self.random.pick(&[None, Some("id-"), Some("rare-1"), Some("nobody")]);
+                Op::Scan { prefix, count }
+            }
+            655..660 => Op::Info { full: self.random.one_in(2) },
+            660..680 => Op::Look { id: self.id(), full: self.random.one_in(2) },
             680..710 => Op::Update(self.id(), self.element()),
             710..790 => {
                 let (id, ttl) = (self.id(), self.ttl_or_too_much());
@@ -183,7 +216,8 @@ impl Torture {
                 let (ttl, at, ids) = (self.ttl(), self.deadline(), self.ids());
                 Op::Lease { ttl, token: self.token(), at, ids }
             }
-            840..860 => Op::OnDue(self.policy()),
+            840..842 => Op::OnDueStream(self.random.pick(&STREAMS), 3),
+            842..860 => Op::OnDue(self.policy()),
             860..866 => match self.random.below(4) {
                 0 => Op::Pause { ms: None, at: None },
                 1 => Op::Pause { ms: None, at: Some(self.deadline().clamp(1, MAX - 1)) },
@@ -203,8 +237,11 @@ impl Torture {
             955..970 => Op::Rename { to: self.random.pick(&KEYS), nx: self.random.one_in(3) },
             970..978 => Op::Move(self.random.below(2) as usize),
             978..982 => Op::SwapDb(self.random.below(2) as usize, self.random.below(2) as usize),
-            982..985 => Op::Del,
-            985..990 => Op::SetText,
+            982..985 => Op::Del(self.random.pick(&["DEL", "UNLINK"])),
+            985..988 => Op::Expire,
+            988..992 => Op::SetText,
+            992..994 => Op::Help,
+            994 if self.random.one_in(4) => Op::FlushDb,
             _ => Op::Len,
         }
     }

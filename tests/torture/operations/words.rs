@@ -1,6 +1,6 @@
 //! How an operation is said to the server.
 
-use crate::model::{Bytes, IfThere, Op, Policy};
+use crate::model::{Bytes, IfThere, Moment, Op, Policy};
 use crate::random::Random;
 
 pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
@@ -67,7 +67,38 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Op::XAck(ids) => of_ids("XACK", ids),
         Op::Settle(held) => [verb("SETTLE"), pairs_of(held)].concat(),
         Op::Renew { ttl, held } => [verb("RENEW"), vec![number(*ttl)], pairs_of(held)].concat(),
-        Op::Look(id) => [verb("LOOK"), vec![id.clone()]].concat(),
+        Op::Look { id, full } => {
+            let mut words = verb("LOOK");
+            words.push(id.clone());
+            words.extend(full.then(|| text("Full")));
+            words
+        }
+        Op::Range { start, end, count, with_elements } => {
+            let mut words = verb("RANGE");
+            words.extend([start, end].map(|moment| match moment {
+                Moment::First => text("-"),
+                Moment::Last => text("+"),
+                Moment::At(at) => number(*at),
+                Moment::Without(at) => text(&format!("({at}")),
+            }));
+            words.extend(with_elements.then(|| text("WITHELEMENTS")));
+            words.extend(option("COUNT", *count));
+            words
+        }
+        Op::Scan { prefix, count } => {
+            let mut words = verb("SCAN");
+            words.push(number(0));
+            let pattern = prefix.map(|prefix| [text("MATCH"), text(&format!("{prefix}*"))]);
+            words.extend(pattern.into_iter().flatten());
+            words.extend(option("COUNT", *count));
+            words
+        }
+        Op::Info { full } => {
+            let mut words = verb("INFO");
+            words.extend(full.then(|| text("FULL")));
+            words
+        }
+        Op::Help => vec![text("DEHYDRATOR.HELP")],
         Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
         Op::Touch { id, ttl, only, at } => {
             let mut words = verb("TOUCH");
@@ -104,6 +135,11 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             }
             words
         }
+        Op::OnDueStream(dest, length) => {
+            let mut words = verb("ONDUE");
+            words.extend([text("STREAM"), text(dest), text("MAXLEN"), number(*length)]);
+            words
+        }
         Op::Pause { ms, at } => {
             let mut words = verb("PAUSE");
             words.extend(ms.map(number));
@@ -126,7 +162,9 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Op::Rename { to, nx } => vec![text(if *nx { "RENAMENX" } else { "RENAME" }), key, text(to)],
         Op::Move(db) => vec![text("MOVE"), key, number(*db as u64)],
         Op::SwapDb(one, other) => vec![text("SWAPDB"), number(*one as u64), number(*other as u64)],
-        Op::Del => vec![text("DEL"), key],
+        Op::Del(verb) => vec![text(verb), key],
+        Op::Expire => vec![text("PEXPIRE"), key, number(1)],
+        Op::FlushDb => vec![text("FLUSHDB")],
         Op::SetText => vec![text("SET"), key, text("text")],
     }
 }

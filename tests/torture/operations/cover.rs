@@ -1,0 +1,46 @@
+//! That nothing is left out: every verb that the server lists in HELP is drawn, with every word that it knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::words::words_of;
+use super::{KEYS, Torture};
+use crate::harness::cmd;
+use crate::model::Op;
+use crate::random::seed;
+
+/// Far more than it takes until the rarest has come.
+const DRAWN: usize = 20_000;
+/// Hooks for tests, which debug builds alone have.
+const HOOKS: &str = "DEHYDRATOR.DEBUG";
+
+#[test]
+fn the_model_knows_every_verb_and_every_word_of_it() {
+    let mut torture = Torture::new(seed());
+    let mut drawn: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for _ in 0..DRAWN {
+        let (db, key) = (torture.random.below(2) as usize, torture.random.pick(&KEYS));
+        let op = torture.op(db, key);
+        if matches!(op, Op::Nonsense(_)) {
+            continue;
+        }
+        let words = words_of(key, &op).into_iter();
+        let mut words = words.map(|word| String::from_utf8_lossy(&word).to_uppercase());
+        drawn.entry(words.next().expect("a verb")).or_default().extend(words);
+    }
+    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut torture.client).expect("lines");
+    let mut missing = Vec::new();
+    for line in help.iter().filter(|line| line.starts_with("DEHYDRATOR.")) {
+        let mut words = line.split(|it: char| !it.is_ascii_alphanumeric() && !"._-".contains(it));
+        let verb = words.next().expect("a verb");
+        let Some(known) = drawn.get(verb) else {
+            missing.push(verb.to_owned());
+            continue;
+        };
+        // What is written in capitals is typed as it stands.
+        let is_typed = |word: &&str| word.chars().all(|it| it.is_ascii_uppercase());
+        let typed = words.filter(|word| !word.is_empty()).filter(is_typed);
+        missing.extend(typed.filter(|it| !known.contains(*it)).map(|it| format!("{verb} {it}")));
+    }
+    missing.retain(|it| it != HOOKS);
+    assert!(missing.is_empty(), "the model does not know {missing:?}");
+}

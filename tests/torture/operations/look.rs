@@ -1,0 +1,166 @@
+//! What is replied to those who only look, beside what the model says: LOOK, RANGE, SCAN, INFO, HELP.
+
+use redis::Value;
+
+use super::words::words_of;
+use super::{BEHIND, Torture};
+use crate::model::{Bytes, Dehydrator, Entry, MAX, Moment, Op};
+
+/// A map, as RESP2 has it.
+pub(super) struct Fields(Vec<Value>);
+
+/// What RANGE says of an element, and LOOK with FULL.
+pub(super) struct Row {
+    pub id: Bytes,
+    pub deadline: u64,
+    pub ttl: u64,
+    pub deliveries: u64,
+    pub leased: u64,
+}
+
+impl Fields {
+    pub(super) fn of(map: Value) -> Self {
+        let Value::Array(fields) = map else { panic!("{map:?} is no map") };
+        Self(fields)
+    }
+
+    fn get(&self, name: &str) -> Value {
+        let names = self.0.iter().step_by(2);
+        let at = names.into_iter().position(|it| *it == Value::BulkString(name.into()));
+        self.0[2 * at.unwrap_or_else(|| panic!("no {name} in {:?}", self.0)) + 1].clone()
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        of(self.get(name))
+    }
+}
+
+fn of<T: redis::FromRedisValue>(value: Value) -> T {
+    redis::from_redis_value(value).expect("what was asked for")
+}
+
+impl Torture {
+    /// Checks the reply to `op` of somebody who looks at this dehydrator.
+    pub(super) fn check_shown(&self, op: &Op, it: &Dehydrator, reply: Value) {
+        match op {
+            Op::Look { id, .. } => match it.find(id) {
+                None => assert_eq!(reply, Value::Nil, "{op:?}"),
+                Some(at) => {
+                    let (entry, fields) = (&it.entries[at], Fields::of(reply));
+                    assert_eq!(fields.get("element"), Value::BulkString(entry.element.clone()));
+                    let number = |name: &str| fields.number(name);
+                    let (deadline, ttl) = (number("deadline"), number("ttl"));
+                    let (deliveries, leased) = (number("deliveries"), number("leased"));
+                    let id = id.clone();
+                    self.check_row(entry, &Row { id, deadline, ttl, deliveries, leased });
+                }
+            },
+            Op::Range { start, end, count, with_elements } => {
+                let is_asked_for = |entry: &&Entry| {
+                    let deadline = entry.deadline;
+                    let is_late = match *start {
+                        Moment::First => true,
+                        Moment::Last => deadline == MAX,
+                        Moment::At(at) => deadline >= at,
+                        Moment::Without(at) => deadline > at,
+                    };
+                    let is_early = match *end {
+                        Moment::First => deadline == 0,
+                        Moment::Last => true,
+                        Moment::At(at) => deadline <= at,
+                        Moment::Without(at) => deadline < at,
+                    };
+                    is_late && is_early
+                };
+                let expected: Vec<_> = it.ordered().into_iter().filter(is_asked_for).collect();
+                let count = count.unwrap_or(MAX) as usize;
+                self.check_range(&expected, count, *with_elements, reply);
+            }
+            Op::Scan { prefix, .. } => {
+                let (cursor, mut ids): (u64, Vec<Bytes>) = of(reply);
+                let prefix = prefix.unwrap_or("").as_bytes();
+                let all = it.entries.iter().map(|entry| &entry.id);
+                let mut expected: Vec<_> = all.filter(|id| id.starts_with(prefix)).collect();
+                if cursor == 0 {
+                    // It was all in one step.
+                    expected.sort();
+                    ids.sort();
+                    assert_eq!(ids.iter().collect::<Vec<_>>(), expected, "{op:?}");
+                } else {
+                    assert!(ids.iter().all(|id| expected.contains(&id)), "{op:?}");
+                    let count = ids.len();
+                    ids.sort();
+                    ids.dedup();
+                    assert_eq!(ids.len(), count, "{op:?} shows something twice");
+                }
+            }
+            Op::Info { full } => self.check_info(it, *full, &Fields::of(reply)),
+            Op::Help => {
+                let lines: Vec<String> = of(reply);
+                assert!(lines.chunks(2).all(|it| it[0].starts_with("DEHYDRATOR.")), "{lines:?}");
+            }
+            _ => unreachable!("{op:?} does more than to look"),
+        }
+    }
+
+    fn check_range(&self, expected: &[&Entry], count: usize, with_elements: bool, reply: Value) {
+        let (next, rows): (Option<String>, Vec<Vec<Value>>) = of(reply);
+        assert!(rows.len() >= count.min(expected.len()), "{} of {count}", rows.len());
+        assert_eq!(next.is_none(), rows.len() == expected.len(), "{next:?}, {} rows", rows.len());
+        let mut last = None;
+        for (at, (entry, mut row)) in expected.iter().zip(rows).enumerate() {
+            if with_elements {
+                assert_eq!(row.pop(), Some(Value::BulkString(entry.element.clone())));
+            }
+            let [id, deadline, ttl, deliveries, leased] = <[Value; 5]>::try_from(row).expect("5");
+            let (id, deadline, ttl) = (of(id), of(deadline), of(ttl));
+            let row = Row { id, deadline, ttl, deliveries: of(deliveries), leased: of(leased) };
+            self.check_row(entry, &row);
+            // A small one shows together what has the same deadline.
+            assert!(at < count || last == Some(deadline), "{at} of {count}");
+            last = Some(deadline);
+        }
+    }
+
+    pub(super) fn check_row(&self, entry: &Entry, row: &Row) {
+        assert_eq!(row.id, entry.id);
+        assert_eq!((row.ttl, row.deliveries), (entry.ttl, entry.deliveries), "{entry:?}");
+        let deadline = row.deadline;
+        assert!(entry.deadline.abs_diff(deadline) <= BEHIND, "{entry:?}: {deadline}");
+        let is_leased = entry.deliveries > 0 && entry.deadline > self.now();
+        assert_eq!(row.leased == 1, is_leased, "{entry:?}");
+    }
+
+    pub(super) fn check_info(&self, it: &Dehydrator, full: bool, info: &Fields) {
+        let ordered = it.ordered();
+        let count = |which: &dyn Fn(&&&Entry) -> bool| ordered.iter().filter(which).count() as u64;
+        let now = self.now();
+        assert_eq!(info.number("length"), count(&|_| true));
+        assert_eq!(info.number("due"), count(&|entry| entry.deadline <= now));
+        assert_eq!(info.number("leased"), count(&|entry| entry.deliveries > 0));
+        let mut ttls: Vec<_> = ordered.iter().map(|entry| entry.ttl).collect();
+        ttls.sort_unstable();
+        let by_ttl: Vec<_> = ttls.chunk_by(u64::eq).map(|same| (same[0], same.len())).collect();
+        if full {
+            assert_eq!(of::<Vec<(u64, usize)>>(info.get("elements-by-ttl")), by_ttl);
+        }
+        assert_eq!(info.0.contains(&Value::BulkString("elements-by-ttl".into())), full);
+        // Those that found no place in a queue count one by one.
+        let (queues, possible) = (info.number("ttls"), by_ttl.len()..=ordered.len());
+        assert!(possible.contains(&(queues as usize)), "{queues} of {possible:?}");
+        let near = |name: &str, expected: Option<u64>| match (info.get(name), expected) {
+            (Value::Nil, None) => {}
+            (Value::Int(told), Some(expected)) => {
+                assert!(expected.abs_diff(told as u64) <= BEHIND, "{name}: {told}");
+            }
+            (told, expected) => panic!("{name}: {told:?} instead of {expected:?}"),
+        };
+        near("next-deadline", ordered.first().map(|entry| entry.deadline));
+        assert_eq!(info.number("paused"), it.is_paused(now).into());
+        near("paused-until", it.pause.filter(|end| *end != MAX));
+        let policy = words_of("", &Op::OnDue(it.policy.clone()))[2..].join(&b' ');
+        let Value::BulkString(shown) = info.get("policy") else { panic!("{:?}", info.0) };
+        assert!(shown.eq_ignore_ascii_case(&policy), "{}", shown.escape_ascii());
+        assert_eq!(info.number("failures"), 0);
+    }
+}
