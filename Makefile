@@ -15,7 +15,7 @@ WAITING := $(shell echo $$(($$(nproc) * 2 + 1)))
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
 .PHONY: build build-debug run top top-test test test-examples test-clients test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core lint lint-scripts \
-    fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
+    check-tools fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	cargo build --release --locked
@@ -102,6 +102,10 @@ msrv: setup ## Build all of it with the oldest Rust that Cargo.toml allows, whic
 	rustup toolchain install $(RUST) --profile minimal --no-self-update
 	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --all-targets
 	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --all-targets --manifest-path top/Cargo.toml
+
+check-tools: setup ## Compile what no test runs: what `make mutants` changes, the module without `unsafe`, the worker in Java
+	@scripts/setup.sh java
+	scripts/check-tools.sh
 
 lint-scripts: ## The shell scripts, by shellcheck
 	@scripts/setup.sh scripts

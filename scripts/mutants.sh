@@ -4,12 +4,33 @@
 #
 #   scripts/mutants.sh [files...]
 #       files    below src/; default: those that unit tests are to hold in full
+#   scripts/mutants.sh --check    compiles what would be changed, and no more
 #   SHARD=k/n    only each n-th change, from the k-th on: 0/20 is a sample
 #
 # The whole module takes too long to build for each change, most of it for the bindings to the server. So what is built
 # is a small crate of those files, which is put together from mutants/ and src/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# put_together <folder>: the crate that is changed.
+put_together() {
+    rm -rf "$1"
+    mkdir -p "$1/.cargo"
+    # With their times, so that what did not change is not built again.
+    cp -Rp src mutants/Cargo.toml Cargo.lock "$1"
+    cp -p mutants/lib.rs "$1/src/lib.rs"
+    cp mutants/mutants.toml "$1/.cargo"
+}
+
+if [ "${1:-}" = --check ]; then
+    tree=target/check-tools/mutants
+    put_together "$tree"
+    export CARGO_TARGET_DIR=$PWD/target/check-tools/build RUSTFLAGS="-D warnings"
+    for features in --no-default-features --features=tiny-bounds; do
+        cargo check --quiet --tests --manifest-path "$tree/Cargo.toml" "$features"
+    done
+    exit
+fi
 
 version=27.1.0
 PATH=$PWD/target/tools/bin:$PATH
@@ -19,7 +40,8 @@ if [ "$(cargo mutants --version 2>/dev/null)" != "cargo-mutants $version" ]; the
 fi
 
 if [ $# = 0 ]; then
-    set -- src/policy.rs src/metrics/latency.rs src/commands/args/*.rs src/data_type/encoding.rs src/lawn/*.rs
+    set -- src/policy.rs src/metrics/latency.rs src/commands/args/*.rs src/data_type/encoding.rs \
+        src/lawn/*.rs src/lawn/queues/*.rs
 fi
 small=() lawn=()
 for file in "$@"; do
@@ -35,12 +57,8 @@ done
 
 work=$PWD/target/mutants
 tree=$work/tree
-rm -rf "$tree" "$work"/{small,tiny,real}
-mkdir -p "$tree/.cargo"
-# With their times, so that what did not change is not built again.
-cp -Rp src mutants/Cargo.toml Cargo.lock "$tree"
-cp -p mutants/lib.rs "$tree/src/lib.rs"
-cp mutants/mutants.toml "$tree/.cargo"
+rm -rf "$work"/{small,tiny,real}
+put_together "$tree"
 
 export CARGO_TARGET_DIR=$work/build
 # Which operations show it, nobody wants to know; and fewer do, as there are as many for each change.

@@ -14,6 +14,7 @@
 #       examples      Python's venv and Node, which the examples need
 #       languages     the other languages that the examples come in: Ruby, PHP, Perl, and their libraries
 #       scripts       shellcheck, the linter of scripts
+#       java          a Java compiler
 set -eu
 
 # As in Cargo.toml.
@@ -81,6 +82,7 @@ for extra in "$@"; do
             perl -MRedis -e 1 2>/dev/null || need libredis-perl
             ;;
         scripts) command -v shellcheck >/dev/null || need shellcheck ;;
+        java) command -v javac >/dev/null || need default-jdk-headless ;;
         *)
             echo "setup.sh: there is no extra called '$extra'" >&2
             exit 1

@@ -1,0 +1,7 @@
+package redis.clients.jedis.exceptions;
+
+public class JedisException extends RuntimeException {
+    public JedisException(String message) {
+        super(message);
+    }
+}

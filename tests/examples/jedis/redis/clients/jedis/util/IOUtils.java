@@ -1,0 +1,5 @@
+package redis.clients.jedis.util;
+
+public final class IOUtils {
+    public static void closeQuietly(AutoCloseable resource) {}
+}
