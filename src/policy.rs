@@ -218,6 +218,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sent_at_once_waits_for_nobody() {
+        let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
+        let holds = [Policy::Hold, limit, Policy::Send(Route::Drop)].map(|policy| policy.holds());
+        assert_eq!(holds, [true, true, false]);
+    }
+
+    #[test]
     fn a_limit_sends_what_was_given_out_as_often_and_no_earlier() {
         let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
         assert_eq!(

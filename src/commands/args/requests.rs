@@ -104,6 +104,11 @@ fn a_push_is_its_words_and_its_options_in_any_order() {
     assert_eq!(read("k 1000 e i slack 100 nx", push), slack);
     assert_eq!(read("k 1000 e i SLACK 0", push), pushed(plain, (Refuse, None, 0)));
     assert_eq!(read("k 1024 e i SLACK 9", push), pushed((1024, 1024, "1024"), (Refuse, None, 0)));
+    let longest = pushed((DEADLINE_MAX, DEADLINE_MAX, "9223372036854775807"), (Refuse, None, 0));
+    assert_eq!(read("k 9223372036854775807 e i SLACK 0", push), longest);
+    let token = |args: Args<'_>| Push::parse(args).map(|it| it.token);
+    assert_eq!(read("k 5 e i AT 9 DELIVERIES 1", token), Ok(None));
+    assert_eq!(read("k 5 e i AT 9 DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
 }
 
 #[test]

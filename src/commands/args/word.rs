@@ -8,3 +8,16 @@ pub fn shown(word: &[u8]) -> String {
         _ => word.escape_ascii().to_string(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_is_shown_by_its_beginning() {
+        let short = "x".repeat(32);
+        assert_eq!(shown(short.as_bytes()), short);
+        assert_eq!(shown("x".repeat(33).as_bytes()), format!("{short}..."));
+        assert_eq!(shown(b"\0\n"), "\\x00\\n");
+    }
+}
