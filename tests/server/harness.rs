@@ -517,6 +517,12 @@ pub fn cmd(line: &str) -> Cmd {
     cmd
 }
 
+/// A field in the text of INFO.
+pub fn field_of(text: &str, field: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {field} in {text}")).trim().parse().expect("a number")
+}
+
 /// Short forms for what tests do all the time.
 pub trait Ask {
     /// The reply to a command of text arguments.
@@ -533,9 +539,7 @@ pub trait Ask {
     /// A field of INFO.
     fn info(&mut self, section: &str, field: &str) -> u64 {
         let Value::BulkString(text) = self.ask(&format!("INFO {section}")) else { panic!("text") };
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        line.unwrap_or_else(|| panic!("no {field} in {text}")).trim().parse().expect("a number")
+        field_of(&String::from_utf8_lossy(&text), field)
     }
 
     /// The digest of a key's value, with the order of its elements.

@@ -1,20 +1,82 @@
 //! A wall clock that somebody sets while clients sleep. The monotonic clock goes on.
 
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, texts, until};
+use crate::harness::{Ask, Server, cmd, field_of, texts, until};
 use crate::sleeper::{Sleeper, waiters};
 
 const HOUR: i64 = 3_600_000;
-/// Two ticks of the cron are 200 ms; the machine that runs the tests may be busy.
-const SOON: Duration = Duration::from_millis(900);
+/// In ticks of the server's cron, of which there are ten in a second: one of them has to see that the clock was set.
+/// While a busy machine does not run the server, it does not tick either.
+const SOON: u64 = 5;
+
+/// How often the server has ticked, and the replies to what was asked for behind that, in one pass of its event loop
+/// unless something blocks.
+fn counted(client: &mut Connection, lines: &[&str]) -> (u64, Vec<Value>) {
+    let mut pipe = redis::pipe();
+    pipe.cmd("INFO").arg("dehydrator");
+    for line in lines {
+        pipe.add_command(cmd(line));
+    }
+    let mut replies: Vec<Value> = pipe.query(client).expect("replies");
+    (ticks_in(&replies.remove(0)), replies)
+}
+
+fn ticks_in(info: &Value) -> u64 {
+    let Value::BulkString(info) = info else { panic!("text") };
+    field_of(&String::from_utf8_lossy(info), "dehydrator_ticks")
+}
+
+/// A client asleep, as a [`Sleeper`], that asks for ticks and time when it is woken.
+struct Counting(JoinHandle<(u64, Vec<Value>)>);
+
+struct Woken {
+    reply: Value,
+    /// When it had fallen asleep, and when it was woken, in ticks.
+    asked: u64,
+    ticks: u64,
+    /// In milliseconds since the epoch, as the server has them.
+    at: i64,
+}
+
+impl Counting {
+    fn start(server: &Server, line: &str) -> Self {
+        let mut client = server.connect();
+        let before = waiters(server);
+        let line = line.to_owned();
+        let thread = std::thread::spawn(move || {
+            counted(&mut client, &[&line, "INFO dehydrator", "TIME"])
+        });
+        until("the client is asleep", || (waiters(server) == before + 1).then_some(()));
+        Self(thread)
+    }
+
+    fn woken(self) -> Woken {
+        let (asked, mut replies) = self.0.join().expect("no panic");
+        let at = milliseconds(replies.remove(2));
+        let ticks = ticks_in(&replies.remove(1));
+        Woken { reply: replies.remove(0), asked, ticks, at }
+    }
+
+    /// The reply, and how many ticks there were from then on until it came.
+    fn reply_since(self, ticks: u64) -> (Value, u64) {
+        let woken = self.woken();
+        (woken.reply, woken.ticks.saturating_sub(ticks))
+    }
+}
+
+/// The reply to TIME.
+fn milliseconds(time: Value) -> i64 {
+    let (seconds, microseconds): (i64, i64) = redis::from_redis_value(time).expect("the time");
+    seconds * 1000 + microseconds / 1000
+}
 
 /// Milliseconds since the epoch, as the server has them now.
 fn time(client: &mut Connection) -> i64 {
-    let time: Vec<i64> = redis::cmd("TIME").query(client).expect("the time");
-    time[0] * 1000 + time[1] / 1000
+    milliseconds(client.ask("TIME"))
 }
 
 /// Sets the clock, and waits until the server has it: Valkey 9 asks for the time once in a millisecond.
@@ -35,22 +97,22 @@ fn a_step_ahead_wakes_everybody_whose_time_has_come() {
     let line = |key: &str| format!("DEHYDRATOR.POLL {key} BLOCK 0");
     let sleepers = ["a", "b"].map(|key| {
         client.ask(&format!("DEHYDRATOR.PUSH {key} 600000 element id"));
-        Sleeper::start(&server, &line(key))
+        Counting::start(&server, &line(key))
     });
-    let start = Instant::now();
     step(&server, HOUR);
+    let (ticks, _) = counted(&mut client, &[]);
     for sleeper in sleepers {
-        let (reply, after) = sleeper.reply_after(start);
+        let (reply, after) = sleeper.reply_since(ticks);
         assert_eq!(reply, texts(&["element"]));
-        assert!(after < SOON, "{after:?}");
+        assert!(after <= SOON, "{after} ticks");
     }
     for key in ["a", "b", "c"] {
-        let sleeper = Sleeper::start(&server, &line(key));
-        let start = Instant::now();
-        client.ask(&format!("DEHYDRATOR.PUSH {key} 10 element id"));
-        let (reply, after) = sleeper.reply_after(start);
+        let sleeper = Counting::start(&server, &line(key));
+        let push = format!("DEHYDRATOR.PUSH {key} 10 element id");
+        let (ticks, _) = counted(&mut client, &[&push]);
+        let (reply, after) = sleeper.reply_since(ticks);
         assert_eq!(reply, texts(&["element"]));
-        assert!(after < SOON, "{after:?}");
+        assert!(after <= SOON, "{after} ticks");
     }
 }
 
@@ -61,32 +123,33 @@ fn a_step_back_strands_nobody() {
     // These keep timers of the server's that were set by the clock as it was.
     client.ask("DEHYDRATOR.PUSH far 600000 element id");
     let far = Sleeper::start(&server, "DEHYDRATOR.POLL far BLOCK 0");
-    let early = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1");
+    let early = Counting::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1");
     step(&server, -HOUR);
     for (block, ttl) in [(None, 10), (Some(early), 20)] {
         let line = "DEHYDRATOR.POLL k BLOCK 0 COUNT 1";
-        let sleeper = block.unwrap_or_else(|| Sleeper::start(&server, line));
-        let start = Instant::now();
-        client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element id"));
-        client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element id2"));
-        let (reply, after) = sleeper.reply_after(start);
+        let sleeper = block.unwrap_or_else(|| Counting::start(&server, line));
+        let push = |id: &str| format!("DEHYDRATOR.PUSH k {ttl} element {id}");
+        let (ticks, _) = counted(&mut client, &[&push("id"), &push("id2")]);
+        let (reply, after) = sleeper.reply_since(ticks);
         assert_eq!(reply, texts(&["element"]));
-        assert!(after < SOON, "{after:?}");
+        assert!(after <= SOON, "{after} ticks");
     }
     for _ in 0..3 {
         let start = Instant::now();
-        assert_eq!(server.connect().ask("DEHYDRATOR.POLL nowhere BLOCK 100"), Value::Nil);
-        let after = start.elapsed();
-        assert!((Duration::from_millis(99)..SOON).contains(&after), "{after:?}");
+        let lines = ["DEHYDRATOR.POLL nowhere BLOCK 100", "INFO dehydrator"];
+        let (ticks, replies) = counted(&mut server.connect(), &lines);
+        assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
+        assert_eq!(replies[0], Value::Nil);
+        let after = ticks_in(&replies[1]) - ticks;
+        assert!(after <= 1 + SOON, "{after} ticks");
     }
     // The clock is right again.
     step(&server, 0);
-    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL later BLOCK 0");
-    let start = Instant::now();
-    client.ask("DEHYDRATOR.PUSH later 10 element id");
-    let (reply, after) = sleeper.reply_after(start);
+    let sleeper = Counting::start(&server, "DEHYDRATOR.POLL later BLOCK 0");
+    let (ticks, _) = counted(&mut client, &["DEHYDRATOR.PUSH later 10 element id"]);
+    let (reply, after) = sleeper.reply_since(ticks);
     assert_eq!(reply, texts(&["element"]));
-    assert!(after < SOON, "{after:?}");
+    assert!(after <= SOON, "{after} ticks");
     assert!(!far.is_awake(), "its element is not due for ten minutes");
     client.ask("DEHYDRATOR.TOUCH far id 0");
     assert_eq!(far.reply(), texts(&["element"]));
@@ -96,28 +159,27 @@ fn a_step_back_strands_nobody() {
 fn a_step_back_with_an_element_pending_strands_nobody() {
     let server = Server::start_with_clock(&[]);
     let mut client = server.connect();
-    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
-    client.ask("DEHYDRATOR.PUSH k 1000 pending pending");
+    let sleeper = Counting::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("DEHYDRATOR.PUSH k 3000 pending pending");
     step(&server, -HOUR);
     // What waits for the first one, which is an hour off now, will not do for this one.
-    let start = Instant::now();
-    client.ask("DEHYDRATOR.PUSH k 1200 element id");
-    let (reply, after) = sleeper.reply_after(start);
+    let (ticks, _) = counted(&mut client, &["DEHYDRATOR.PUSH k 3200 element id"]);
+    let (reply, after) = sleeper.reply_since(ticks);
     assert_eq!(reply, texts(&["element"]));
-    assert!(after < Duration::from_millis(1200) + SOON, "{after:?}");
+    assert!(after <= 32 + SOON, "{after} ticks");
 }
 
 #[test]
 fn a_client_that_waits_for_a_while_waits_that_long_whatever_the_clock_does() {
     let server = Server::start_with_clock(&[]);
     for shift in [-HOUR, HOUR, 0] {
-        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 300");
-        let start = Instant::now();
+        let sleeper = Counting::start(&server, "DEHYDRATOR.POLL k BLOCK 1000");
         step(&server, shift);
-        let (reply, after) = sleeper.reply_after(start);
-        assert_eq!(reply, Value::Nil);
+        let woken = sleeper.woken();
+        assert_eq!(woken.reply, Value::Nil);
+        let after = woken.ticks - woken.asked;
         // A clock that steps ahead may end it; none may keep it.
-        assert!(after < Duration::from_millis(300) + SOON, "{after:?} with {shift}");
+        assert!(after <= 10 + SOON, "{after} ticks with {shift}");
     }
 }
 
@@ -130,20 +192,32 @@ fn deliveries_and_leases_go_on_when_the_clock_steps() {
     for (round, shift) in (0..).zip([HOUR, -HOUR, 2 * HOUR, 0, -2 * HOUR, 5, 0]) {
         client.ask("DEHYDRATOR.PUSH far-away 100000000 element id REPLACE");
         step(&server, shift);
-        let start = Instant::now();
-        client.ask(&format!("DEHYDRATOR.PUSH streamed 10 element {round}"));
-        client.ask(&format!("DEHYDRATOR.PUSH dropped 10 element {round}"));
-        client.ask(&format!("DEHYDRATOR.PUSH leased 0 element {round}"));
-        client.ask("DEHYDRATOR.POLL leased LEASE 10");
-        let line = "DEHYDRATOR.POLL leased BLOCK 0";
-        assert_eq!(server.connect().ask(line), texts(&["element"]));
+        // What is asked for in one go is done in one pass of the server's loop, up to what blocks.
+        let lines = [
+            "XADD s * round begins",
+            &format!("DEHYDRATOR.PUSH streamed 10 element {round}"),
+            &format!("DEHYDRATOR.PUSH dropped 10 element {round}"),
+            &format!("DEHYDRATOR.PUSH leased 0 element {round}"),
+            "DEHYDRATOR.POLL leased LEASE 10",
+            "DEHYDRATOR.POLL leased BLOCK 0",
+            "INFO dehydrator",
+        ];
+        let (ticks, replies) = counted(&mut client, &lines);
+        assert_eq!(replies[5], texts(&["element"]));
+        let after = ticks_in(&replies[6]) - ticks;
+        assert!(after <= SOON, "{after} ticks with {shift}");
+        let Value::BulkString(begun) = &replies[0] else { panic!("an id") };
+        let begun = String::from_utf8_lossy(begun);
+        let read = format!("XREAD BLOCK 0 COUNT 1 STREAMS s {begun}");
+        let (_, replies) = counted(&mut client, &[&read, "INFO dehydrator"]);
+        let after = ticks_in(&replies[1]) - ticks;
+        assert!(after <= SOON, "{after} ticks with {shift}");
         until("all is delivered", || {
             let left =
                 ["streamed", "dropped"].map(|key| client.ask(&format!("DEHYDRATOR.LEN {key}")));
             (left == [Value::Int(0), Value::Int(0)]).then_some(())
         });
-        assert!(start.elapsed() < 2 * SOON, "{:?} with {shift}", start.elapsed());
-        assert_eq!(client.ask("XLEN s"), Value::Int(round + 1));
+        assert_eq!(client.ask("XLEN s"), Value::Int(2 * (round + 1)));
     }
 }
 
@@ -159,30 +233,36 @@ fn a_clock_that_is_set_again_and_again_strands_nobody_and_nothing_comes_early() 
     };
     for round in 0..60 {
         let shift = random(4 * HOUR as u64) as i64 - 2 * HOUR;
-        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
+        let sleeper = Counting::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS");
         if round % 2 == 0 {
             step(&server, shift);
         }
         let before = time(&mut client);
         let deadline = before + 5 + random(30) as i64;
-        client.ask(&format!("DEHYDRATOR.PUSH k 0 {deadline} {round} AT {deadline}"));
+        let push = format!("DEHYDRATOR.PUSH k 0 {deadline} {round} AT {deadline}");
+        let (mut ticks, _) = counted(&mut client, &[&push]);
+        let mut earliest = deadline;
         if round % 2 == 1 {
             step(&server, shift);
             let now = time(&mut client);
             if now < deadline {
-                // It is not due for long now: it stays, and so does who waits for it.
-                assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
-                client.ask(&format!("DEHYDRATOR.TOUCH k {round} 5"));
+                // It is not due for long now: it stays, and so does who waits for it, unless it had come before.
+                let touch = format!("DEHYDRATOR.TOUCH k {round} 5");
+                let (touched, replies) = counted(&mut client, &[&touch]);
+                ticks = touched;
+                // What was given out by the old clock may have been asked for the time by the new one.
+                earliest = if replies[0] == Value::Int(1) { now + 5 } else { 0 };
+            } else {
+                (ticks, _) = counted(&mut client, &[]);
             }
         }
-        let start = Instant::now();
-        let reply = sleeper.reply();
+        let Woken { reply, ticks: woken, at, .. } = sleeper.woken();
+        let after = woken.saturating_sub(ticks);
         let expected = texts(&[&round.to_string(), &deadline.to_string()]);
         assert!(reply == expected || reply == Value::Array(vec![expected.clone()]), "{reply:?}");
-        assert!(start.elapsed() < 2 * SOON, "{:?} in round {round}", start.elapsed());
-        if round % 2 == 0 {
-            assert!(time(&mut client) >= deadline, "{round} came early");
-        }
+        assert!(after <= SOON, "{after} ticks in round {round}");
+        // Valkey 9 asks for the time once in a millisecond.
+        assert!(at + 1 >= earliest, "{round} came early, at {at}: {earliest}");
     }
     assert_eq!(waiters(&server), 0);
     step(&server, 0);
@@ -198,12 +278,13 @@ fn without_a_timer_of_the_kernel_s_the_server_s_own_will_do() {
     assert_eq!(client.ask("DEHYDRATOR.DEBUG k SERVER-TIMERS"), Value::Okay);
     client.ask("DEHYDRATOR.ONDUE streamed STREAM s");
     for round in 0..20 {
-        let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
-        let start = Instant::now();
-        client.ask(&format!("DEHYDRATOR.PUSH k {} element id", round % 4 * 10));
+        let sleeper = Counting::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+        let push = format!("DEHYDRATOR.PUSH k {} element id", round % 4 * 10);
+        let (ticks, _) = counted(&mut client, &[&push]);
         client.ask(&format!("DEHYDRATOR.PUSH streamed {} element {round}", round % 3 * 10));
-        assert_eq!(sleeper.reply(), texts(&["element"]));
-        assert!(start.elapsed() < 2 * SOON, "{:?}", start.elapsed());
+        let (reply, after) = sleeper.reply_since(ticks);
+        assert_eq!(reply, texts(&["element"]));
+        assert!(after <= SOON, "{after} ticks");
         until("it is delivered", || (client.ask("XLEN s") == Value::Int(round + 1)).then_some(()));
     }
     let refused = client.refused("DEHYDRATOR.DEBUG k SERVER-TIMERS");

@@ -1,7 +1,7 @@
 //! Delivery to a stream: a million at once, and a server that is killed meanwhile.
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::fs;
 
 use redis::{Connection, Value};
 
@@ -37,28 +37,49 @@ fn delivered(client: &mut Connection) -> Vec<usize> {
     }
 }
 
+/// For how long the main thread of a process has run, and for how long it could have and was kept waiting, in
+/// nanoseconds.
+fn schedule(path: &str) -> (u64, u64) {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let mut numbers = text.split_whitespace().map(|it| it.parse().expect("a number"));
+    (numbers.next().expect("a time"), numbers.next().expect("a time"))
+}
+
+fn ran(process: u64) -> u64 {
+    schedule(&format!("/proc/{process}/schedstat")).0
+}
+
+/// For how long this thread was.
+fn kept_waiting() -> u64 {
+    schedule("/proc/thread-self/schedstat").1
+}
+
 #[test]
 fn a_million_at_once_arrive_in_order_and_others_are_served_meanwhile() {
     const COUNT: usize = 1_000_000;
-    /// What no client is to wait longer than. The bench shows the longest; here other tests keep the
-    /// processors busy, and one in a hundred may.
-    const NOTICED: Duration = Duration::from_millis(20);
+    /// Nanoseconds of the server's processor time that no client is to wait longer for, but one in a hundred: how long
+    /// that takes on the clock is a matter of who else uses the processors. The bench shows the longest.
+    const NOTICED: u64 = 20_000_000;
     let server = Server::start_debug(&[]);
     let mut client = server.connect();
+    let process = server.info("server", "process_id");
     push_all(&mut client, COUNT);
     client.ask("DEHYDRATOR.ONDUE k STREAM s");
     client.ask("DEHYDRATOR.DEBUG k CLOCK 700000");
     let (mut asked, mut slow) = (0, 0);
     while client.ask("DEHYDRATOR.LEN k") != Value::Int(0) {
         for _ in 0..100 {
-            let start = Instant::now();
+            let before = (ran(process), kept_waiting());
             client.ask("PING");
+            // While this test has the reply and no processor, the server goes on with others.
+            let since = kept_waiting() - before.1;
+            let waited = (ran(process) - before.0).saturating_sub(since);
             asked += 1;
-            slow += usize::from(start.elapsed() > NOTICED);
+            slow += usize::from(waited > NOTICED);
         }
     }
     assert!(asked > 100, "{asked} were served meanwhile");
-    assert!(slow * 100 <= asked, "{slow} of {asked} waited longer than {NOTICED:?}");
+    assert!(slow * 100 <= asked, "{slow} of {asked} waited for more than {NOTICED} ns");
     assert!(delivered(&mut client).into_iter().eq(0..COUNT), "each once, in order");
 }
 

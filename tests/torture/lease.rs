@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
-use redis::{Connection, RedisResult};
+use redis::{Connection, RedisResult, Value};
 
 use crate::harness::{Ask, Server, until};
 
@@ -26,8 +25,20 @@ struct Known {
     fenced: AtomicUsize,
 }
 
+/// Whether the lease of an element has run out, by the server's clock, or somebody has it under another one.
+fn is_over(client: &mut Connection, id: &str, deliveries: u64) -> RedisResult<bool> {
+    let look = redis::cmd("DEHYDRATOR.LOOK").arg("k").arg(id).arg("FULL").query(client)?;
+    let Value::Array(fields) = look else { return Ok(true) };
+    let field = |name: &str| {
+        let at = fields.iter().position(|it| *it == Value::BulkString(name.into()));
+        fields[at.unwrap_or_else(|| panic!("no {name} in {fields:?}")) + 1].clone()
+    };
+    Ok(field("leased") == Value::Int(0) || field("deliveries") != Value::Int(deliveries as i64))
+}
+
 /// Takes work under a lease and settles some of it; every now and then it dies with the rest in hand.
 fn consume(mut client: Connection, known: &Known, name: &str, lifetime: usize) -> RedisResult<()> {
+    let mut has_dawdled = false;
     for turn in 0.. {
         let token = format!("{name}-{turn}");
         let mut poll = redis::cmd("DEHYDRATOR.POLL");
@@ -52,18 +63,18 @@ fn consume(mut client: Connection, known: &Known, name: &str, lifetime: usize) -
             return Ok(());
         }
         // It takes its time, and more than its lease; one of them until somebody else has what it had.
-        if name == "last-0"
-            && turn == 1
-            && let Some((id, _, deliveries, _)) = work.first()
-        {
-            until("another one has it", || {
-                let handed_out = known.handed_out.lock().expect("no panic");
-                (handed_out[id] > *deliveries).then_some(())
-            });
-        } else if turn % 5 == 3 {
-            let since = Instant::now();
-            let lease = Duration::from_millis(LEASE + LEASE / 2);
-            until("the lease is over", || (since.elapsed() > lease).then_some(()));
+        if let Some((id, _, deliveries, _)) = work.first() {
+            if name == "last-0" && !has_dawdled {
+                has_dawdled = true;
+                until("another one has it", || {
+                    let handed_out = known.handed_out.lock().expect("no panic");
+                    (handed_out[id] > *deliveries).then_some(())
+                });
+            } else if turn % 5 == 3 {
+                until("the lease is over", || {
+                    is_over(&mut client, id, *deliveries).map(|it| it.then_some(())).transpose()
+                })?;
+            }
         }
         // Half of it one by one, and the rest in one go.
         let (one_by_one, rest) = work.split_at(work.len() / 2);
@@ -122,12 +133,19 @@ fn with_consumers_and_the_server_killed_everything_is_settled_once_by_its_last_h
             server.relaunch();
         }
     }
-    // The last consumers live until nothing is left.
+    // The last consumers live until nothing is left. The first of them has something before the others come.
+    let more = format!("DEHYDRATOR.PUSH k 0 element-{ELEMENTS} {ELEMENTS}");
+    server.connect().ask(&more);
     std::thread::scope(|scope| {
         for consumer in 0..4 {
             let (client, known) = (server.connect(), &known);
             let name = format!("last-{consumer}{}", "x".repeat(consumer % 2));
+            let before = known.deliveries.load(Ordering::Relaxed);
             scope.spawn(move || consume(client, known, &name, usize::MAX));
+            until("the first one has something", || {
+                let has = known.deliveries.load(Ordering::Relaxed) > before;
+                (has || consumer > 0).then_some(())
+            });
         }
         let mut watch = server.connect();
         until("all is settled", || (!watch.exists("k")).then_some(()));
