@@ -34,8 +34,7 @@ fn length(session: &Session) -> i64 {
 
 /// Milliseconds since the epoch, as the server has them.
 fn time(client: &mut Connection) -> u64 {
-    let (seconds, microseconds): (u64, u64) =
-        redis::cmd("TIME").query(client).expect("the time");
+    let (seconds, microseconds): (u64, u64) = redis::cmd("TIME").query(client).expect("the time");
     seconds * 1000 + microseconds / 1000
 }
 

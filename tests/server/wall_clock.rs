@@ -47,9 +47,8 @@ impl Counting {
         let mut client = server.connect();
         let before = waiters(server);
         let line = line.to_owned();
-        let thread = std::thread::spawn(move || {
-            counted(&mut client, &[&line, "INFO dehydrator", "TIME"])
-        });
+        let thread =
+            std::thread::spawn(move || counted(&mut client, &[&line, "INFO dehydrator", "TIME"]));
         until("the client is asleep", || (waiters(server) == before + 1).then_some(()));
         Self(thread)
     }

@@ -126,10 +126,8 @@ impl Torture {
         // What is not even queued spoils a transaction.
         let how = if matches!(op, Op::Nonsense(_)) { 2 } else { self.random.below(8) };
         // Lua knows no integers beyond 2^53.
-        let shows_deadlines = matches!(
-            op,
-            Op::Look { full: true, .. } | Op::Range { .. } | Op::Info { .. }
-        );
+        let shows_deadlines =
+            matches!(op, Op::Look { full: true, .. } | Op::Range { .. } | Op::Info { .. });
         let how = if how == 1 && shows_deadlines { 0 } else { how };
         let words = words_of(key, &op);
         let shown = words.iter().map(|word| word[..word.len().min(40)].escape_ascii());

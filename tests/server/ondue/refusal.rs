@@ -205,7 +205,10 @@ fn a_policy_that_is_said_anew_is_tried_at_once() {
         let info = || cmd("INFO dehydrator");
         let mut pipe = redis::pipe();
         let read = format!("XREAD BLOCK 0 STREAMS {stream} 0");
-        pipe.add_command(info()).add_command(cmd(again)).add_command(cmd(&read)).add_command(info());
+        pipe.add_command(info())
+            .add_command(cmd(again))
+            .add_command(cmd(&read))
+            .add_command(info());
         let (before, _, _, after): (String, Value, Value, String) =
             pipe.query(&mut client).expect("replies");
         let ticks = [before, after].map(|info| field_of(&info, "dehydrator_ticks"));

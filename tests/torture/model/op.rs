@@ -1,0 +1,165 @@
+//! What the model may be asked for.
+
+use super::{Bytes, Entry};
+
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Policy {
+    #[default]
+    Hold,
+    Drop,
+    Stream {
+        dest: &'static str,
+        /// Whether exactly so, and how long.
+        maxlen: Option<(bool, u64)>,
+    },
+    Publish(&'static str),
+    /// HOLD with so many deliveries at the most; then what is due goes there.
+    Limit(u64, Box<Policy>),
+}
+
+impl Policy {
+    /// Which way elements go.
+    pub fn route(&self) -> &Policy {
+        match self {
+            Policy::Limit(_, route) => route,
+            other => other,
+        }
+    }
+
+    /// Whether an element that is due goes by itself.
+    pub(super) fn sends(&self, entry: &Entry) -> bool {
+        match self {
+            Policy::Hold => false,
+            Policy::Limit(most, _) => entry.deliveries >= *most,
+            _ => true,
+        }
+    }
+
+    /// Whether it waits to be taken, if it does not.
+    pub fn holds(&self) -> bool {
+        matches!(self, Policy::Hold | Policy::Limit(..))
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfThere {
+    Refuse,
+    Nx,
+    Replace,
+}
+
+/// Whatever may be asked of a dehydrator, and of the keyspace around it.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Push {
+        ttl: u64,
+        element: Bytes,
+        id: Bytes,
+        if_there: IfThere,
+        slack: Option<u64>,
+        at: Option<u64>,
+        deliveries: Option<u64>,
+        token: Option<u64>,
+    },
+    GidPush {
+        ttl: u64,
+        element: Bytes,
+        slack: Option<u64>,
+    },
+    MPush(Vec<(u64, Bytes, Bytes)>),
+    Pull(Bytes),
+    Poll {
+        count: Option<u64>,
+        block: Option<u64>,
+        lease: Option<u64>,
+        token: Option<u64>,
+        with_ids: bool,
+    },
+    /// A POLL of several keys.
+    MPoll {
+        keys: Vec<&'static str>,
+        poll: Box<Op>,
+    },
+    XPoll(Option<u64>),
+    XAck(Vec<Bytes>),
+    Settle(Vec<(u64, Bytes)>),
+    Renew {
+        ttl: u64,
+        held: Vec<(u64, Bytes)>,
+    },
+    Look {
+        id: Bytes,
+        full: bool,
+    },
+    Range {
+        start: Moment,
+        end: Moment,
+        count: Option<u64>,
+        with_elements: bool,
+    },
+    /// One call from the beginning, of ids that start so.
+    Scan {
+        prefix: Option<&'static str>,
+        count: Option<u64>,
+    },
+    Info {
+        full: bool,
+    },
+    Help,
+    Update(Bytes, Bytes),
+    Touch {
+        id: Bytes,
+        ttl: u64,
+        only: Option<&'static str>,
+        at: Option<u64>,
+    },
+    Rem(Vec<Bytes>),
+    Lease {
+        ttl: u64,
+        token: Option<u64>,
+        at: u64,
+        ids: Vec<Bytes>,
+    },
+    OnDue(Policy),
+    /// A stream of that length, for which nothing says whether exactly so.
+    OnDueStream(&'static str, u64),
+    /// For so long, or until then.
+    Pause {
+        ms: Option<u64>,
+        at: Option<u64>,
+    },
+    Resume,
+    Ttn,
+    Pttl(Bytes),
+    Len,
+    /// Something that no command understands, whatever there is.
+    Nonsense(Vec<Bytes>),
+    Copy {
+        to: &'static str,
+        db: usize,
+        replace: bool,
+    },
+    Rename {
+        to: &'static str,
+        nx: bool,
+    },
+    Move(usize),
+    SwapDb(usize, usize),
+    /// DEL or UNLINK.
+    Del(&'static str),
+    /// It is gone within a moment.
+    Expire,
+    FlushDb,
+    SetText,
+}
+
+/// From when a RANGE is, or up to when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// `-` and `+`
+    First,
+    Last,
+    At(u64),
+    /// From behind it, or up to before it.
+    Without(u64),
+}
