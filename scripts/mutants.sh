@@ -16,9 +16,9 @@ cd "$(dirname "$0")/.."
 put_together() {
     rm -rf "$1"
     mkdir -p "$1/.cargo"
-    # With their times, so that what did not change is not built again.
-    cp -Rp src mutants/Cargo.toml Cargo.lock "$1"
-    cp -p mutants/lib.rs "$1/src/lib.rs"
+    # With the time of now: what was built last was built of a change, and must not pass for what is here.
+    cp -R src mutants/Cargo.toml Cargo.lock "$1"
+    cp mutants/lib.rs "$1/src/lib.rs"
     cp mutants/mutants.toml "$1/.cargo"
 }
 

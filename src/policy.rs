@@ -218,10 +218,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_at_once_waits_for_nobody() {
+    fn only_a_limit_both_keeps_and_sends() {
         let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
-        let holds = [Policy::Hold, limit, Policy::Send(Route::Drop)].map(|policy| policy.holds());
-        assert_eq!(holds, [true, true, false]);
+        let policies = [Policy::Hold, limit, Policy::Send(Route::Drop)];
+        assert_eq!(policies.each_ref().map(Policy::holds), [true, true, false]);
+        assert_eq!(policies.each_ref().map(Policy::limits), [false, true, false]);
     }
 
     #[test]

@@ -289,6 +289,10 @@ fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() 
     for ttl in 0..3 {
         start_numbered(&mut lawn, ttl * 30_000..(ttl + 1) * 30_000, ttl, 0);
     }
+    // These have allocations of their own.
+    for id in 1_000_000..1_000_040_u64 {
+        lawn.start(&id.to_be_bytes(), 0, &[b'x'; 10_000], 0).expect("room");
+    }
     // The table of TTLs cannot be moved, nor can the directory of blocks.
     let least = lawn.memory() - size_of::<Lawn>() - 256 - 8 * 1024;
     for go_on in [true, false] {
