@@ -61,7 +61,6 @@ pub fn server_counts() -> [u64; 4] {
 /// Whether the server is Valkey: it and Redis number some things differently.
 pub fn is_valkey() -> bool {
     static IS_VALKEY: OnceLock<bool> = OnceLock::new();
-    *IS_VALKEY.get_or_init(|| {
-        Section::with(c"server", |server| server.text(c"valkey_version").is_some())
-    })
+    *IS_VALKEY
+        .get_or_init(|| Section::with(c"server", |server| server.text(c"valkey_version").is_some()))
 }

@@ -146,7 +146,7 @@ impl Server {
     /// Starts a server that is expected to give up. Returns its log.
     pub fn start_in_vain(options: &[&str], files: &[(&Path, &str)]) -> String {
         let mut server = Self::launch(release_module(), 0, options, files);
-        server.wait_for_end()
+        server.wait_until_it_gives_up()
     }
 
     /// As [`Server::start`], where no file may grow beyond so many kilobytes: a disk that is full. Until
@@ -210,7 +210,7 @@ impl Server {
     }
 
     /// Waits until the server has given up by itself. Returns its log.
-    pub fn wait_for_end(&mut self) -> String {
+    pub fn wait_until_it_gives_up(&mut self) -> String {
         let status = until("the server gives up", || self.process.try_wait().expect("a child"));
         assert_eq!(status.code(), Some(1), "{}", self.log());
         self.log()

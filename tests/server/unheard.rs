@@ -3,21 +3,26 @@
 //! Another module listens to the event by which something is given out, and has the server stand still then: what other
 //! clients send meanwhile is read before the client is told.
 
+use std::time::{Duration, Instant};
+
 use redis::{Connection, Value};
 
 use crate::harness::{Ask, Server, cmd, text, until};
 use crate::sleeper::{Sleeper, waiters};
 
-/// Has somebody who sleeps be woken by what is pushed, and the other line be read before he is told. (Redis 7.0 tells him
-/// at once.)
-fn woken(server: &Server, client: &mut Connection, other: &mut Connection, push: &str, line: &str) {
+/// Has somebody who sleeps be woken by what is pushed, and the server stand still then, for long enough to be sent what
+/// it reads before it tells him. (Redis 7.0 tells him at once.)
+fn wake(client: &mut Connection, push: &str) {
     client.ask("LISTENER.ON 1 dehydrator.poll DEBUG SLEEP 0.3");
     client.ask(push);
-    // It stands still from the end of a pass on.
-    let before = std::time::Instant::now();
-    until("it stands still", || {
-        (before.elapsed() > std::time::Duration::from_millis(60)).then_some(())
-    });
+    // It replies before it stands still, and cannot be asked then.
+    let replied = Instant::now();
+    until("it stands still", || (replied.elapsed() > Duration::from_millis(60)).then_some(()));
+}
+
+/// As [`wake`], and has another client send this line then.
+fn woken(server: &Server, client: &mut Connection, other: &mut Connection, push: &str, line: &str) {
+    wake(client, push);
     other.send_packed_command(&cmd(line).get_packed_command()).expect("it is sent");
     let _ = other.recv_response();
     until("nobody is asleep", || (waiters(server) == 0).then_some(()));
@@ -25,8 +30,9 @@ fn woken(server: &Server, client: &mut Connection, other: &mut Connection, push:
 
 /// What RANGE tells of the one element.
 fn row(client: &mut Connection, key: &str) -> (i64, i64) {
-    let (_, rows): (Value, Vec<(String, i64, i64, i64, i64)>) =
-        cmd(&format!("DEHYDRATOR.RANGE {key} - +")).query(client).expect("rows");
+    type Row = (String, i64, i64, i64, i64);
+    let range = cmd(&format!("DEHYDRATOR.RANGE {key} - +")).query(client);
+    let (_, rows): (Value, Vec<Row>) = range.expect("rows");
     let [(_, _, _, deliveries, leased)] = &rows[..] else { panic!("{rows:?}") };
     (*deliveries, *leased)
 }
@@ -102,12 +108,7 @@ fn what_the_client_was_told_by_another_connection_stays_leased() {
     let (mut client, mut other, mut killer) =
         (server.connect(), server.connect(), server.connect());
     let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 LEASE 600000 TOKEN mine");
-    client.ask("LISTENER.ON 1 dehydrator.poll DEBUG SLEEP 0.3");
-    client.ask("DEHYDRATOR.PUSH k 0 element id");
-    let before = std::time::Instant::now();
-    until("it stands still", || {
-        (before.elapsed() > std::time::Duration::from_millis(60)).then_some(())
-    });
+    wake(&mut client, "DEHYDRATOR.PUSH k 0 element id");
     let kill = format!("CLIENT KILL ID {}", sleeper.id);
     killer.send_packed_command(&cmd(&kill).get_packed_command()).expect("it is sent");
     let again = "DEHYDRATOR.POLL k LEASE 600000 TOKEN mine";

@@ -47,7 +47,7 @@ fn a_replica_ends_loudly_when_its_primary_asks_for_more_than_it_understands() {
         let primary = later(&[]);
         let mut replica = replica_of(&primary, &[]);
         effect(&mut primary.connect());
-        let log = replica.wait_for_end();
+        let log = replica.wait_until_it_gives_up();
         is_told_the_way_out(&log, "level 3");
         assert!(log.contains("the primary"), "after {what}: {log}");
     }
@@ -69,7 +69,7 @@ fn a_replica_that_comes_back_is_asked_again() {
     });
     replica.wait_for_link();
     client.ask("DEHYDRATOR.PUSH k 600000 element second");
-    is_told_the_way_out(&replica.wait_for_end(), "level 3");
+    is_told_the_way_out(&replica.wait_until_it_gives_up(), "level 3");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_promoted_replica_asks_its_former_primary() {
     first.connect().ask(&format!("FAILOVER TO 127.0.0.1 {}", second.port()));
     first.wait_for_link();
     second.connect().ask("DEHYDRATOR.TOUCH k first 700000");
-    is_told_the_way_out(&first.wait_for_end(), "level 3");
+    is_told_the_way_out(&first.wait_until_it_gives_up(), "level 3");
     // What it has is what it had understood. Once it is upgraded too, it is a replica as any other.
     first.relaunch_with(&debug_module());
     first.connect().ask("DEHYDRATOR.DEBUG k LEVEL 3");
@@ -135,7 +135,7 @@ fn a_command_that_a_replica_cannot_parse_ends_it_loudly() {
                 client.ask("EXEC");
             }
             let name = unknown.split(' ').next().expect("a name");
-            is_told_the_way_out(&replica.wait_for_end(), name);
+            is_told_the_way_out(&replica.wait_until_it_gives_up(), name);
         }
     }
 }
