@@ -235,7 +235,7 @@ mod tests {
     use std::rc::Weak;
 
     use super::*;
-    use crate::pending::blocked::Outlook;
+    use crate::pending::blocked::{Outlook, Taken};
     use crate::server::{Context, Str};
 
     struct Nothing;
