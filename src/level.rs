@@ -8,7 +8,7 @@
 //! | level | since | what came with it |
 //! |---|---|---|
 //! | 1 | 0.1.0 | all that was before levels |
-//! | 2 | 0.1.0 | `REQUIRE`; `ONDUE ... UNCONFIRMED`, feature 16 of the file format |
+//! | 2 | 0.1.0 | `REQUIRE`; `ONDUE ... UNCONFIRMED`, feature 16 of the file format; a TTL and a deadline of 2^63 - 1, by which a dead letter is stuck |
 //!
 //! *Who is told.* `DEHYDRATOR.REQUIRE level version` goes ahead of the first effect after somebody may have begun to listen
 //! (see [`quiet`](crate::server::quiet)), and stands at the head of an append-only file that is rewritten as commands. A
