@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 # What drives it: tests by the beginning of their names, for `cargo test --test <file>`. Not those that
 # measure memory or time, those that ask for a release build, or several, and those that start no server.
 asan_tests=(
-    "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings::"
+    "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings:: unheard:: tracking:: access::"
     "torture operations:: restore::"
 )
 # Where the server moves the objects in which it keeps values.
@@ -24,7 +24,7 @@ valkey_tests=(
 )
 # What touches the most kinds of memory in a minute or two.
 quick_tests=(
-    "server listening:: commands:: fenced:: range:: refused:: ondue::dead keyspace::"
+    "server listening:: commands:: fenced:: range:: refused:: ondue::dead keyspace:: unheard:: errors:: mpoll:: hangup::"
     "torture restore::"
 )
 # The random operations: so many of them.
@@ -35,6 +35,8 @@ skipped=(
     a_client_that_is_killed_when_it_has_been_woken slots_that_move_under_load
     a_renamed_key_is_found_among_many_others every_eviction_policy_evicts
     a_hundred_out_of_a_million_cost a_thousand_asleep_on_the_same_hundred_keys
+    keys_that_are_renamed_again_and_again thousands_that_are_sent_away_together
+    what_is_given_of_what_is_held_costs_the_same what_is_stuck_does_not_wait_for_the_backlog
 )
 # Memcheck is slower by far, and sees what the sanitizer does not: reads of memory that nothing was
 # written to.

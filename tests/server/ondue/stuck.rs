@@ -110,10 +110,13 @@ fn what_is_stuck_does_not_wait_for_the_backlog_of_another_key() {
     client.ask("SET s text");
     client.ask("DEHYDRATOR.PUSH stuck 0 element id");
     until("it fails", || (field(&server, "stuck") == 1).then_some(()));
-    let push = "for i = 1, ARGV[1] do redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, 'element', i) end";
-    redis::cmd("EVAL").arg(push).arg(1).arg("backlog").arg(BACKLOG).exec(&mut client).expect("OK");
-    client.ask("DEHYDRATOR.ONDUE backlog DROP");
-    client.ask("DEL s");
+    // All at once, so that both can go from one moment on.
+    let script = "for i = 1, ARGV[1] do redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, 'element', i) end \
+                  redis.call('DEHYDRATOR.ONDUE', KEYS[1], 'STREAM', KEYS[2]) \
+                  redis.call('DEL', KEYS[3])";
+    let mut eval = redis::cmd("EVAL");
+    eval.arg(script).arg(3).arg("backlog").arg("other").arg("s").arg(BACKLOG);
+    eval.exec(&mut client).expect("OK");
     arrived(&mut client, "s", 1);
     let Value::Int(left) = client.ask("DEHYDRATOR.LEN backlog") else { panic!("a number") };
     assert!(left > 0, "the backlog came first");
