@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::leases::Token;
 use super::table::IdHash;
+use super::token::Token;
 use super::turn::Turn;
 
 /// What finds an element wherever its record lies: the hash of its id, and its turn, which is no other's.

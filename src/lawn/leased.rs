@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::chosen::Address;
 use super::form::{Lawn, Shared, Taken};
-use super::leases::{Leases, Token};
+use super::leases::Leases;
+use super::token::Token;
 use super::turn::Turn;
 use super::{DEADLINE_MAX, Element, Mover, Row, Start, StartError, UpdateError};
 

@@ -39,7 +39,7 @@
 //! | `block`, `queues`, `heads`, `unsettled` | the FIFO of each TTL, and which is next |
 //! | `directory` | where to begin to look in a long queue |
 //! | `overflow` | what fits into no queue |
-//! | `tokens`, `leases`, `leased` | under which token an element is leased; the lawn that knows it |
+//! | `token`, `tokens`, `leases`, `leased` | under which token an element is leased; the lawn that knows it |
 //! | `iter` | a walk over all elements in order |
 //! | `processor` | two instructions for which the language has no words: the only `unsafe` here |
 //! | `upkeep` | giving memory back, moving allocations, measuring, checking |
@@ -97,6 +97,7 @@ mod shelves;
 mod slab;
 mod small;
 mod table;
+mod token;
 mod tokens;
 mod turn;
 mod unsettled;
@@ -112,8 +113,8 @@ pub use form::Shared;
 #[cfg(test)]
 pub use form::Taken;
 pub use leased::Leased as Lawn;
-pub use leases::Token;
 pub use small::{SmallMax, rounded};
+pub use token::Token;
 pub use turn::{DEADLINE_MAX, Start};
 pub use upkeep::Mover;
 

@@ -6,7 +6,7 @@
 
 use hashbrown::HashTable;
 
-use super::leases::Token;
+use super::token::Token;
 use super::{TINY, allotted, push_tight, rounded, shrink};
 
 /// Tokens in a part, on average, when another part is added.
