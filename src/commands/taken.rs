@@ -1,7 +1,7 @@
 //! POLL and MPOLL for a client that is blocked: what is taken for it, and given back if it has gone.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::clock;
 use crate::data_type::{Writing, inspect, restore_expiry};
@@ -55,6 +55,19 @@ struct Before {
     token: Option<Token>,
 }
 
+impl Before {
+    /// Of an element that came to be due while others were taken.
+    fn of_unknown(element: &Element<'_>, take: Take, now: u64) -> Self {
+        let is_leased = take.lease.is_some();
+        Self {
+            ttl: 0,
+            deadline: if is_leased { now } else { element.deadline },
+            deliveries: element.deliveries - u16::from(is_leased),
+            token: None,
+        }
+    }
+}
+
 impl Copied {
     fn new(element: Element<'_>, before: Before) -> Self {
         let Element { id, payload, deliveries, .. } = element;
@@ -101,7 +114,9 @@ impl OnItsWay {
 impl Drop for OnItsWay {
     fn drop(&mut self) {
         let Some(token) = self.token else { return };
-        ON_THEIR_WAY.with_borrow_mut(|it| {
+        // When the process ends, the table may have gone before.
+        let _ = ON_THEIR_WAY.try_with(|it| {
+            let mut it = it.borrow_mut();
             if let Some((count, _)) = it.get_mut(&token) {
                 *count -= 1;
                 if *count == 0 {
@@ -162,19 +177,24 @@ impl Asker {
             let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
             let due = dehydrator.given_out(now, count);
             let before = |(ttl, element): (u64, Element<'_>)| {
-                let Element { deadline, deliveries, .. } = element;
-                Before { ttl, deadline, deliveries, token: dehydrator.lawn.token(&element) }
+                let Element { id, deadline, deliveries, .. } = element;
+                let token = dehydrator.lawn.token(&element);
+                (Box::from(id), Before { ttl, deadline, deliveries, token })
             };
-            due.map(before).collect::<Vec<_>>()
+            due.map(before).collect::<VecDeque<(Box<[u8]>, Before)>>()
         })?;
-        befores.first()?;
+        befores.front()?;
         let dehydrator = Writing::open_at(context, name, now).ok()?;
         let expiry = dehydrator.expiry();
         let whole = Whole::begin();
-        let mut befores = befores.into_iter();
+        let mut befores = befores;
         let mut elements = Vec::new();
         take_due(context, dehydrator, name, now, take, |element| {
-            elements.push(Copied::new(element, befores.next().unwrap_or_default()));
+            // Nearly always it is the first. Where dead letters are passed over events call out, and another may come.
+            let known = befores.iter().position(|(id, _)| **id == *element.id);
+            let known = known.and_then(|at| befores.remove(at)).map(|(_, before)| before);
+            let before = known.unwrap_or_else(|| Before::of_unknown(&element, take, now));
+            elements.push(Copied::new(element, before));
         });
         trap::pass("taken");
         // The key may have expired in between.

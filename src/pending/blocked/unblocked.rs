@@ -43,7 +43,7 @@ thread_local! {
     /// Those for whom something was taken.
     static ON_THEIR_WAY: RefCell<HashMap<Handle, Rc<Unblocked>, ahash::RandomState>> =
         RefCell::default();
-    /// Set while there are any.
+    /// Set while there are any, or something is to be given back.
     static FILTER: RefCell<Option<CommandFilter>> = const { RefCell::new(None) };
     /// A filter is called with no context.
     static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
@@ -57,11 +57,8 @@ pub(super) fn unblock(context: &Context, client: Handle, outcome: Outcome) {
     let (outcome, replied) = (RefCell::new(outcome), Cell::new(false));
     let unblocked = Rc::new(Unblocked { client, outcome, replied });
     if is_taken {
-        let before = ON_THEIR_WAY.with_borrow_mut(|it| {
-            it.insert(client, Rc::clone(&unblocked));
-            it.len()
-        });
-        if before == 1 {
+        ON_THEIR_WAY.with_borrow_mut(|it| it.insert(client, Rc::clone(&unblocked)));
+        if FILTER.with_borrow(Option::is_none) {
             CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
             FILTER.set(CommandFilter::set(context, on_command));
         }
@@ -78,8 +75,23 @@ pub(super) fn has_given_up() -> bool {
 
 /// Gives back what was taken for clients that had gone.
 pub(super) fn take_back(context: &Context) {
+    give_back_given_up(context);
+    lift_filter(context);
+}
+
+fn give_back_given_up(context: &Context) {
     for taken in GIVEN_UP.take() {
         taken.give_back(context);
+    }
+}
+
+/// Looks at commands no more, if nothing is on its way or to be given back.
+fn lift_filter(context: &Context) {
+    if ON_THEIR_WAY.with_borrow(|it| it.is_empty())
+        && !has_given_up()
+        && let Some(filter) = FILTER.take()
+    {
+        filter.lift(context);
     }
 }
 
@@ -121,20 +133,19 @@ pub(super) unsafe extern "C" fn on_free(context: *mut RedisModuleCtx, data: *mut
         // SAFETY: the server's promise; the data is what `unblock` handed over, given back.
         let (context, unblocked) =
             unsafe { (Context::from_raw(context), Rc::from_raw(data.as_ptr())) };
-        let was_last = ON_THEIR_WAY.with_borrow_mut(|it| {
+        ON_THEIR_WAY.with_borrow_mut(|it| {
             // Another client may have the same address by now.
-            let is_it = it.get(&unblocked.client).is_some_and(|it| Rc::ptr_eq(it, &unblocked));
-            is_it && it.remove(&unblocked.client).is_some() && it.is_empty()
+            if it.get(&unblocked.client).is_some_and(|it| Rc::ptr_eq(it, &unblocked)) {
+                it.remove(&unblocked.client);
+            }
         });
-        if was_last && let Some(filter) = FILTER.take() {
-            filter.lift(&context);
-        }
         let outcome = unblocked.outcome.replace(Outcome::TimedOut);
         if let (Outcome::Taken(taken), false) = (outcome, unblocked.replied.get()) {
             // It went when something had been taken for it. To write is not for this callback.
             GIVEN_UP.with_borrow_mut(|given_up| given_up.push(taken));
             timer::soon(&context);
         }
+        lift_filter(&context);
     });
 }
 
@@ -154,7 +165,7 @@ fn give_back_all(context: &Context) {
     if !context.may_replicate() {
         return;
     }
-    take_back(context);
+    give_back_given_up(context);
     let all: Vec<_> = ON_THEIR_WAY.with_borrow(|it| it.values().cloned().collect());
     for unblocked in all.into_iter().filter(|it| !it.replied.get()) {
         // It is told so if the command is refused. If not, the server hangs up.
