@@ -157,6 +157,14 @@ fn a_server_that_is_killed_before_the_append_only_file_is_written_takes_the_dump
         });
     }
     let run = Run::start(&folder, port);
-    assert_eq!(run.connect().ask("DEHYDRATOR.LOOK single only"), text("hello world"));
+    let mut client = run.connect();
+    assert_eq!(client.ask("DEHYDRATOR.LOOK single only"), text("hello world"));
+    // A server that writes its first append-only file does not heed that it is to end.
+    until("the append-only file is written", || {
+        let is_written = client.info("persistence", "aof_enabled") == 1
+            && client.info("persistence", "aof_rewrite_in_progress") == 0
+            && client.info("persistence", "aof_rewrite_scheduled") == 0;
+        is_written.then_some(())
+    });
     run.interrupt();
 }

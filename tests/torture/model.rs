@@ -408,6 +408,7 @@ impl World {
             | Op::Scan { .. }
             | Op::Info { .. }
             | Op::Help => Expect::Shown(Box::new(it.clone())),
+            Op::Require { .. } => unreachable!("it is of no key"),
             Op::Look { id, .. } => {
                 let found = it.find(id).map(|at| bulk(&it.entries[at].element));
                 Expect::Is(found.unwrap_or(Value::Nil))
@@ -536,6 +537,9 @@ impl World {
                 Expect::Is(Value::Okay)
             }
             Op::Help => Expect::Shown(Box::default()),
+            // No level is as high as that.
+            Op::Require { level: u64::MAX } => REFUSED,
+            Op::Require { .. } => Expect::Is(Value::Okay),
             Op::SetText => {
                 self.dbs[db].insert(key, Kept::Text);
                 Expect::Is(Value::Okay)

@@ -106,6 +106,10 @@ pub enum Op {
         full: bool,
     },
     Help,
+    /// As a client asks for it, which has nothing else happen.
+    Require {
+        level: u64,
+    },
     Update(Bytes, Bytes),
     Touch {
         id: Bytes,

@@ -99,6 +99,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words
         }
         Op::Help => vec![text("DEHYDRATOR.HELP")],
+        Op::Require { level } => vec![text("DEHYDRATOR.REQUIRE"), number(*level)],
         Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
         Op::Touch { id, ttl, only, at } => {
             let mut words = verb("TOUCH");
