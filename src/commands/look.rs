@@ -1,57 +1,40 @@
-//! Looking without touching: XPOLL, TTN, PTTL.
+//! One element, as it stands: LOOK.
 
 use crate::clock;
-use crate::data_type::{Dehydrator, Reading, is_stuck};
+use crate::data_type::{Reading, is_stuck};
+use crate::lawn::Row;
 use crate::server::string::Args;
 use crate::server::{Context, error::Result};
 
 use super::args;
 
-/// `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
-pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
-    let args::XPoll { key, count } = args::read(context, args, args::XPoll::parse)?;
+/// `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
+pub fn look(context: &Context, args: Args<'_>) -> Result {
+    let args::Look { key, id, full } = args::read(context, args, args::Look::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
-    let mut reply = context.reply_open_array();
-    if let Some(dehydrator) = dehydrator.dehydrator() {
-        for (_, element) in dehydrator.given_out(now, count) {
-            reply.push_bulk(element.id);
+    if !full {
+        match dehydrator.lawn().and_then(|lawn| lawn.look(id)) {
+            Some(element) => context.reply_bulk(element.payload),
+            None => context.reply_null(),
         }
+        return Ok(());
     }
+    let Some(row) = dehydrator.lawn().and_then(|lawn| lawn.row(id)) else {
+        context.reply_null();
+        return Ok(());
+    };
+    let mut reply = context.reply_open_map();
+    reply.push(b"element").bulk(row.element.payload);
+    reply.push(b"deadline").integer(row.element.deadline as i64);
+    reply.push(b"ttl").integer(row.ttl as i64);
+    reply.push(b"deliveries").integer(row.element.deliveries.into());
+    reply.push(b"leased").integer(is_leased(&row, now).into());
     Ok(())
 }
 
-/// `TTN key`: milliseconds until something can be taken, 0 when something is due, nil when nothing waits, or is given
-/// out before somebody ends a pause.
-pub fn ttn(context: &Context, args: Args<'_>) -> Result {
-    let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
-    let dehydrator = Reading::open(context, key)?;
-    let now = clock::now();
-
-    match dehydrator.dehydrator().and_then(Dehydrator::next) {
-        Some(deadline) => context.reply_integer(deadline.saturating_sub(now) as i64),
-        None => context.reply_null(),
-    }
-    Ok(())
-}
-
-/// `PTTL key id`: milliseconds to the element's deadline, 0 when it is due, -1 if it is a dead letter that cannot go, -2 if
-/// there is none.
-pub fn pttl(context: &Context, args: Args<'_>) -> Result {
-    /// As PTTL says that a key is not there.
-    const NO_SUCH_ID: i64 = -2;
-    /// As PTTL says that a key does not expire.
-    const NO_DEADLINE: i64 = -1;
-    let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
-    let dehydrator = Reading::open(context, key)?;
-    let now = clock::now();
-
-    let row = dehydrator.lawn().and_then(|lawn| lawn.row(id.bytes()));
-    let left = row.map(|row| match is_stuck(&row) {
-        true => NO_DEADLINE,
-        false => row.element.deadline.saturating_sub(now) as i64,
-    });
-    context.reply_integer(left.unwrap_or(NO_SUCH_ID));
-    Ok(())
+/// Whether it was given out, is not due again yet, and is no dead letter.
+pub(super) fn is_leased(row: &Row<'_>, now: u64) -> bool {
+    row.element.deliveries > 0 && row.element.deadline > now && !is_stuck(row)
 }

@@ -5,14 +5,13 @@
 //! |---|---|
 //! | `table` | every command, as the server and HELP know it; names the functions of the families |
 //! | `push` | PUSH, GIDPUSH, MPUSH |
-//! | `take` | PULL, POLL, XACK, REM, LEASE |
-//! | `mpoll` | MPOLL: several keys |
-//! | `taken` | POLL and MPOLL for a client that is blocked |
-//! | `give` | giving out what is due, for all of these |
+//! | `poll` | POLL, MPOLL: what is due, also for a client that is blocked |
+//! | `take` | PULL, XACK, REM, LEASE: by ids |
 //! | `settle` | SETTLE, RENEW: for those who hold a lease |
 //! | `update` | UPDATE, TOUCH |
-//! | `look` | XPOLL, TTN, PTTL: what is due, or next |
-//! | `range` | RANGE, LOOK: what waits, as it stands |
+//! | `due` | XPOLL, TTN, PTTL: what is due, or next |
+//! | `look` | LOOK: one element, as it stands |
+//! | `range` | RANGE: what waits, in order |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
@@ -25,21 +24,20 @@
 mod args;
 #[cfg(debug_assertions)]
 mod debug;
-mod give;
+mod due;
 mod glob;
 mod inspect;
 mod limits;
 mod look;
-mod mpoll;
 mod ondue;
 mod pause;
+mod poll;
 mod push;
 mod range;
 mod require;
 mod settle;
 mod table;
 mod take;
-mod taken;
 mod update;
 
 pub use table::commands;

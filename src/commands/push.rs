@@ -1,13 +1,11 @@
 //! Putting elements away: PUSH, GIDPUSH, MPUSH.
 
-use std::cell::RefCell;
-
 use crate::data_type::Writing;
 use crate::lawn::{Lawn, StartError};
 use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
-use crate::server::{Context, Error, OwnedStr, api, error::Result};
+use crate::server::{Context, Error, OwnedStr, error::Result, random};
 
 use super::args::{self, IfThere};
 use super::limits;
@@ -148,45 +146,15 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// 128 bits of the server's own random generator.
-pub(super) fn random_bits() -> [u8; 16] {
-    RANDOM.with_borrow_mut(Random::take)
-}
-
 /// Random bits as 32 hexadecimal digits.
 fn generated_id() -> [u8; 32] {
-    let bits = random_bits();
+    let bits: [u8; 16] = random::bytes();
     let mut id = [0; 32];
     for (digits, byte) in id.chunks_exact_mut(2).zip(bits) {
         digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
         digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
     }
     id
-}
-
-thread_local! {
-    // Commands run on the server's main thread alone.
-    static RANDOM: RefCell<Random> = const { RefCell::new(Random { bits: [[0; 16]; 32], left: 0 }) };
-}
-
-/// Random bits, fetched for some ids at a time: the server makes them 32 bytes at a time, for about a
-/// microsecond, and throws away what was not asked for.
-struct Random {
-    bits: [[u8; 16]; 32],
-    left: usize,
-}
-
-impl Random {
-    fn take(&mut self) -> [u8; 16] {
-        if self.left == 0 {
-            let bytes = self.bits.as_flattened_mut();
-            // SAFETY: the pointer and the length describe `bytes`.
-            unsafe { api!(RedisModule_GetRandomBytes(bytes.as_mut_ptr(), bytes.len())) };
-            self.left = self.bits.len();
-        }
-        self.left -= 1;
-        self.bits[self.left]
-    }
 }
 
 impl From<StartError> for Error {

@@ -1,13 +1,13 @@
-//! Looking ahead without touching, in the order of delivery: RANGE, and LOOK, which shows one element.
+//! Looking ahead without touching, in the order of delivery: RANGE.
 
 use crate::clock;
-use crate::data_type::{Dehydrator, Reading, is_stuck};
+use crate::data_type::{Dehydrator, Reading};
 use crate::lawn::{Row, Start};
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{Context, error::Result, random};
 
 use super::args;
-use super::push::random_bits;
+use super::look::is_leased;
 
 /// `RANGE key start end [COUNT n] [WITHELEMENTS]`: where to go on, or nil, and the elements from `start` to `end`.
 pub fn range(context: &Context, args: Args<'_>) -> Result {
@@ -60,42 +60,10 @@ pub fn range(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
-pub fn look(context: &Context, args: Args<'_>) -> Result {
-    let args::Look { key, id, full } = args::read(context, args, args::Look::parse)?;
-    let dehydrator = Reading::open(context, key)?;
-    let now = clock::now();
-
-    if !full {
-        match dehydrator.lawn().and_then(|lawn| lawn.look(id)) {
-            Some(element) => context.reply_bulk(element.payload),
-            None => context.reply_null(),
-        }
-        return Ok(());
-    }
-    let Some(row) = dehydrator.lawn().and_then(|lawn| lawn.row(id)) else {
-        context.reply_null();
-        return Ok(());
-    };
-    let mut reply = context.reply_open_map();
-    reply.push(b"element").bulk(row.element.payload);
-    reply.push(b"deadline").integer(row.element.deadline as i64);
-    reply.push(b"ttl").integer(row.ttl as i64);
-    reply.push(b"deliveries").integer(row.element.deliveries.into());
-    reply.push(b"leased").integer(is_leased(&row, now).into());
-    Ok(())
-}
-
-/// Whether it was given out, is not due again yet, and is no dead letter.
-fn is_leased(row: &Row<'_>, now: u64) -> bool {
-    row.element.deliveries > 0 && row.element.deadline > now && !is_stuck(row)
-}
-
 thread_local! {
     // Tells this process from others: serials begin anew in each.
     static PROCESS: u64 = {
-        let [a, b, c, d, ..] = random_bits();
-        u32::from_le_bytes([a, b, c, d]).into()
+        u32::from_le_bytes(random::bytes()).into()
     };
 }
 

@@ -6,7 +6,7 @@ use crate::server::{Context, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{inspect, look, mpoll, ondue, pause, push, range, require, settle, take, update};
+use super::{due, inspect, look, ondue, pause, poll, push, range, require, settle, take, update};
 
 /// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
 /// `fast` if its cost does not grow with what it finds.
@@ -53,14 +53,14 @@ pub fn commands() -> Vec<Command> {
             c"O(1)",
             c"Takes an element by its id, due or not.",
         ),
-        Command::new(c"poll", handler!(take::poll), c"write blocking", -2, access::TAKE).described(
+        Command::new(c"poll", handler!(poll::poll), c"write blocking", -2, access::TAKE).described(
             "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             c"O(N), N being the number of elements it takes",
             c"Takes, or leases, elements that are due, earliest deadline first.",
         ),
         Command::new(
             c"mpoll",
-            handler!(mpoll::mpoll),
+            handler!(poll::mpoll),
             // A cluster of Redis 7.0 finds keys that are counted in no other way.
             c"write blocking getkeys-api",
             -3,
@@ -77,7 +77,7 @@ pub fn commands() -> Vec<Command> {
             c"O(N), N being the number of ids",
             c"Leases elements by their ids, due or not: the form in which leases replicate.",
         ),
-        Command::new(c"xpoll", handler!(look::xpoll), c"readonly", -2, access::READ).described(
+        Command::new(c"xpoll", handler!(due::xpoll), c"readonly", -2, access::READ).described(
             "key [COUNT n]",
             c"O(N), N being the number of ids it lists",
             c"Lists the ids of elements that are due, taking nothing.",
@@ -99,7 +99,7 @@ pub fn commands() -> Vec<Command> {
                 c"O(N), N being the number of ids",
                 c"Sets a new deadline for those of the given elements that are held under the given tokens.",
             ),
-        Command::new(c"look", handler!(range::look), c"readonly fast", -3, access::READ).described(
+        Command::new(c"look", handler!(look::look), c"readonly fast", -3, access::READ).described(
             "key id [FULL]",
             c"O(1)",
             c"Returns an element by its id, due or not, and leaves it.",
@@ -156,12 +156,12 @@ pub fn commands() -> Vec<Command> {
             c"O(1)",
             c"Ends a pause.",
         ),
-        Command::new(c"ttn", handler!(look::ttn), c"readonly fast", 2, access::READ).described(
+        Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::READ).described(
             "key",
             c"O(1)",
             c"Returns the milliseconds until the next element comes due.",
         ),
-        Command::new(c"pttl", handler!(look::pttl), c"readonly fast", 3, access::READ).described(
+        Command::new(c"pttl", handler!(due::pttl), c"readonly fast", 3, access::READ).described(
             "key id",
             c"O(1)",
             c"Returns the milliseconds until an element comes due.",

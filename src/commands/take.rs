@@ -1,19 +1,14 @@
-//! Taking elements out: PULL, POLL, XACK, REM, LEASE.
+//! Taking elements by their ids: PULL, XACK, REM, LEASE.
 
-use std::iter;
-
-use crate::data_type::{Dehydrator, Writing, inspect};
+use crate::data_type::Writing;
 use crate::lawn::Lawn;
 use crate::metrics::counters::{self, PULLS};
-use crate::pending::blocked::{self, Outlook};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
-use crate::server::{Context, Str, error::Result};
+use crate::server::{Context, error::Result};
 
 use super::args;
-use super::give::{held, take_due};
 use super::limits;
-use super::taken::{Asker, claim};
 
 /// `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &Context, args: Args<'_>) -> Result {
@@ -31,51 +26,6 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     counters::count(&PULLS, 1);
     dehydrator.shrunk(c"dehydrator.pull");
     Ok(())
-}
-
-/// `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and gone;
-/// with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are some.
-pub fn poll(context: &Context, args: Args<'_>) -> Result {
-    let args::Poll { key, block, take } = args::read(context, args, args::Poll::parse)?;
-    let take = take.with_token();
-    let mut dehydrator = Writing::open(context, key)?;
-    let now = dehydrator.now();
-    // Refused before anything is given out.
-    take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
-    if let Some(lawn) = dehydrator.look()
-        && held(lawn, take, now).next().is_some()
-    {
-        let mut reply = context.reply_open_array();
-        held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element));
-        claim(take.token);
-        return Ok(());
-    }
-
-    if let Some(timeout) = block.filter(|_| context.may_block()) {
-        let Outlook::Next(next) = dehydrator.outlook() else {
-            return Err(
-                "BLOCK waits for nothing here: what comes due in this key is delivered by ONDUE"
-                    .into(),
-            );
-        };
-        // Those who came before are served before.
-        if next.is_none_or(|next| next > now) || blocked::is_watched(context, key) {
-            drop(dehydrator);
-            let taker = Box::new(Asker::new(take, false, iter::once(key)));
-            if blocked::block(context, &[(key, next)], timeout, peek, taker) {
-                return Ok(());
-            }
-            dehydrator = Writing::open_at(context, key, now)?;
-        }
-    }
-    let mut reply = context.reply_open_array();
-    take_due(context, dehydrator, key, now, take, |element| take.reply(&mut reply, &element));
-    Ok(())
-}
-
-/// What there is for blocked clients.
-pub(super) fn peek(context: &Context, key: Str<'_>) -> Outlook {
-    inspect(context, key, Dehydrator::outlook).unwrap_or(Outlook::Next(None))
 }
 
 /// `LEASE key ttl [TOKEN token] AT unix-ms id [id ...]`: how many there were, which are leased now, due or not. The

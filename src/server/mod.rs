@@ -19,6 +19,7 @@
 //! | `loop_timer` | a timer of our own in the server's event loop |
 //! | `info` | what the server says of itself |
 //! | `quiet` | whether nobody hears what is replicated |
+//! | `random` | random bits that nobody can guess |
 //! | `refusal` | what the server would refuse to a client now |
 //! | `io` | reading and writing RDB, digests |
 //! | `syntax` | how a command is written, for the server's description of it |
@@ -54,6 +55,7 @@ pub mod key;
 pub mod loop_timer;
 pub mod neighbours;
 pub mod quiet;
+pub mod random;
 pub mod refusal;
 pub mod string;
 mod syntax;

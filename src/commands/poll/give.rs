@@ -6,10 +6,9 @@ use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::replicate::Batch;
 use crate::server::context::OpenArray;
-use crate::server::{Context, Str};
+use crate::server::{Context, Str, random};
 
-use super::args::Take;
-use super::push::random_bits;
+use crate::commands::args::Take;
 
 /// Takes or leases what is due, tells replicas, and gives each element to `give`.
 pub(super) fn take_due<'a>(
@@ -186,6 +185,5 @@ impl Take {
 
 /// A token that no other lease has.
 fn drawn_token() -> Token {
-    let [a, b, c, d, e, f, g, h, ..] = random_bits();
-    Token::drawn(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+    Token::drawn(u64::from_le_bytes(random::bytes()))
 }

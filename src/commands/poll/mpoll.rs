@@ -2,17 +2,17 @@
 
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading, Writing};
-use crate::pending::blocked::{self, Outlook};
+use crate::pending::blocked::{self as line, Outlook};
 use crate::server::command::access;
 use crate::server::context::OpenArray;
 use crate::server::string::Args;
 use crate::server::{Context, Str, error::Result};
 
-use super::args::{self, Take};
+use super::blocked::{Asker, claim};
 use super::give::{held, take_due};
-use super::limits;
-use super::take::peek;
-use super::taken::{Asker, claim};
+use super::peek;
+use crate::commands::args::{self, Take};
+use crate::commands::limits;
 
 /// A key, and when something can be given out, in milliseconds since the epoch.
 type Asked<'a> = (Str<'a>, Option<u64>);
@@ -55,9 +55,9 @@ pub fn mpoll(context: &Context, args: Args<'_>) -> Result {
     };
     let first = asked.iter().find(|asked| is_due(asked, now));
     // Those who came before are served before.
-    if first.is_none_or(|(key, _)| blocked::is_watched(context, *key)) {
+    if first.is_none_or(|(key, _)| line::is_watched(context, *key)) {
         let taker = Box::new(Asker::new(take, true, asked.iter().map(|(key, _)| *key)));
-        if blocked::block(context, &asked, timeout, peek, taker) {
+        if line::block(context, &asked, timeout, peek, taker) {
             return Ok(());
         }
     }

@@ -12,8 +12,8 @@ use crate::server::context::log_warning;
 use crate::server::guard::{Whole, trap};
 use crate::server::{Context, OwnedStr, Str};
 
-use super::args::Take;
 use super::give::{held, take_due};
+use crate::commands::args::Take;
 
 /// What a client has asked for before it fell asleep.
 pub struct Asker {
