@@ -1,0 +1,324 @@
+//! What each command costs the server, in instructions of the processor, beside what Redis has for the same; and what an
+//! element's life sends to a replica.
+//!
+//! Instructions do not differ from run to run by more than a few in a thousand, whatever else the machine does. All that
+//! the server's process does is counted, by valgrind's callgrind: reading the command, running it, replying, its event
+//! loop, and the append-only file, if there is one. What the kernel does for it is not.
+//!
+//! [`COUNT`] commands of each kind, in pipelines of [`BATCH`]. A *leased job* is put away, given out under a lease, and
+//! settled; in a stream it is added, read by a consumer, acknowledged and deleted.
+//!
+//! Needs valgrind. `PROFILE=folder` keeps what callgrind found, a file for each row, for `callgrind_annotate`.
+
+#[path = "../tests/server/harness.rs"]
+#[allow(dead_code)]
+mod harness;
+#[path = "module/load.rs"]
+#[allow(dead_code)]
+mod load;
+#[path = "page.rs"]
+#[allow(dead_code)]
+mod page;
+
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use redis::{Cmd, Connection, ConnectionLike, FromRedisValue, Value};
+use tempfile::TempDir;
+
+use harness::{Server, cmd, until};
+use load::{connect, element, id};
+
+const COUNT: usize = 20_000;
+const BATCH: usize = 64;
+const BYTES: usize = 64;
+/// Elements have no more TTLs than these, as in most uses.
+const TTLS: usize = 8;
+
+/// What callgrind is told.
+const CALLGRIND: &str = "--tool=callgrind --dump-line=no";
+
+/// A server under callgrind.
+struct Host {
+    folder: TempDir,
+    server: Server,
+    client: Connection,
+    /// How often callgrind was asked.
+    dumps: usize,
+}
+
+impl Host {
+    /// A server that writes an append-only file, or none.
+    fn start(with_file: bool) -> Self {
+        let folder = TempDir::new().expect("a temporary folder");
+        let launcher = folder.path().join("server");
+        let script = format!(
+            "#!/bin/sh\nexec valgrind --quiet {CALLGRIND} --callgrind-out-file='{}' '{}' \"$@\"\n",
+            folder.path().join("out").display(),
+            server_itself().display(),
+        );
+        fs::write(&launcher, script).expect("a launcher");
+        fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).expect("a program");
+        // SAFETY: this program has one thread.
+        unsafe { env::set_var(SERVER, &launcher) };
+        // The server's cron comes as seldom as it may: it is no part of a command.
+        let file = if with_file { "yes" } else { "no" };
+        let server = Server::start(&["--hz", "1", "--dynamic-hz", "no", "--appendonly", file]);
+        let client = connect(&server);
+        Self { folder, server, client, dumps: 0 }
+    }
+
+    /// Sends commands, and returns how many instructions each took, and the replies.
+    fn count(&mut self, row: &str, commands: &[Cmd]) -> (f64, Vec<Value>) {
+        let pipelines: Vec<_> = commands.chunks(BATCH).map(packed).collect();
+        self.tell("zero");
+        let mut replies = Vec::with_capacity(commands.len());
+        for (packed, count) in pipelines {
+            let some = self.client.req_packed_commands(&packed, 0, count).expect("replies");
+            let is_wrong = |reply: &Value| matches!(reply, Value::ServerError(_) | Value::Nil);
+            assert!(!some.iter().any(is_wrong), "{row}: {some:?}");
+            replies.extend(some);
+        }
+        self.tell("dump");
+        self.dumps += 1;
+        let found = self.folder.path().join(format!("out.{}", self.dumps));
+        let text = until("what callgrind found", || {
+            let text = fs::read_to_string(&found).ok()?;
+            text.contains("\ntotals: ").then_some(text)
+        });
+        if let Some(kept) = env::var_os("PROFILE").map(PathBuf::from) {
+            fs::create_dir_all(&kept).expect("a folder");
+            fs::copy(&found, kept.join(row.replace(' ', "-"))).expect("a copy");
+        }
+        let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
+        let total: f64 = totals.and_then(|total| total.trim().parse().ok()).expect("a number");
+        (total / commands.len() as f64, replies)
+    }
+
+    fn tell(&self, what: &str) {
+        let pid = format!("--pid={}", self.server.pid());
+        let told = Command::new("vgdb").args([&pid, what]).output().expect("valgrind's vgdb");
+        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+    }
+}
+
+/// The variable by which the harness is told of a server.
+const SERVER: &str = "DEHYDRATOR_SERVER";
+
+/// The server that is counted, not its launcher.
+fn server_itself() -> PathBuf {
+    static FOUND: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
+    FOUND.get_or_init(harness::server_program).clone()
+}
+
+fn packed(commands: &[Cmd]) -> (Vec<u8>, usize) {
+    let packed = commands.iter().flat_map(Cmd::get_packed_command).collect();
+    (packed, commands.len())
+}
+
+/// A command for each number.
+fn each(mut command: impl FnMut(usize) -> Cmd) -> Vec<Cmd> {
+    (0..COUNT).map(&mut command).collect()
+}
+
+fn push(key: &str, ttl: usize, number: usize) -> Cmd {
+    let mut push = redis::cmd("DEHYDRATOR.PUSH");
+    push.arg(key).arg(ttl).arg(element(number, BYTES)).arg(id(number));
+    push
+}
+
+/// Far from due.
+fn far(number: usize) -> usize {
+    3_600_000 + 1000 * (number % TTLS)
+}
+
+/// A lease's token and the id, as POLL replies them.
+fn held(replies: &[Value]) -> Vec<(String, String)> {
+    let row = |reply: &Value| {
+        let rows: Vec<(String, Value, u64, String)> =
+            FromRedisValue::from_redis_value(reply.clone()).expect("rows");
+        let (id, _, _, token) = rows.into_iter().next().expect("a row");
+        (token, id)
+    };
+    replies.iter().map(row).collect()
+}
+
+/// The first entry's id, as XREADGROUP replies it.
+fn entry(reply: &Value) -> String {
+    type Entries = Vec<(String, Vec<(String, Value)>)>;
+    let streams: Entries = FromRedisValue::from_redis_value(reply.clone()).expect("entries");
+    streams[0].1[0].0.clone()
+}
+
+/// Instructions a command, by row.
+type Counted = Vec<(&'static str, f64)>;
+
+fn counted(with_file: bool) -> Counted {
+    let mut host = Host::start(with_file);
+    let mut counted = Counted::new();
+    let mut note = |host: &mut Host, row: &'static str, commands: &[Cmd]| {
+        eprintln!("{row}{}", if with_file { ", with a file" } else { "" });
+        let (count, replies) = host.count(row, commands);
+        counted.push((row, count));
+        replies
+    };
+    let set = |number| {
+        let mut set = redis::cmd("SET");
+        set.arg(id(number)).arg(element(number, BYTES));
+        set
+    };
+    note(&mut host, "SET", &each(set));
+    note(&mut host, "GETDEL", &each(|number| cmd(&format!("GETDEL {}", id(number)))));
+    let set_px = |number| {
+        let mut set = set(number);
+        set.arg("PX").arg(far(number));
+        set
+    };
+    note(&mut host, "SET PX", &each(set_px));
+    cmd("FLUSHALL").exec(&mut host.client).expect("OK");
+
+    note(&mut host, "PUSH", &each(|number| push("k", far(number), number)));
+    let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH k {} {}", id(number), far(number + 1)));
+    note(&mut host, "TOUCH", &each(touch));
+    let pull = |number| cmd(&format!("DEHYDRATOR.PULL k {}", id(number)));
+    note(&mut host, "PULL", &each(pull));
+
+    let rpush = |number| {
+        let mut rpush = redis::cmd("RPUSH");
+        rpush.arg("list").arg(element(number, BYTES));
+        rpush
+    };
+    note(&mut host, "RPUSH", &each(rpush));
+    note(&mut host, "LPOP", &each(|_| cmd("LPOP list")));
+    let due = each(|number| push("due", number % TTLS, number));
+    host.count("due", &due);
+    note(&mut host, "POLL COUNT 1", &each(|_| cmd("DEHYDRATOR.POLL due COUNT 1")));
+
+    host.count("due", &due);
+    let lease = "DEHYDRATOR.POLL due COUNT 1 LEASE 3600000";
+    let leased = held(&note(&mut host, "POLL COUNT 1 LEASE", &each(|_| cmd(lease))));
+    let settle = |number: usize| {
+        let (token, id) = &leased[number];
+        cmd(&format!("DEHYDRATOR.SETTLE due {token} {id}"))
+    };
+    note(&mut host, "SETTLE", &each(settle));
+
+    cmd("DEHYDRATOR.ONDUE due HOLD DELIVERIES 5 STREAM dead").exec(&mut host.client).expect("OK");
+    note(&mut host, "PUSH, HOLD DELIVERIES", &due);
+    let replies = note(&mut host, "POLL COUNT 1 LEASE, HOLD DELIVERIES", &each(|_| cmd(lease)));
+    let leased = held(&replies);
+    let settle = |number: usize| {
+        let (token, id) = &leased[number];
+        cmd(&format!("DEHYDRATOR.SETTLE due {token} {id}"))
+    };
+    note(&mut host, "SETTLE, HOLD DELIVERIES", &each(settle));
+
+    cmd("XGROUP CREATE stream group $ MKSTREAM").exec(&mut host.client).expect("OK");
+    let xadd = |number| {
+        let mut xadd = redis::cmd("XADD");
+        xadd.arg("stream").arg("*").arg(id(number)).arg(element(number, BYTES));
+        xadd
+    };
+    note(&mut host, "XADD", &each(xadd));
+    let read = "XREADGROUP GROUP group worker COUNT 1 STREAMS stream >";
+    let read = note(&mut host, "XREADGROUP COUNT 1", &each(|_| cmd(read)));
+    let read: Vec<_> = read.iter().map(entry).collect();
+    note(&mut host, "XACK", &each(|number| cmd(&format!("XACK stream group {}", read[number]))));
+    note(&mut host, "XDEL", &each(|number| cmd(&format!("XDEL stream {}", read[number]))));
+    counted
+}
+
+/// Bytes that a replica is sent for each command.
+fn sent() -> Vec<(&'static str, f64)> {
+    // SAFETY: this program has one thread.
+    unsafe { env::set_var(SERVER, server_itself()) };
+    let primary = Server::start_with_port(&[]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&primary);
+    let mut client = connect(&primary);
+    let offset = || primary.info("replication", "master_repl_offset") as f64;
+    let mut sent = Vec::new();
+    let mut note = |row, client: &mut Connection, commands: &[Cmd]| {
+        let before = offset();
+        let mut replies = Vec::new();
+        for (packed, count) in commands.chunks(BATCH).map(packed) {
+            replies.extend(client.req_packed_commands(&packed, 0, count).expect("replies"));
+        }
+        sent.push((row, (offset() - before) / COUNT as f64));
+        replies
+    };
+    note("PUSH", &mut client, &each(|number| push("jobs", number % TTLS, number)));
+    let lease = each(|_| cmd("DEHYDRATOR.POLL jobs COUNT 1 LEASE 60000"));
+    let leased = held(&note("POLL COUNT 1 LEASE", &mut client, &lease));
+    let settle = |number: usize| {
+        let (token, id) = &leased[number];
+        cmd(&format!("DEHYDRATOR.SETTLE jobs {token} {id}"))
+    };
+    note("SETTLE", &mut client, &each(settle));
+    let push = each(|number| push("jobs", far(number), number));
+    note("PUSH of an hour", &mut client, &push);
+    let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH jobs {} {}", id(number), far(number + 1)));
+    note("TOUCH", &mut client, &each(touch));
+    note("PULL", &mut client, &each(|number| cmd(&format!("DEHYDRATOR.PULL jobs {}", id(number)))));
+    sent
+}
+
+/// What stands beside a command: the names of rows, the instructions of which are added up.
+const BESIDE: [(&str, &[&str], &[&str]); 6] = [
+    ("PUSH beside SET", &["PUSH"], &["SET"]),
+    ("PUSH beside SET PX", &["PUSH"], &["SET PX"]),
+    ("PULL beside GETDEL", &["PULL"], &["GETDEL"]),
+    ("POLL COUNT 1 beside LPOP", &["POLL COUNT 1"], &["LPOP"]),
+    ("a leased job beside a stream's", &JOB, &STREAM_JOB),
+    ("a leased job, HOLD DELIVERIES, beside a stream's", &HOLD_JOB, &STREAM_JOB),
+];
+const JOB: [&str; 3] = ["PUSH", "POLL COUNT 1 LEASE", "SETTLE"];
+const HOLD_JOB: [&str; 3] =
+    ["PUSH, HOLD DELIVERIES", "POLL COUNT 1 LEASE, HOLD DELIVERIES", "SETTLE, HOLD DELIVERIES"];
+const STREAM_JOB: [&str; 4] = ["XADD", "XREADGROUP COUNT 1", "XACK", "XDEL"];
+
+fn sum(counted: &Counted, rows: &[&str]) -> f64 {
+    let of = |row: &&str| counted.iter().find(|(name, _)| name == row).expect("it was counted").1;
+    rows.iter().map(of).sum()
+}
+
+/// With commas between thousands.
+fn printed(number: f64) -> String {
+    let number = number.round() as u64;
+    match number / 1000 {
+        0 => number.to_string(),
+        thousands => format!("{thousands},{:03}", number % 1000),
+    }
+}
+
+fn main() {
+    let server = server_itself();
+    let is_usual = env::var_os(SERVER).is_none();
+    let (plain, file) = (counted(false), counted(true));
+    let mut told = format!(
+        "{COUNT} of each, in pipelines of {BATCH}, ids of 16 bytes, elements of {BYTES}\n\n\
+         | instructions a command | no file, no replica | with an append-only file |\n| --- | ---: | ---: |\n"
+    );
+    for ((row, plain), (_, file)) in plain.iter().zip(&file) {
+        told += &format!("| {row} | {} | {} |\n", printed(*plain), printed(*file));
+    }
+    told += "\n| ratios of the above | no file, no replica | with an append-only file |\n| --- | ---: | ---: |\n";
+    for (row, ours, theirs) in BESIDE {
+        let ratio = |counted| sum(counted, ours) / sum(counted, theirs);
+        told += &format!("| {row} | {:.2} | {:.2} |\n", ratio(&plain), ratio(&file));
+    }
+    told += "\n| sent to a replica | bytes |\n| --- | ---: |\n";
+    let sent = sent();
+    for (row, bytes) in &sent {
+        told += &format!("| {row} | {bytes:.0} |\n");
+    }
+    told += &format!("| PUSH, POLL COUNT 1 LEASE and SETTLE | {:.0} |\n", sum(&sent, &JOB));
+    println!("{}\n\n{told}", server.display());
+    // The page is about the server that most have.
+    if is_usual && env::var_os("PROFILE").is_none() {
+        page::put("instructions", told.trim_end());
+    }
+}
