@@ -349,7 +349,7 @@ fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator, now: Op
     if dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
         compaction::note(context.selected_db(), name.bytes());
     }
-    blocked::note(context, name, dehydrator.outlook());
+    blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
         let serial = dehydrator.tracking().serial();
         let now = now.unwrap_or_else(clock::now);

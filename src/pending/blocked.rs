@@ -163,10 +163,11 @@ pub fn block(
     true
 }
 
-/// Says what there is to wait for in a key, after it was changed.
-pub fn note(context: &Context, key: Str<'_>, outlook: Outlook) {
+/// Notes what there is to wait for in a key, after it was changed. Nobody asks for that, nor for the key's name, while
+/// no client is blocked.
+pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) {
     if WATCHES.with_borrow(|watches| !watches.by_name.is_empty()) {
-        note_outlook(context, &Name::of(context, key), outlook);
+        note_outlook(context, &Name::of(context, key), outlook());
     }
 }
 
