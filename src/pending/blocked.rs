@@ -42,22 +42,19 @@ mod unblocked;
 mod watches;
 
 use std::cell::RefCell;
-use std::ffi::c_int;
-use std::ptr::{self, NonNull};
 use std::rc::Rc;
 
-use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
-
-use unblocked::{Outcome, on_free, on_reply, take_back, unblock};
-use watches::{Blocked, Handle, Watches};
+use unblocked::{Outcome, Unblocked, take_back, unblock};
+use watches::{Blocked, Watches};
 
 use super::timer;
 use crate::clock;
 use crate::metrics::latency;
 use crate::metrics::latency::Overdue;
-use crate::server::guard::{guard, trap};
+use crate::server::blocked_client::{BlockedClient, Handle};
+use crate::server::guard::trap;
 use crate::server::key::Name;
-use crate::server::{Context, Error, OwnedStr, Str, api};
+use crate::server::{Context, Error, OwnedStr, Str};
 
 /// Clients that are served at the end of one pass of the event loop; the rest are served when other
 /// clients have had their turn.
@@ -127,29 +124,15 @@ pub fn block(
     peek: Peek,
     asks: Box<dyn Asks>,
 ) -> bool {
-    /// For the server it has none. The callback is what CLIENT UNBLOCK asks for.
-    const NO_TIMEOUT: i64 = 0;
-    // SAFETY: the context is that of a command that may block.
-    let client = unsafe {
-        let client = api!(RedisModule_BlockClient(
-            context.as_ptr(),
-            Some(on_reply),
-            Some(on_unblock),
-            Some(on_free),
-            NO_TIMEOUT
-        ));
-        let Some(client) = NonNull::new(client) else { return false };
-        api!(RedisModule_SetDisconnectCallback(client.as_ptr(), Some(on_disconnect)));
-        client
-    };
+    let Some(client) = BlockedClient::block::<Unblocked>(context) else { return false };
     let until_us =
         (timeout > 0).then(|| clock::monotonic_us().saturating_add(timeout.saturating_mul(1000)));
     let blocked = WATCHES.with_borrow_mut(|watches| {
         let names = keys.iter().map(|(key, _)| watches.name(Name::of(context, *key))).collect();
         let ticket = watches.tickets;
         watches.tickets += 1;
-        let blocked = Rc::new(Blocked { client, ticket, names, until_us, asks });
-        watches.join(&blocked, peek);
+        let blocked = Rc::new(Blocked { client: client.handle(), ticket, names, until_us, asks });
+        watches.join(client, &blocked, peek);
         blocked
     });
     // How long passes take is measured while anybody is blocked.
@@ -363,10 +346,9 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         trap::pass("woken");
         served += 1;
         latency::record(overdue.late_us(taken.deadline()));
-        if WATCHES.with_borrow_mut(|watches| watches.leave(first.client, first.ticket)) {
-            unblock(context, first.client, Outcome::Taken(taken));
-        } else {
-            taken.give_back(context);
+        match WATCHES.with_borrow_mut(|watches| watches.leave(first.client, first.ticket)) {
+            Some(client) => unblock(context, client, Outcome::Taken(taken)),
+            None => taken.give_back(context),
         }
     }
     if served == 0 {
@@ -406,12 +388,13 @@ fn time_out(context: &Context) {
             (*at_us <= now_us).then_some((*client, *ticket))
         });
         let Some((client, ticket)) = timed_out else { return };
-        let blocked = WATCHES.with_borrow(|watches| watches.by_client.get(&client).cloned());
+        let blocked =
+            WATCHES.with_borrow(|watches| Some(Rc::clone(&watches.by_client.get(&client)?.1)));
         let held = blocked.and_then(|blocked| {
             let db = blocked.names.first()?.db;
             context.select_db(db).then(|| blocked.asks.held(context)).flatten()
         });
-        if WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket)) {
+        if let Some(client) = WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket)) {
             unblock(context, client, held.map_or(Outcome::TimedOut, Outcome::Taken));
         }
     }
@@ -427,7 +410,8 @@ fn send_away(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         && let Some((client, ticket)) =
             WATCHES.with_borrow_mut(|watches| watches.next_dismissed(name))
     {
-        WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket));
+        let left = WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket));
+        let Some(client) = left else { return count };
         unblock(context, client, Outcome::SentAway(dismissed.reason.clone()));
         count += 1;
     }
@@ -439,42 +423,10 @@ fn send_away(context: &Context, name: &Rc<Name>, most: usize) -> usize {
     count
 }
 
-// The server calls what follows. It hands each callback what the signature says, live for the call:
-// that is the promise which every `SAFETY` below leans on.
-
-/// CLIENT UNBLOCK.
-unsafe extern "C" fn on_unblock(
-    context: *mut RedisModuleCtx,
-    _argv: *mut *mut RedisModuleString,
-    _argc: c_int,
-) -> c_int {
-    guard((), || {
-        // SAFETY: the server's promise.
-        let (context, client) = unsafe {
-            let client = api!(RedisModule_GetBlockedClientHandle(context));
-            (Context::from_raw(context), client)
-        };
-        context.reply_null_array();
-        leave(client);
-    });
-    raw::REDISMODULE_OK as c_int
-}
-
-/// Also called when the client is killed or unblocked, and when this server becomes a replica.
-unsafe extern "C" fn on_disconnect(
-    _context: *mut RedisModuleCtx,
-    client: *mut RedisModuleBlockedClient,
-) {
-    guard((), || leave(client));
-}
-
-/// Forgets a client that goes by itself, and has the server free what it knows of it.
-fn leave(client: *mut RedisModuleBlockedClient) {
-    let Some(client) = NonNull::new(client) else { return };
-    let ticket = WATCHES.with_borrow(|watches| Some(watches.by_client.get(&client)?.ticket));
-    let left = |ticket| WATCHES.with_borrow_mut(|watches| watches.leave(client, ticket));
-    if ticket.is_some_and(left) {
-        // SAFETY: the client is blocked, and unblocked once: it has just left the table.
-        unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), ptr::null_mut())) };
-    }
+/// Takes a client that goes by itself out of the lines. `None`: it is being unblocked already.
+fn leave(client: Handle) -> Option<BlockedClient> {
+    WATCHES.with_borrow_mut(|watches| {
+        let ticket = watches.by_client.get(&client)?.1.ticket;
+        watches.leave(client, ticket)
+    })
 }

@@ -13,6 +13,7 @@
 //! | `error` | what a client is told when a command is refused |
 //! | `key` | a key that is open |
 //! | `command` | registering a command with all that is known of it |
+//! | `blocked_client` | a client that a command has put to sleep |
 //! | `command_filter` | seeing commands before the server runs them |
 //! | `event` | what the server tells modules of |
 //! | `neighbours` | whether other modules are there, who may listen to events of keys |
@@ -41,6 +42,7 @@ macro_rules! api {
 pub(crate) use api;
 
 pub mod allocator;
+pub mod blocked_client;
 pub mod command;
 pub mod command_filter;
 pub mod context;

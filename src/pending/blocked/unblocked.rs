@@ -8,18 +8,17 @@
 //! replica.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx, RedisModuleString};
+use redis_module::raw::RedisModuleCommandFilterCtx;
 
 use super::super::timer;
-use super::{Handle, Taken};
+use super::{Taken, leave};
+use crate::server::blocked_client::{BlockedClient, Handle, Waking};
 use crate::server::command_filter::{CommandFilter, Shown};
 use crate::server::guard::{guard, trap};
-use crate::server::{Context, Error, api};
+use crate::server::{Context, Error};
 
 /// Why a client is unblocked.
 pub(super) enum Outcome {
@@ -32,7 +31,7 @@ pub(super) enum Outcome {
 }
 
 /// A client that is being unblocked.
-struct Unblocked {
+pub(super) struct Unblocked {
     client: Handle,
     outcome: RefCell<Outcome>,
     replied: Cell<bool>,
@@ -51,21 +50,19 @@ thread_local! {
     static GIVEN_UP: RefCell<Vec<Box<dyn Taken>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has the server call [`on_reply`] for a client that has just left the table.
-pub(super) fn unblock(context: &Context, client: Handle, outcome: Outcome) {
+/// Has the server tell a client what came of its waiting.
+pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome) {
     let is_taken = matches!(outcome, Outcome::Taken(_));
     let (outcome, replied) = (RefCell::new(outcome), Cell::new(false));
-    let unblocked = Rc::new(Unblocked { client, outcome, replied });
+    let unblocked = Rc::new(Unblocked { client: client.handle(), outcome, replied });
     if is_taken {
-        ON_THEIR_WAY.with_borrow_mut(|it| it.insert(client, Rc::clone(&unblocked)));
+        ON_THEIR_WAY.with_borrow_mut(|it| it.insert(client.handle(), Rc::clone(&unblocked)));
         if FILTER.with_borrow(Option::is_none) {
             CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
             FILTER.set(CommandFilter::set(context, on_command));
         }
     }
-    let data = Rc::into_raw(unblocked).cast::<c_void>().cast_mut();
-    // SAFETY: the client is blocked, and unblocked once: it has just left the table.
-    unsafe { api!(RedisModule_UnblockClient(client.as_ptr(), data)) };
+    client.unblock(unblocked);
 }
 
 /// Whether anything is to be given back.
@@ -95,58 +92,49 @@ fn lift_filter(context: &Context) {
     }
 }
 
-// The server calls what follows. It hands each callback what the signature says, live for the call:
-// that is the promise which every `SAFETY` below leans on.
-
-pub(super) unsafe extern "C" fn on_reply(
-    context: *mut RedisModuleCtx,
-    _argv: *mut *mut RedisModuleString,
-    _argc: c_int,
-) -> c_int {
-    guard((), || {
-        // SAFETY: the server's promise; the data is what `unblock` handed over, if it is there.
-        let (context, unblocked) = unsafe {
-            let data = api!(RedisModule_GetBlockedClientPrivateData(context));
-            (Context::from_raw(context), data.cast::<Unblocked>().as_ref())
-        };
-        let Some(unblocked) = unblocked else { return context.reply_null_array() };
-        // Otherwise it is given back, as if the client had gone: that it was taken has been written by now.
-        unblocked.replied.set(guard(false, || {
+impl Waking for Unblocked {
+    /// Otherwise it is given back, as if the client had gone: that it was taken has been written by now.
+    fn reply(&self, context: &Context) {
+        self.replied.set(guard(false, || {
             trap::pass("reply");
-            match &*unblocked.outcome.borrow() {
-                Outcome::Taken(taken) => taken.reply(&context),
+            match &*self.outcome.borrow() {
+                Outcome::Taken(taken) => taken.reply(context),
                 Outcome::TimedOut => context.reply_null_array(),
                 Outcome::SentAway(reason) => context.reply_error(reason),
             }
             true
         }));
-        if !unblocked.replied.get() && !context.has_replied() {
+        if !self.replied.get() && !context.has_replied() {
             context.reply_error(&Error::INTERNAL);
         }
-    });
-    raw::REDISMODULE_OK as c_int
-}
+    }
 
-pub(super) unsafe extern "C" fn on_free(context: *mut RedisModuleCtx, data: *mut c_void) {
-    guard((), || {
-        let Some(data) = NonNull::new(data.cast::<Unblocked>()) else { return };
-        // SAFETY: the server's promise; the data is what `unblock` handed over, given back.
-        let (context, unblocked) =
-            unsafe { (Context::from_raw(context), Rc::from_raw(data.as_ptr())) };
+    fn done(self: Rc<Self>, context: &Context) {
         ON_THEIR_WAY.with_borrow_mut(|it| {
-            // Another client may have the same address by now.
-            if it.get(&unblocked.client).is_some_and(|it| Rc::ptr_eq(it, &unblocked)) {
-                it.remove(&unblocked.client);
+            // Another client may be called the same by now.
+            if it.get(&self.client).is_some_and(|it| Rc::ptr_eq(it, &self)) {
+                it.remove(&self.client);
             }
         });
-        let outcome = unblocked.outcome.replace(Outcome::TimedOut);
-        if let (Outcome::Taken(taken), false) = (outcome, unblocked.replied.get()) {
+        let outcome = self.outcome.replace(Outcome::TimedOut);
+        if let (Outcome::Taken(taken), false) = (outcome, self.replied.get()) {
             // It went when something had been taken for it. To write is not for this callback.
             GIVEN_UP.with_borrow_mut(|given_up| given_up.push(taken));
-            timer::soon(&context);
+            timer::soon(context);
         }
-        lift_filter(&context);
-    });
+        lift_filter(context);
+    }
+
+    fn on_unblock(context: &Context, client: Handle) {
+        context.reply_null_array();
+        Self::on_disconnect(client);
+    }
+
+    fn on_disconnect(client: Handle) {
+        if let Some(client) = leave(client) {
+            client.forget();
+        }
+    }
 }
 
 unsafe extern "C" fn on_command(command: *mut RedisModuleCommandFilterCtx) {

@@ -2,22 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
-use std::ptr::NonNull;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use redis_module::raw::RedisModuleBlockedClient;
 
 use super::unblocked::has_given_up;
 use super::{Asks, Peek};
 use crate::metrics::latency::Overdue;
 use crate::server::Error;
+use crate::server::blocked_client::{BlockedClient, Handle};
 use crate::server::key::Name;
 
 /// The order in which clients came.
 pub(super) type Ticket = u64;
-/// What the server knows a blocked client by.
-pub(super) type Handle = NonNull<RedisModuleBlockedClient>;
 
 /// A blocked client.
 pub(super) struct Blocked {
@@ -58,7 +55,7 @@ pub(super) struct NotYet;
 pub(super) struct Watches {
     /// In the order of names, so that the backstop can go on after the last one it saw.
     pub(super) by_name: BTreeMap<Rc<Name>, Watch>,
-    pub(super) by_client: HashMap<Handle, Rc<Blocked>, ahash::RandomState>,
+    pub(super) by_client: HashMap<Handle, (BlockedClient, Rc<Blocked>), ahash::RandomState>,
     /// When each key is to be looked at, in milliseconds since the epoch.
     pub(super) times: BTreeSet<(u64, Rc<Name>)>,
     /// Keys in whose lines something is due, or that are dismissed: first ready, first served.
@@ -122,7 +119,7 @@ impl Watches {
     }
 
     /// A client joins the lines of its keys.
-    pub(super) fn join(&mut self, blocked: &Rc<Blocked>, peek: Peek) {
+    pub(super) fn join(&mut self, client: BlockedClient, blocked: &Rc<Blocked>, peek: Peek) {
         for name in &blocked.names {
             let watch = self.by_name.entry(Rc::clone(name)).or_insert_with(|| Watch {
                 line: BTreeMap::new(),
@@ -136,7 +133,7 @@ impl Watches {
         }
         let timeout = blocked.until_us.map(|until| ((until, blocked.ticket), blocked.client));
         self.timeouts.extend(timeout);
-        self.by_client.insert(blocked.client, Rc::clone(blocked));
+        self.by_client.insert(blocked.client, (client, Rc::clone(blocked)));
     }
 
     /// The keys that a client would rather be served from than from `name`, and in which something is due, as far
@@ -200,13 +197,11 @@ impl Watches {
         }
     }
 
-    /// A client leaves the lines of its keys. Returns whether it was there; if not, it is being unblocked already.
-    pub(super) fn leave(&mut self, client: Handle, ticket: Ticket) -> bool {
-        // Another client may have the same address by now.
-        if self.by_client.get(&client).is_none_or(|blocked| blocked.ticket != ticket) {
-            return false;
-        }
-        let Some(blocked) = self.by_client.remove(&client) else { return false };
+    /// Takes a client out of the lines of its keys. `None`: it is being unblocked already.
+    pub(super) fn leave(&mut self, client: Handle, ticket: Ticket) -> Option<BlockedClient> {
+        // Another client may be called the same by now.
+        self.by_client.get(&client).filter(|(_, blocked)| blocked.ticket == ticket)?;
+        let (client, blocked) = self.by_client.remove(&client)?;
         if let Some(until_us) = blocked.until_us {
             self.timeouts.remove(&(until_us, ticket));
         }
@@ -226,7 +221,7 @@ impl Watches {
                 }
             }
         }
-        true
+        Some(client)
     }
 }
 
@@ -254,16 +249,16 @@ mod tests {
     fn join(watches: &mut Watches, ticket: Ticket, key: &[u8]) -> Weak<Name> {
         let name = watches.name(Name { db: 0, key: key.into() });
         let weak = Rc::downgrade(&name);
-        let client = client(ticket);
-        let names = vec![name];
-        let blocked = Blocked { client, ticket, names, until_us: None, asks: Box::new(Nothing) };
-        watches.join(&Rc::new(blocked), |_, _| Outlook::Next(None));
+        let client = BlockedClient::fake(ticket as usize);
+        let (handle, names) = (client.handle(), vec![name]);
+        let blocked =
+            Blocked { client: handle, ticket, names, until_us: None, asks: Box::new(Nothing) };
+        watches.join(client, &Rc::new(blocked), |_, _| Outlook::Next(None));
         weak
     }
 
-    fn client(ticket: Ticket) -> Handle {
-        // Of a client the table knows the address alone.
-        NonNull::new(std::ptr::without_provenance_mut(ticket as usize + 1)).expect("not null")
+    fn leaves(watches: &mut Watches, ticket: Ticket) -> bool {
+        watches.leave(BlockedClient::fake(ticket as usize).handle(), ticket).is_some()
     }
 
     fn next(watches: &mut Watches) -> Vec<u8> {
@@ -281,12 +276,12 @@ mod tests {
             [next(&mut watches), next(&mut watches), next(&mut watches)],
             [b"a", b"b", b"c"]
         );
-        assert!(watches.leave(client(2), 2), "c was seen last");
+        assert!(leaves(&mut watches, 2), "c was seen last");
         assert!(kept[2].upgrade().is_none(), "c is let go of");
         assert_eq!(next(&mut watches), b"d");
-        assert!(watches.leave(client(3), 3));
+        assert!(leaves(&mut watches, 3));
         assert!(kept[3].upgrade().is_none());
-        assert!(watches.leave(client(1), 1) && watches.leave(client(0), 0));
+        assert!(leaves(&mut watches, 1) && leaves(&mut watches, 0));
         assert!(kept.iter().all(|name| name.upgrade().is_none()));
         assert_eq!(next(&mut watches), b"");
         join(&mut watches, 4, b"e");
@@ -294,7 +289,7 @@ mod tests {
         // The first of all was seen last: what comes after it is next.
         join(&mut watches, 5, b"f");
         assert_eq!([next(&mut watches), next(&mut watches)], [b"f", b"e"]);
-        assert!(watches.leave(client(4), 4));
+        assert!(leaves(&mut watches, 4));
         assert_eq!(next(&mut watches), b"f");
     }
 }
