@@ -33,10 +33,9 @@ use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
 use crate::pending::schedule;
 use crate::policy::{MaxLen, Policy, Route};
 use crate::replicate::{self, Batch};
-use crate::server::context::log_warning;
 use crate::server::guard::{Whole, trap};
 use crate::server::key::Name;
-use crate::server::{Context, OwnedStr, Str};
+use crate::server::{Context, OwnedStr, Str, log};
 
 /// Elements that are delivered before their removal is told: a few, so that the time that takes is
 /// within the budget too.
@@ -189,7 +188,7 @@ pub fn failed(name: &Name, reason: &str) -> u64 {
     counters::count(&RETRIES, 1);
     let (is_first, wait_us) = schedule::failed(name, reason);
     if is_first {
-        log_warning(&format!(
+        log::warning(&format!(
             "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
             name.key.escape_ascii(),
             name.db,

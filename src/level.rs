@@ -21,7 +21,7 @@
 
 use std::cell::Cell;
 
-use crate::server::{Context, context};
+use crate::server::{Context, log};
 
 /// See the head of this file.
 const OWN: u64 = 2;
@@ -55,7 +55,7 @@ pub fn end(context: &Context, what: &str) -> ! {
     } else {
         ("the primary", "install the primary's version here, and start again")
     };
-    context::log_warning(&format!(
+    log::warning(&format!(
         "dehydrator: {from} was written by a later version of the module than this one ({VERSION}, replication level \
          {}): {what}. To go on would leave this server silently different, so it ends. What to do: {way_out}. See \
          'Upgrade' in docs/operations.md.",

@@ -61,7 +61,7 @@ use background::{cron, keyspace, pass};
 use commands::commands;
 use server::command::{self, Command};
 use server::string::Args;
-use server::{Context, allocator, api, context, guard, neighbours};
+use server::{Context, allocator, api, guard, log, neighbours, options};
 
 /// The module's name, as the server lists it.
 const NAME: &CStr = c"dehydrator";
@@ -116,13 +116,13 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 fn load(context: &Context, args: Args<'_>) -> bool {
     // SAFETY: the server has filled in its functions by now, and changes them no more.
     if unsafe { raw::RedisModule_RegisterNumericConfig }.is_none() {
-        context::log_warning(
+        log::warning(
             "dehydrator: this server is too old: Redis 7.0 or later, or Valkey, is needed",
         );
         return false;
     }
     if let Err(reason) = config::register(context, args) {
-        context::log_warning(&format!("dehydrator: {reason}"));
+        log::warning(&format!("dehydrator: {reason}"));
         return false;
     }
     // SAFETY: the context is live.
@@ -133,12 +133,12 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
             | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
-            | context::atomic_slot_migration_option();
+            | options::atomic_slot_migration_option();
         api!(RedisModule_SetModuleOptions(context.as_ptr(), options as c_int));
     }
     let commands = commands();
     let refused = |what: &str| {
-        context::log_warning(&format!("dehydrator: the server refuses {what}"));
+        log::warning(&format!("dehydrator: the server refuses {what}"));
         false
     };
     if !data_type::register(context) {

@@ -12,8 +12,8 @@ use crate::clock;
 use crate::data_type::{inspect_open, is_scheduled, moved, track_all};
 use crate::pending::{schedule, timer};
 use crate::server::Context;
-use crate::server::context::publishes_module_events;
 use crate::server::key::Name;
+use crate::server::notify::publishes_module_events;
 use crate::server::walk::Walk;
 
 /// How long a walk goes on in one go, in microseconds; a little longer, if many keys share a bucket of the server's table.

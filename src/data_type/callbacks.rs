@@ -20,7 +20,7 @@ use crate::policy::{Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::guard::{Whole, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
-use crate::server::key::{Name, Route};
+use crate::server::key::{Name, Transfer};
 use crate::server::{Context, OwnedStr, Str, allocator, api};
 
 /// ReDe's type name, so that its dumps load.
@@ -239,21 +239,24 @@ unsafe extern "C" fn free_effort(_key: *mut RedisModuleString, value: *const c_v
     guard(1, || unsafe { dehydrator(value) }.lawn.allocations())
 }
 
-unsafe extern "C" fn copy2(route: *mut RedisModuleKeyOptCtx, value: *const c_void) -> *mut c_void {
+unsafe extern "C" fn copy2(
+    transfer: *mut RedisModuleKeyOptCtx,
+    value: *const c_void,
+) -> *mut c_void {
     guard(ptr::null_mut(), || {
         // SAFETY: the server's promise above.
-        let (route, value) = unsafe { (Route::from_raw(route), dehydrator(value)) };
-        leak(value.clone(), route.and_then(|route| route.to()))
+        let (transfer, value) = unsafe { (Transfer::from_raw(transfer), dehydrator(value)) };
+        leak(value.clone(), transfer.and_then(|transfer| transfer.to()))
     })
 }
 
 /// The value leaves its name: it is deleted, overwritten, renamed or moved.
-unsafe extern "C" fn unlink2(route: *mut RedisModuleKeyOptCtx, value: *const c_void) {
+unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
-        let (route, value) = unsafe { (Route::from_raw(route), dehydrator(value)) };
+        let (transfer, value) = unsafe { (Transfer::from_raw(transfer), dehydrator(value)) };
         if value.tracking().unlink()
-            && let Some(name) = route.and_then(|route| route.from())
+            && let Some(name) = transfer.and_then(|transfer| transfer.from())
         {
             schedule::remove(&name, value.tracking().serial());
         }

@@ -33,10 +33,10 @@ use crate::pending::blocked::{self, Outlook};
 use crate::pending::{compaction, schedule};
 use crate::policy::{Pause, Policy, Rules, Trust};
 use crate::replicate;
-use crate::server::context::publishes_module_events;
 use crate::server::error::Result;
 use crate::server::guard::{Whole, trap};
 use crate::server::key::Name;
+use crate::server::notify::publishes_module_events;
 use crate::server::{Context, Key, Str};
 
 pub use callbacks::register;

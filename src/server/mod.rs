@@ -6,26 +6,17 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `guard` | the one door by which C enters: no panic gets past it |
-//! | `allocator` | the server's memory, aligned as Rust asks for it |
-//! | `string` | names and values that belong to the server |
-//! | `context` | replies, events, flags, the selected database |
 //! | `error` | what a client is told when a command is refused |
-//! | `key` | a key that is open |
-//! | `command` | registering a command with all that is known of it |
-//! | `blocked_client` | a client that a command has put to sleep |
-//! | `command_filter` | seeing commands before the server runs them |
-//! | `event` | what the server tells modules of |
-//! | `neighbours` | whether other modules are there, who may listen to events of keys |
-//! | `loop_timer` | a timer of our own in the server's event loop |
-//! | `info` | what the server says of itself |
-//! | `quiet` | whether nobody hears what is replicated |
-//! | `random` | random bits that nobody can guess |
-//! | `refusal` | what the server would refuse to a client now |
-//! | `io` | reading and writing RDB, digests |
-//! | `syntax` | how a command is written, for the server's description of it |
-//! | `walk` | a walk over the keys of a database, a few at a time |
+//! | `string` | names, values and arguments that belong to the server |
+//! | [`process`] | what there is once: the `allocator`, the `guard` by which C enters, the `log`, `info`, `random` bits |
+//! | [`context`] | the server during one callback: `reply`, flags, calls, `notify` |
+//! | [`hooks`] | what the server calls us for: a `command`, a `blocked_client`, an `event`, a `command_filter`, a `loop_timer`; `options` |
+//! | [`situation`] | what is known of who else is there: `neighbours`, `quiet`, `refusal` |
+//! | [`key`] | a key that is open, and its name; `io`, `walk` |
 //! | `fake` | arguments without a server, for unit tests |
+//!
+//! The rooms import from those that stand above them here. What is in them is named without them: `server::guard` is
+//! `process/guard.rs`.
 //!
 //! # Safety
 //!
@@ -41,29 +32,20 @@ macro_rules! api {
 }
 pub(crate) use api;
 
-pub mod allocator;
-pub mod blocked_client;
-pub mod command;
-pub mod command_filter;
-pub mod context;
+mod context;
 pub mod error;
-pub mod event;
 #[cfg(test)]
 pub mod fake;
-pub mod guard;
-pub mod info;
-pub mod io;
+mod hooks;
 pub mod key;
-pub mod loop_timer;
-pub mod neighbours;
-pub mod quiet;
-pub mod random;
-pub mod refusal;
+mod process;
+mod situation;
 pub mod string;
-mod syntax;
-pub mod walk;
 
-pub use context::Context;
+pub use context::{Context, notify, reply};
 pub use error::Error;
-pub use key::Key;
+pub use hooks::{blocked_client, command, command_filter, event, loop_timer, options};
+pub use key::{Key, io, walk};
+pub use process::{allocator, guard, info, log, random};
+pub use situation::{neighbours, quiet, refusal};
 pub use string::{OwnedStr, Str};

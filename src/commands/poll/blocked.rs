@@ -8,9 +8,8 @@ use crate::data_type::{Writing, inspect, restore_expiry};
 use crate::lawn::{Element, Lawn, Token};
 use crate::pending::blocked::{Asks, Taken};
 use crate::replicate::{self, Pushed};
-use crate::server::context::log_warning;
 use crate::server::guard::{Whole, trap};
-use crate::server::{Context, OwnedStr, Str};
+use crate::server::{Context, OwnedStr, Str, log};
 
 use super::give::{held, take_due};
 use crate::commands::args::Take;
@@ -237,7 +236,7 @@ impl Taken for ForBlocked {
             return;
         }
         if context.is_read_only() || !context.select_db(self.db) {
-            log_warning(
+            log::warning(
                 "dehydrator: a client hung up as this server became a replica: what it was given is lost, or hidden \
                  until its lease runs out",
             );

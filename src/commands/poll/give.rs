@@ -5,7 +5,7 @@ use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::replicate::Batch;
-use crate::server::context::OpenArray;
+use crate::server::reply::OpenArray;
 use crate::server::{Context, Str, random};
 
 use crate::commands::args::Take;

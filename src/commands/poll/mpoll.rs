@@ -4,7 +4,7 @@ use crate::clock;
 use crate::data_type::{Dehydrator, Reading, Writing};
 use crate::pending::blocked::{self as line, Outlook};
 use crate::server::command::access;
-use crate::server::context::OpenArray;
+use crate::server::reply::OpenArray;
 use crate::server::string::Args;
 use crate::server::{Context, Str, error::Result};
 

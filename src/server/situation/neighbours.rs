@@ -7,8 +7,8 @@ use std::ffi::{CStr, c_int, c_void};
 
 use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx, RedisModuleEvent};
 
-use super::guard::guard;
-use super::{Context, event};
+use crate::server::guard::guard;
+use crate::server::{Context, event};
 
 /// Modules that come with a server, and listen to no keys: Redis 8's and Valkey 9.1's.
 const BUILT_IN: [&[u8]; 2] = [b"vectorset", b"lua"];

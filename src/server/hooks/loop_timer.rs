@@ -16,8 +16,8 @@ use std::ptr;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
 
-use super::Context;
-use super::guard::guard;
+use crate::server::Context;
+use crate::server::guard::guard;
 
 /// What is called when a timer fires, with nothing at hand: it may note that it did.
 pub type OnTime = fn();

@@ -10,8 +10,7 @@ use std::rc::Rc;
 
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
-use super::Context;
-use super::guard::guard;
+use crate::server::{Context, guard::guard};
 
 /// What a blocked client is told when it is unblocked, and what is done when it goes by itself.
 pub trait Waking: Sized + 'static {

@@ -4,7 +4,7 @@ use std::ptr::NonNull;
 
 use redis_module::raw::{self, RedisModuleCommandFilter, RedisModuleCommandFilterCtx};
 
-use super::{Context, Str};
+use crate::server::{Context, Str};
 
 /// What the server calls with each command, whether its client may run it or not.
 pub type OnCommand = unsafe extern "C" fn(*mut RedisModuleCommandFilterCtx);

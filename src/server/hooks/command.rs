@@ -6,8 +6,9 @@ use std::ptr;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
-use super::string::Args;
-use super::{Context, Error, error::Result, guard, syntax};
+use super::syntax;
+use crate::server::string::Args;
+use crate::server::{Context, Error, error::Result, guard};
 
 /// What a command does with its key, in the server's own terms.
 pub mod access {

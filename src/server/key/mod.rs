@@ -1,72 +1,27 @@
-//! A key that is open.
+//! Keys, and the values in them.
+//!
+//! | module | noun |
+//! |---|---|
+//! | this file | a key that is open |
+//! | `name` | a key's name, for later |
+//! | `transfer` | a value on its way from one name to another |
+//! | `io` | a value that is read from RDB or written to it; its digest |
+//! | `walk` | a walk over the keys of a database, a few at a time |
+
+pub mod io;
+mod name;
+mod transfer;
+pub mod walk;
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use redis_module::raw::{
-    self, RedisModuleKey, RedisModuleKeyOptCtx, RedisModuleString, RedisModuleType,
-};
+use redis_module::raw::{self, RedisModuleKey, RedisModuleType};
 
 use super::{Context, Error, Str, error::Result, info, neighbours};
 
-/// A key's database and name, for later.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name {
-    pub db: i32,
-    pub key: Box<[u8]>,
-}
-
-impl Name {
-    /// The name of a key of the selected database.
-    pub fn of(context: &Context, key: Str<'_>) -> Self {
-        Self { db: context.selected_db(), key: key.bytes().into() }
-    }
-}
-
-/// Where the server takes a value from, and brings it to, while it copies it or takes it out of the
-/// keyspace.
-pub struct Route {
-    raw: NonNull<RedisModuleKeyOptCtx>,
-}
-
-impl Route {
-    /// # Safety
-    ///
-    /// `raw` must be what the server handed to the callback which is running, and not outlive it.
-    pub unsafe fn from_raw(raw: *mut RedisModuleKeyOptCtx) -> Option<Self> {
-        NonNull::new(raw).map(|raw| Self { raw })
-    }
-
-    /// The name it has, or had.
-    pub fn from(&self) -> Option<Name> {
-        // SAFETY: the route is live; the server returns a string that lives as long, or null.
-        unsafe {
-            let key = api!(RedisModule_GetKeyNameFromOptCtx(self.raw.as_ptr()));
-            Name::from_raw(api!(RedisModule_GetDbIdFromOptCtx(self.raw.as_ptr())), key)
-        }
-    }
-
-    /// The name that the copy will have.
-    pub fn to(&self) -> Option<Name> {
-        // SAFETY: as above.
-        unsafe {
-            let key = api!(RedisModule_GetToKeyNameFromOptCtx(self.raw.as_ptr()));
-            Name::from_raw(api!(RedisModule_GetToDbIdFromOptCtx(self.raw.as_ptr())), key)
-        }
-    }
-}
-
-impl Name {
-    /// # Safety
-    ///
-    /// `key` must be null, or a string of the server's that lives for the length of this call.
-    pub(super) unsafe fn from_raw(db: c_int, key: *const RedisModuleString) -> Option<Self> {
-        let key = NonNull::new(key.cast_mut())?;
-        // SAFETY: the caller vouches for it.
-        let key = unsafe { Str::from_raw(key) };
-        Some(Self { db, key: key.bytes().into() })
-    }
-}
+pub use name::Name;
+pub use transfer::Transfer;
 
 /// A key that is open in the selected database, until it is dropped.
 pub struct Key {

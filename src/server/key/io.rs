@@ -7,8 +7,8 @@ use std::slice;
 
 use redis_module::raw::{RedisModuleDigest, RedisModuleIO};
 
-use super::Context;
-use super::key::Name;
+use super::Name;
+use crate::server::Context;
 
 /// A payload that is being read or written.
 pub struct Io {

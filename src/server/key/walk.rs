@@ -6,8 +6,9 @@ use std::ptr::NonNull;
 
 use redis_module::raw::{RedisModuleCtx, RedisModuleKey, RedisModuleScanCursor, RedisModuleString};
 
-use super::guard::guard;
-use super::{Context, Key, Str};
+use super::Key;
+use crate::server::guard::guard;
+use crate::server::{Context, Str};
 
 /// Whom a walk shows keys to.
 type Show<'a> = &'a mut dyn FnMut(Str<'_>, &Key);

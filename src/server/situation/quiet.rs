@@ -16,9 +16,10 @@ use std::ffi::{CStr, c_void};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
-use super::guard::guard;
-use super::info::Section;
-use super::{Context, event, refusal};
+use super::refusal;
+use crate::server::guard::guard;
+use crate::server::info::Section;
+use crate::server::{Context, event};
 
 thread_local! {
     // Events, the cron and commands run on the server's main thread alone.

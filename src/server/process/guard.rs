@@ -10,7 +10,7 @@ use std::thread;
 
 use redis_module::raw;
 
-use super::context;
+use super::log;
 
 /// Runs a callback. A panic ends here: it has been logged by the hook, and `fallback` is what C is
 /// told instead.
@@ -23,7 +23,7 @@ pub fn guard<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
 /// and its backtrace dies in the allocator on Valkey 8.1 and later.
 pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
-        context::log_warning(&format!("dehydrator: a bug, please report it: {info}"));
+        log::warning(&format!("dehydrator: a bug, please report it: {info}"));
     }));
 }
 

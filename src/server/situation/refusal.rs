@@ -15,8 +15,8 @@ use std::ffi::{CStr, c_int};
 
 use redis_module::raw::{self, RedisModuleCallReply};
 
-use super::info::Section;
-use super::{Context, Str};
+use crate::server::info::Section;
+use crate::server::{Context, Str};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.

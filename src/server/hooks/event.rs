@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
-use super::{Context, info};
+use crate::server::{Context, info};
 
 /// What the server calls: with the event, what exactly happened, and what there is to know of it.
 pub type Callback = unsafe extern "C" fn(*mut RedisModuleCtx, RedisModuleEvent, u64, *mut c_void);

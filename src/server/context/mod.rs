@@ -1,0 +1,84 @@
+//! The server during one callback: what may be asked of it, and told to it, while it lasts.
+//!
+//! | module | noun |
+//! |---|---|
+//! | this file | the context itself, and the selected database |
+//! | `reply` | replies to the client |
+//! | `flags` | what the server says of itself and of the command that runs |
+//! | `call` | commands of the server's own |
+//! | `notify` | telling of what has happened to a key: watchers, keyspace events |
+//! | `user` | the user who runs the command |
+//! | `positions` | which arguments are keys |
+//!
+//! All but this file add methods to [`Context`].
+
+mod call;
+mod flags;
+pub mod notify;
+mod positions;
+pub mod reply;
+mod user;
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr::NonNull;
+
+use redis_module::raw::{self, RedisModuleCtx};
+
+/// The server during one callback.
+pub struct Context {
+    raw: NonNull<RedisModuleCtx>,
+    /// Whether a reply has begun: then no other may follow, or the connection is out of step.
+    replied: Cell<bool>,
+    /// Whether it is that of a command, so that the command can be replicated as it was sent.
+    is_command: bool,
+}
+
+impl Context {
+    /// # Safety
+    ///
+    /// `raw` must be the context that the server handed to the callback which is running, and not
+    /// outlive it.
+    pub unsafe fn from_raw(raw: *mut RedisModuleCtx) -> Self {
+        let raw = NonNull::new(raw).expect("the server hands out a context");
+        Self { raw, replied: Cell::new(false), is_command: false }
+    }
+
+    /// # Safety
+    ///
+    /// As [`Context::from_raw`], of a callback that runs a command.
+    pub unsafe fn of_command(raw: *mut RedisModuleCtx) -> Self {
+        // SAFETY: the caller vouches for it.
+        Self { is_command: true, ..unsafe { Self::from_raw(raw) } }
+    }
+
+    /// Whether a command is running.
+    pub fn is_command(&self) -> bool {
+        self.is_command
+    }
+
+    /// A context that belongs to no callback and lasts as long as the process: to say something to the server
+    /// where it hands out none. Nothing may be replied, replicated or opened by it.
+    pub fn detached(&self) -> Self {
+        // SAFETY: the context is live.
+        let raw = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
+        let raw = NonNull::new(raw).expect("the server aborts rather than run out of memory");
+        Self { raw, replied: Cell::new(false), is_command: false }
+    }
+
+    pub fn as_ptr(&self) -> *mut RedisModuleCtx {
+        self.raw.as_ptr()
+    }
+
+    /// The database that keys are opened in.
+    pub fn selected_db(&self) -> i32 {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetSelectedDb(self.as_ptr())) }
+    }
+
+    /// Selects a database for the rest of this callback. `false` if there is none of that number.
+    pub fn select_db(&self, number: i32) -> bool {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_SelectDb(self.as_ptr(), number)) == raw::REDISMODULE_OK as c_int }
+    }
+}

@@ -1,0 +1,46 @@
+//! Saying what has happened to a key: to those who watch it, and as keyspace events.
+
+use std::ffi::{CStr, c_int};
+
+use redis_module::raw;
+
+use super::Context;
+use crate::server::Str;
+
+impl Context {
+    /// Tells WATCHing clients and client-side caches that a key has changed.
+    pub fn signal_modified(&self, key: Str<'_>) {
+        // SAFETY: context and key are live.
+        unsafe { api!(RedisModule_SignalModifiedKey(self.as_ptr(), key.as_ptr())) };
+    }
+
+    /// Publishes a keyspace event of the module class.
+    pub fn notify_module(&self, event: &CStr, key: Str<'_>) {
+        self.notify(raw::REDISMODULE_NOTIFY_MODULE, event, key);
+    }
+
+    /// Publishes the event that every type publishes when its last element goes.
+    pub fn notify_deleted(&self, key: Str<'_>) {
+        self.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
+    }
+
+    fn notify(&self, class: c_int, event: &CStr, key: Str<'_>) {
+        // SAFETY: context and key are live, the event's name is a C string.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent(
+                self.as_ptr(),
+                class,
+                event.as_ptr(),
+                key.as_ptr()
+            ))
+        };
+    }
+}
+
+/// Whether events of the module class are published, by one channel or another.
+pub fn publishes_module_events() -> bool {
+    let channels = raw::REDISMODULE_NOTIFY_KEYSPACE | raw::REDISMODULE_NOTIFY_KEYEVENT;
+    // SAFETY: takes no argument and has no precondition.
+    let on = unsafe { api!(RedisModule_GetNotifyKeyspaceEvents()) };
+    on & raw::REDISMODULE_NOTIFY_MODULE != 0 && on & channels != 0
+}

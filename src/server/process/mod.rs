@@ -1,0 +1,15 @@
+//! What there is once in the process, whoever runs.
+//!
+//! | module | noun |
+//! |---|---|
+//! | `guard` | the one door by which C enters: no panic gets past it |
+//! | `allocator` | the server's memory, aligned as Rust asks for it |
+//! | `log` | the server's log |
+//! | `info` | what the server says of itself |
+//! | `random` | random bits that nobody can guess |
+
+pub mod allocator;
+pub mod guard;
+pub mod info;
+pub mod log;
+pub mod random;
