@@ -42,6 +42,7 @@ mod process;
 mod situation;
 pub mod string;
 
+use context::call;
 pub use context::{Context, notify, reply};
 pub use error::Error;
 pub use hooks::{blocked_client, command, command_filter, event, loop_timer, options};

@@ -12,7 +12,7 @@
 //!
 //! All but this file add methods to [`Context`].
 
-mod call;
+pub mod call;
 mod flags;
 pub mod notify;
 mod positions;

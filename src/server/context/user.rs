@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use redis_module::raw;
 
 use super::Context;
+use super::call::{NO_COMMAND, Reply};
 use crate::server::Str;
 
 impl Context {
@@ -45,17 +46,14 @@ impl Context {
     /// Whether this command is run by a user. By none it is when another module calls it in its own name, which
     /// may do anything; Redis 7.0 and 7.2 must not be asked for the name then, for they would look at it.
     fn has_user(&self) -> bool {
-        // A command that does not exist, as the user: whether there is a user is what the server looks at first
-        // (ENOTSUP), and then whether there is such a command.
+        // As the user: whether there is one is what the server looks at first (ENOTSUP), and then whether there is
+        // such a command.
         // SAFETY: the context is live, the format takes no arguments.
-        let reply = unsafe {
-            api!(RedisModule_Call(self.as_ptr(), c"DEHYDRATOR.".as_ptr(), c"C".as_ptr()))
-        };
+        let reply =
+            unsafe { api!(RedisModule_Call(self.as_ptr(), NO_COMMAND.as_ptr(), c"C".as_ptr())) };
         let error = std::io::Error::last_os_error();
-        if !reply.is_null() {
-            // SAFETY: a reply is ours to free.
-            unsafe { api!(RedisModule_FreeCallReply(reply)) };
-        }
+        // SAFETY: the reply is nobody else's.
+        drop(unsafe { Reply::from_raw(reply) });
         error.kind() != std::io::ErrorKind::Unsupported
     }
 }

@@ -5,12 +5,16 @@
 //! do not have, or without an element that nobody was given. There the process ends ([`Whole`]), as it does when an
 //! assertion of the server's own fails. What it had not written by then has not happened.
 
+use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
 use redis_module::raw;
 
 use super::log;
+
+/// The module's name.
+const NAME: &str = env!("CARGO_PKG_NAME");
 
 /// Runs a callback. A panic ends here: it has been logged by the hook, and `fallback` is what C is
 /// told instead.
@@ -23,7 +27,7 @@ pub fn guard<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
 /// and its backtrace dies in the allocator on Valkey 8.1 and later.
 pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
-        log::warning(&format!("dehydrator: a bug, please report it: {info}"));
+        log::warning(&format!("{NAME}: a bug, please report it: {info}"));
     }));
 }
 
@@ -50,11 +54,17 @@ impl Drop for Whole {
 /// Ends the process, with the report that the server writes when an assertion of its own fails.
 #[cold]
 fn end() -> ! {
-    const FALSE: &std::ffi::CStr = c"all of a change was made, and told";
+    const FALSE: &CStr = c"all of a change was made, and told";
+    /// Stands for the file of an assertion.
+    const FILE: &CStr =
+        match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_NAME"), "\0").as_bytes()) {
+            Ok(name) => name,
+            Err(_) => c"",
+        };
     // SAFETY: the strings are C strings.
     unsafe {
         if let Some(fail) = raw::RedisModule__Assert {
-            fail(FALSE.as_ptr(), c"dehydrator".as_ptr(), 0);
+            fail(FALSE.as_ptr(), FILE.as_ptr(), 0);
         }
     }
     std::process::abort()

@@ -3,10 +3,11 @@
 //! The server does not say who listens. Where no other module was ever loaded, nobody does.
 
 use std::cell::Cell;
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_void};
 
-use redis_module::raw::{self, RedisModuleCallReply, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
+use crate::server::call::{Part, Reply};
 use crate::server::guard::guard;
 use crate::server::{Context, event};
 
@@ -37,49 +38,19 @@ fn is_known(name: &[u8]) -> bool {
 
 /// Whether all modules that are loaded are known not to listen.
 fn are_known(context: &Context) -> bool {
-    // SAFETY: the context is live, and the command takes one word. Replies are freed with the one they are in.
-    unsafe {
-        let list = api!(RedisModule_Call(
-            context.as_ptr(),
-            c"MODULE".as_ptr(),
-            c"c".as_ptr(),
-            c"LIST".as_ptr()
-        ));
-        if list.is_null() {
-            return false;
-        }
-        let is_list =
-            api!(RedisModule_CallReplyType(list)) == raw::REDISMODULE_REPLY_ARRAY as c_int;
-        let count = api!(RedisModule_CallReplyLength(list));
-        let are_known = is_list && (0..count).all(|at| name_of(list, at).is_some_and(is_known));
-        api!(RedisModule_FreeCallReply(list));
-        are_known
-    }
+    let (context, command, format) = (context.as_ptr(), c"MODULE".as_ptr(), c"c".as_ptr());
+    // SAFETY: the context is live, and the command takes one word. The reply is nobody else's.
+    let list = unsafe {
+        Reply::from_raw(api!(RedisModule_Call(context, command, format, c"LIST".as_ptr())))
+    };
+    let Some(list) = list else { return false };
+    let modules = list.whole().array();
+    modules.is_some_and(|mut modules| modules.all(|it| name_of(it).is_some_and(is_known)))
 }
 
-/// The name of a module in the list: each is described by words and their values, of which the name comes first.
-///
-/// # Safety
-///
-/// The list must be an array, and live for `'a`.
-unsafe fn name_of<'a>(list: *mut RedisModuleCallReply, at: usize) -> Option<&'a [u8]> {
-    // SAFETY: the caller vouches for the list. The server returns null for what is not there, and takes null too; a
-    // string lives as long as the list.
-    unsafe {
-        let module = api!(RedisModule_CallReplyArrayElement(list, at));
-        if module.is_null()
-            || api!(RedisModule_CallReplyType(module)) != raw::REDISMODULE_REPLY_ARRAY as c_int
-        {
-            return None;
-        }
-        let name = api!(RedisModule_CallReplyArrayElement(module, 1));
-        if name.is_null() {
-            return None;
-        }
-        let mut length = 0;
-        let start = api!(RedisModule_CallReplyStringPtr(name, &mut length));
-        (!start.is_null()).then(|| std::slice::from_raw_parts(start.cast::<u8>(), length))
-    }
+/// Returns the name of a module in the list: each is described by words and their values, of which the name comes first.
+fn name_of(module: Part<'_>) -> Option<&[u8]> {
+    module.array()?.nth(1)?.text()
 }
 
 unsafe extern "C" fn on_change(

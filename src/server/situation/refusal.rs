@@ -11,10 +11,11 @@
 //! slot, a command must be run: one that leaves no trace in the keyspace's statistics.
 
 use std::cell::{Cell, OnceCell};
-use std::ffi::{CStr, c_int};
+use std::ffi::CStr;
 
-use redis_module::raw::{self, RedisModuleCallReply};
+use redis_module::raw;
 
+use crate::server::call::{NO_COMMAND, Reply};
 use crate::server::info::Section;
 use crate::server::{Context, Str};
 
@@ -37,12 +38,17 @@ impl Context {
         /// Refuse what a script is refused; the key. Any command that writes will do.
         const FORMAT: &CStr = c"DSs";
         if self.knows_dry_runs() {
-            // SAFETY: the context is live, and the format takes one string of the server's.
-            let reply = Reply::of(unsafe {
+            // SAFETY: the context is live, and the format takes one string of the server's. The reply is nobody else's.
+            let reply = unsafe {
                 let (command, format) = (c"PERSIST".as_ptr(), FORMAT.as_ptr());
-                api!(RedisModule_Call(self.as_ptr(), command, format, key.as_ptr()))
-            });
-            return reply.is_none_or(|reply| !reply.is_error());
+                Reply::from_raw(api!(RedisModule_Call(
+                    self.as_ptr(),
+                    command,
+                    format,
+                    key.as_ptr()
+                )))
+            };
+            return finds_nothing(reply);
         }
         MAY_WRITE.get().unwrap_or_else(|| {
             let may_write = self.finds_no_reason_to_refuse();
@@ -61,26 +67,28 @@ impl Context {
         let (context, key) = (self.as_ptr(), key.as_ptr());
         if self.knows_dry_runs() {
             let (command, format) = (c"EXISTS".as_ptr(), c"Ds".as_ptr());
-            // SAFETY: the context is live, the format takes one string of the server's.
-            let reply = Reply::of(unsafe { api!(RedisModule_Call(context, command, format, key)) });
-            return reply.is_none_or(|reply| !reply.is_error());
+            // SAFETY: as above.
+            let reply =
+                unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, key))) };
+            return finds_nothing(reply);
         }
         // Without the flag that has errors replied, a command on a key that is another node's has no reply.
         let (command, format, usage) = (c"MEMORY".as_ptr(), c"cs".as_ptr(), c"USAGE".as_ptr());
-        // SAFETY: the context is live, the format takes a C string and a string of the server's.
-        Reply::of(unsafe { api!(RedisModule_Call(context, command, format, usage, key)) }).is_some()
+        // SAFETY: the context is live, the format takes a C string and a string of the server's. The reply is nobody else's.
+        unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, usage, key))) }
+            .is_some()
     }
 
     fn knows_dry_runs(&self) -> bool {
         KNOWS_DRY_RUNS.with(|knows| {
             *knows.get_or_init(|| {
-                // A command that does not exist. A server that does not know the flag has no reply to it, and one
-                // that does replies that there is none such.
-                // SAFETY: the context is live, the format takes no arguments.
-                let reply = Reply::of(unsafe {
-                    let (command, format) = (c"DEHYDRATOR.".as_ptr(), c"D".as_ptr());
-                    api!(RedisModule_Call(self.as_ptr(), command, format))
-                });
+                // A server that does not know the flag has no reply to it, and one that does replies that there is no
+                // such command.
+                // SAFETY: the context is live, the format takes no arguments. The reply is nobody else's.
+                let reply = unsafe {
+                    let (command, format) = (NO_COMMAND.as_ptr(), c"D".as_ptr());
+                    Reply::from_raw(api!(RedisModule_Call(self.as_ptr(), command, format)))
+                };
                 reply.is_some()
             })
         })
@@ -114,45 +122,18 @@ impl Context {
 
     /// A setting of the server's.
     fn setting(&self, name: &CStr) -> Option<String> {
-        // SAFETY: the context is live, and the format takes two C strings.
-        let reply = Reply::of(unsafe {
-            let (command, format) = (c"CONFIG".as_ptr(), c"cc".as_ptr());
-            api!(RedisModule_Call(self.as_ptr(), command, format, c"GET".as_ptr(), name.as_ptr()))
-        })?;
-        // SAFETY: the reply is live; of one that is no array, or too short, the server says null. A text lives as long
-        // as the reply.
-        unsafe {
-            let value = api!(RedisModule_CallReplyArrayElement(reply.0, 1));
-            if value.is_null() {
-                return None;
-            }
-            let mut length = 0;
-            let start = api!(RedisModule_CallReplyStringPtr(value, &mut length));
-            let text = std::slice::from_raw_parts(start.cast::<u8>(), length);
-            Some(String::from_utf8_lossy(text).into_owned())
-        }
+        let (context, command, format) = (self.as_ptr(), c"CONFIG".as_ptr(), c"cc".as_ptr());
+        let (get, name) = (c"GET".as_ptr(), name.as_ptr());
+        // SAFETY: the context is live, and the format takes two C strings. The reply is nobody else's.
+        let reply = unsafe {
+            Reply::from_raw(api!(RedisModule_Call(context, command, format, get, name)))
+        }?;
+        let value = reply.whole().array()?.nth(1)?.text()?;
+        Some(String::from_utf8_lossy(value).into_owned())
     }
 }
 
-/// A reply of the server's that is freed.
-struct Reply(*mut RedisModuleCallReply);
-
-impl Reply {
-    fn of(reply: *mut RedisModuleCallReply) -> Option<Self> {
-        // Not `then_some`: what is made and thrown away would be freed.
-        (!reply.is_null()).then(|| Self(reply))
-    }
-
-    /// A dry run that found nothing to refuse has no reply, or, on Valkey 9.1, one that is nothing.
-    fn is_error(&self) -> bool {
-        // SAFETY: the reply is live.
-        unsafe { api!(RedisModule_CallReplyType(self.0)) == raw::REDISMODULE_REPLY_ERROR as c_int }
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        // SAFETY: the reply is ours to free.
-        unsafe { api!(RedisModule_FreeCallReply(self.0)) };
-    }
+/// Returns whether a dry run found nothing to refuse. Then it has no reply, or, on Valkey 9.1, one that is nothing.
+fn finds_nothing(reply: Option<Reply>) -> bool {
+    reply.is_none_or(|reply| !reply.whole().is_error())
 }
