@@ -29,10 +29,14 @@ mod commands {
 /// As much of it as the arguments need: what does not need the lawn is built without it.
 #[cfg(not(feature = "lawn"))]
 mod lawn {
-    mod token;
+    mod lease {
+        mod token;
+
+        pub use token::Token;
+    }
     mod turn;
 
-    pub use token::Token;
+    pub use lease::Token;
     pub use turn::{DEADLINE_MAX, Start};
 }
 

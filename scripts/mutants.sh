@@ -41,7 +41,7 @@ fi
 
 if [ $# = 0 ]; then
     set -- src/policy.rs src/metrics/latency.rs src/commands/args/*.rs src/data_type/encoding.rs \
-        src/lawn/*.rs src/lawn/queues/*.rs
+        src/lawn/*.rs src/lawn/{index,lease,queues,small,store}/*.rs
 fi
 small=() lawn=()
 for file in "$@"; do

@@ -14,12 +14,14 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use super::chosen::Address;
+use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::full::{self, Full};
-use super::small::{self, Small, SmallMax, rounded};
-use super::turn::{DEADLINE_MAX, Turn};
-use super::{Element, Mover, Row, Start, iter};
+use super::lease::Address;
+use super::memory::{Mover, rounded};
+use super::queues;
+use super::small::{self, Small, SmallMax};
+use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// What lawns share: the key of the hash, and how far the small form goes.
 pub struct Shared {
@@ -496,7 +498,7 @@ pub struct Iter<'a>(InForm<'a>);
 
 enum InForm<'a> {
     Small(small::Iter<'a>),
-    Full(iter::Iter<'a>),
+    Full(queues::Iter<'a>),
 }
 
 impl<'a> Iterator for Iter<'a> {
@@ -515,7 +517,7 @@ pub enum Rows<'a> {
     /// Of a small lawn, from that deadline on.
     Small(small::Iter<'a>, u64),
     /// Of any other.
-    Full(iter::Rows<'a>),
+    Full(queues::Rows<'a>),
 }
 
 impl<'a> Iterator for Rows<'a> {

@@ -5,34 +5,17 @@ use std::fmt;
 
 use ahash::RandomState;
 
-use super::block::PLACES;
-use super::chosen::Address;
+use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
-use super::index::Index;
-use super::iter::{Iter, Rows};
-use super::overflow::Overflow;
+use super::index::{IdHash, Index};
+use super::lease::Address;
 use super::processor::prefetch;
-use super::queues::{AHEAD, Queues};
-use super::records::{Record, Records, Spot};
-use super::slab::Handle;
-use super::table::IdHash;
-use super::turn::{DEADLINE_MAX, Turn};
-use super::{Element, Row, Start};
+use super::queues::{AHEAD, Iter, Overflow, PLACES, Queues, Rows};
+use super::store::{Handle, Records, Spot};
+use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// Bytes of an id that is hashed before its turn.
 const ID_AHEAD_MAX: usize = 256;
-
-impl<'a> From<Record<'a>> for Element<'a> {
-    #[inline(always)]
-    fn from(record: Record<'a>) -> Self {
-        Self {
-            id: record.id(),
-            payload: record.payload(),
-            deadline: record.turn().deadline,
-            deliveries: record.deliveries(),
-        }
-    }
-}
 
 /// An element that has been taken out: nothing in the lawn points to it any more. Its bytes are read
 /// where they lie, and freed when this is dropped.
@@ -437,7 +420,11 @@ impl Full {
     /// The elements that are due at `now` in order of delivery, each with the TTL it was started with. Costs nothing for
     /// what is not.
     pub fn iter_until(&self, now: u64) -> Iter<'_> {
-        Iter::new(self, now)
+        self.iter_from(Turn::FIRST, now)
+    }
+
+    fn iter_from(&self, start: Turn, end: u64) -> Iter<'_> {
+        Iter::new(&self.records, &self.queues, &self.overflow, start, end)
     }
 
     /// The elements from a place in the order of delivery on whose deadline is at or before `end`, taking nothing.
@@ -448,7 +435,7 @@ impl Full {
         let Start { deadline, behind } = start;
         // Numbers are smaller than that of a push which there never is.
         let push = behind.map_or(0, |number| number.saturating_add(1));
-        Rows(Iter::from(self, Turn { deadline, push }, end))
+        Rows(self.iter_from(Turn { deadline, push }, end))
     }
 
     /// The element of that id, as [`Full::rows`] shows it.

@@ -6,12 +6,12 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::chosen::Address;
+use super::element::{Element, Row};
+use super::error::{StartError, UpdateError};
 use super::form::{Lawn, Shared, Taken};
-use super::leases::Leases;
-use super::token::Token;
-use super::turn::Turn;
-use super::{DEADLINE_MAX, Element, Mover, Row, Start, StartError, UpdateError};
+use super::lease::{Address, Leases, Token};
+use super::memory::Mover;
+use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// A store of elements that each come due once. See the [module](super).
 #[derive(Clone)]

@@ -27,23 +27,21 @@
 //!   (heap)    Overflow: rare TTLs and what is far out of order, a B-tree by turn
 //! ```
 //!
-//! | module | noun |
+//! | room or file | noun |
 //! |---|---|
-//! | `form` | the lawn itself: small at first, then full |
-//! | `small`, `packed` | a lawn of a few elements, in one allocation; how they lie there |
-//! | `full` | a lawn of any size: what the parts below make together |
-//! | `turn` | when an element's turn comes: deadline, then order of pushing |
-//! | `slab`, `shelves`, `boxes` | fixed-width slots in pages, and what is too wide for one; grows without copying, gives memory back |
-//! | `records` | the bytes of an element |
-//! | `index`, `table`, `lanes` | id to record |
-//! | `block`, `queues`, `heads`, `unsettled` | the FIFO of each TTL, and which is next |
-//! | `directory` | where to begin to look in a long queue |
-//! | `overflow` | what fits into no queue |
-//! | `token`, `tokens`, `leases`, `leased` | under which token an element is leased; the lawn that knows it |
-//! | `iter` | a walk over all elements in order |
+//! | `form`, `leased` | the lawn itself: small at first, then full; under which tokens its elements are leased |
+//! | `full` | a lawn of any size: what the rooms make together |
+//! | `upkeep` | its giving memory back, moving allocations, measuring, checking |
+//! | `small` | a room: a lawn of a few elements, in one allocation, and how they lie there |
+//! | `store` | a room: slots in pages (slab, handle), what is too wide for one (boxes), lists that grow without copying (shelves), and in them the bytes of an element (records) |
+//! | `index` | a room: id to record, through tables of buckets, of which each is compared in lanes |
+//! | `queues` | a room: the FIFO of each TTL, in blocks, and which is next (heads, unsettled); where to begin to look in a long one (directory, listing); what fits into none (overflow); walks over all of them |
+//! | `lease` | a room: under which token an element is leased (token, tokens, leases), and what is held under one (chosen) |
+//! | `element`, `turn` | what is put away; when its turn comes: deadline, then order of pushing |
+//! | `memory` | what vectors take and give back, and who moves them |
 //! | `processor` | two instructions for which the language has no words: the only `unsafe` here |
-//! | `upkeep` | giving memory back, moving allocations, measuring, checking |
 //! | `error` | why something is refused |
+//! | `tiny` | bounds that tests can reach |
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
 //! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is a
@@ -73,95 +71,36 @@
 //! own, this is a B-tree and an index of ids: no worse than a sorted set, but no better.
 
 #![deny(unsafe_code)]
+// A room is called by what is the most important in it.
+#![allow(clippy::module_inception)]
 
-mod block;
-mod boxes;
-mod chosen;
-mod directory;
+mod element;
 mod error;
 mod form;
 mod full;
-mod heads;
 mod index;
-mod iter;
-mod lanes;
+mod lease;
 mod leased;
-mod leases;
-mod overflow;
-mod packed;
+mod memory;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;
-mod records;
-mod shelves;
-mod slab;
 mod small;
-mod table;
-mod token;
-mod tokens;
+mod store;
+mod tiny;
 mod turn;
-mod unsettled;
 mod upkeep;
 
 #[cfg(test)]
 mod tests;
 
-use upkeep::relocate;
-
+pub use element::{Element, Row};
 pub use error::{StartError, UpdateError};
 pub use form::Shared;
 #[cfg(test)]
 pub use form::Taken;
+pub use lease::Token;
 pub use leased::Leased as Lawn;
-pub use small::{SmallMax, rounded};
-pub use token::Token;
+pub use memory::{Mover, rounded};
+pub use small::SmallMax;
 pub use turn::{DEADLINE_MAX, Start};
-pub use upkeep::Mover;
-
-/// With the feature `tiny-bounds`, for tests alone, every bound of the structure is so small that a
-/// few dozen random operations split, merge, walk and overflow all of it.
-const TINY: bool = cfg!(feature = "tiny-bounds");
-
-/// An element that waits in the lawn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Element<'a> {
-    /// What it is called.
-    pub id: &'a [u8],
-    /// What was put away.
-    pub payload: &'a [u8],
-    /// When it comes due, in milliseconds since the epoch.
-    pub deadline: u64,
-    /// How often it was given out under a lease. It stops counting at 65,535.
-    pub deliveries: u16,
-}
-
-/// An element, and where it stands in the order of delivery.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row<'a> {
-    /// The TTL that it was started with.
-    pub ttl: u64,
-    pub element: Element<'a>,
-    /// Tells it from others with its deadline: those that come after it have greater ones, for as long as this lawn is
-    /// in memory. A form that has no such numbers says `None`.
-    pub number: Option<u64>,
-}
-
-/// Adds an item. The first one gets one place, not the four that a vector begins with: most lawns are small.
-fn push_tight<T>(items: &mut Vec<T>, item: T) {
-    if items.is_empty() {
-        items.reserve_exact(1);
-    }
-    items.push(item);
-}
-
-/// Bytes that an allocator sets aside for a vector.
-fn allotted<T>(items: &Vec<T>) -> usize {
-    rounded(items.capacity() * size_of::<T>())
-}
-
-/// Gives back half of a vector's memory or more, if it uses less than a quarter.
-fn shrink<T>(items: &mut Vec<T>) {
-    if items.len() * 4 < items.capacity() {
-        items.shrink_to(items.len() * 2);
-    }
-}

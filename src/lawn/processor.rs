@@ -4,7 +4,8 @@
 //! This is the one place in the core with `unsafe`. With the feature `portable` there is none: memory is asked for by reading
 //! it, and numbers are compared as the compiler will have it. What that costs is in docs/benchmarks.md. Tests run either way.
 
-use super::lanes::LANES;
+/// How many numbers are compared at once.
+pub(super) const LANES: usize = 8;
 
 /// Has the processor fetch the cache line of `at`, and goes on without waiting for it. Nothing is read, so nothing
 /// changes but how long a later read takes.

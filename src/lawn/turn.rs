@@ -6,22 +6,24 @@ pub const DEADLINE_MAX: u64 = i64::MAX as u64;
 /// A place in the order of delivery. Comparing two turns is the whole of that order: the earlier
 /// deadline first, and of equal deadlines the one that was pushed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct Turn {
+pub struct Turn {
     /// Milliseconds since the epoch, up to [`DEADLINE_MAX`].
-    pub(super) deadline: u64,
+    pub deadline: u64,
     /// How many pushes the lawn had seen before. 48 bits: nine years of a million pushes a second
     /// into one lawn; past that, elements with equal deadlines may swap.
-    pub(super) push: u64,
+    pub push: u64,
 }
 
 impl Turn {
     /// A lawn's counter of pushes wraps here.
-    pub(super) const PUSHES: u64 = 1 << 48;
+    pub const PUSHES: u64 = 1 << 48;
+    /// Before all others.
+    pub const FIRST: Self = Self { deadline: 0, push: 0 };
     /// After all others.
-    pub(super) const LAST: Self = Self { deadline: u64::MAX, push: u64::MAX };
+    pub const LAST: Self = Self { deadline: u64::MAX, push: u64::MAX };
 
     /// The first turn after all whose deadline is `now` or before.
-    pub(super) fn after(now: u64) -> Self {
+    pub fn after(now: u64) -> Self {
         Self { deadline: now.saturating_add(1), push: 0 }
     }
 }

@@ -1,22 +1,9 @@
 //! What keeps a lawn small and in order: giving memory back, moving allocations, measuring, checking.
 
 use super::full::Full;
+use super::memory::Mover;
 #[cfg(any(test, fuzzing))]
 use super::turn::DEADLINE_MAX;
-
-/// Moves allocations to where the allocator would rather have them.
-pub trait Mover {
-    /// The same items, here or elsewhere.
-    fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T>;
-
-    /// The same item, here or elsewhere.
-    fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T>;
-}
-
-/// Moves one vector.
-pub(super) fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
-    *items = mover.relocate(std::mem::take(items));
-}
 
 impl Full {
     /// Whether [`Full::compact`] would find something to do. O(1).

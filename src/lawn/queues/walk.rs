@@ -1,10 +1,9 @@
 //! Walking queues without changing them: what is due, and what comes from a turn on.
 
-use super::super::block::View;
-use super::super::records::Records;
-use super::super::slab::Handle;
+use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
-use super::{Queue, Queues};
+use super::block::View;
+use super::queues::{Queue, Queues};
 
 /// A place in a queue, for walking it.
 #[derive(Clone, Copy)]

@@ -10,9 +10,10 @@
 //!
 //! A table has any number of buckets, not a power of two: a hash is scaled to them.
 
+use super::super::memory::allotted;
+use super::super::store::Handle;
+use super::super::tiny::TINY;
 use super::lanes::{self, LANES, Lanes};
-use super::slab::Handle;
-use super::{TINY, allotted};
 
 /// Entries in a bucket, which fill a cache line.
 const SLOTS: usize = LANES;
@@ -52,7 +53,7 @@ pub(super) fn fitting(entries: usize) -> usize {
 
 /// The part of an id's hash that the index uses.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct IdHash(pub(super) u32);
+pub struct IdHash(pub u32);
 
 #[derive(Clone, Copy)]
 pub(super) struct Entry {

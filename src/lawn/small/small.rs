@@ -13,10 +13,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::error::{StartError, UpdateError};
+use super::super::element::{Element, Row};
+use super::super::error::{StartError, UpdateError};
+use super::super::memory::{Mover, relocate, rounded};
+use super::super::turn::DEADLINE_MAX;
 use super::packed::{Entries, Entry, Head, Timer, WIDTH_MAX};
-use super::turn::DEADLINE_MAX;
-use super::{Element, Mover, Row, relocate};
 
 /// How far the small form goes. What would be more is put into the full form, for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,7 +35,7 @@ impl SmallMax {
 
 /// A small lawn. See the [module](self).
 #[derive(Default)]
-pub(super) struct Small {
+pub struct Small {
     bytes: Vec<u8>,
     len: u16,
     /// Elements that were given out under a lease and are still here.
@@ -69,13 +70,13 @@ impl Drop for Taken<'_> {
 }
 
 impl Small {
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len.into()
     }
 
-    /// As [`Lawn::start_at`](super::Lawn::start_at), or `None` if that would be more than `max`; then nothing has
+    /// As [`Lawn::start_at`](super::super::Lawn::start_at), or `None` if that would be more than `max`; then nothing has
     /// changed.
-    pub(super) fn start_at(
+    pub fn start_at(
         &mut self,
         id: &[u8],
         ttl: u64,
@@ -100,8 +101,8 @@ impl Small {
         Some(Ok(()))
     }
 
-    /// As [`Lawn::replace_at`](super::Lawn::replace_at), or `None` as in [`Small::start_at`].
-    pub(super) fn replace_at(
+    /// As [`Lawn::replace_at`](super::super::Lawn::replace_at), or `None` as in [`Small::start_at`].
+    pub fn replace_at(
         &mut self,
         id: &[u8],
         ttl: u64,
@@ -125,7 +126,7 @@ impl Small {
         Some(Ok(()))
     }
 
-    pub(super) fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+    pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
         let Some(entry) = found else { return false };
         let deliveries = entry.deliveries(&self.bytes);
@@ -133,31 +134,31 @@ impl Small {
         true
     }
 
-    pub(super) fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
+    pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
         let at = self.find(id)?.at;
         Some(Taken { small: self, at })
     }
 
-    pub(super) fn look(&self, id: &[u8]) -> Option<Element<'_>> {
+    pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
         self.find(id).map(|entry| entry.element(&self.bytes))
     }
 
-    /// As [`Lawn::row`](super::form::Lawn::row).
-    pub(super) fn row(&self, id: &[u8]) -> Option<Row<'_>> {
+    /// As [`Lawn::row`](super::super::form::Lawn::row).
+    pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         let entry = self.find(id)?;
         Some(Row { ttl: entry.ttl(&self.bytes), element: entry.element(&self.bytes), number: None })
     }
 
     /// Whether the element of that id, if there is one, may have such a payload.
-    pub(super) fn may_update(&self, id: &[u8], payload: &[u8], max: SmallMax) -> bool {
+    pub fn may_update(&self, id: &[u8], payload: &[u8], max: SmallMax) -> bool {
         self.find(id).is_none_or(|old| {
             let width = Head::new(id.len(), payload.len(), old.timer(&self.bytes)).width;
             width <= WIDTH_MAX && self.bytes.len() - old.width() + width <= max.bytes
         })
     }
 
-    /// As [`Lawn::update`](super::Lawn::update), of a payload that [may be](Small::may_update).
-    pub(super) fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
+    /// As [`Lawn::update`](super::super::Lawn::update), of a payload that [may be](Small::may_update).
+    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
         let old = self.find(id).ok_or(UpdateError::Missing)?;
         let head = Head::new(id.len(), payload.len(), old.timer(&self.bytes));
         // The new one goes where the old one is, and the old one behind all others, from where it is taken.
@@ -171,12 +172,12 @@ impl Small {
         dead_code,
         reason = "the module takes what is due in runs; tests and benches take one at a time"
     )]
-    pub(super) fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
+    pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
         self.first_due(now).map(|_| Taken { small: self, at: 0 })
     }
 
-    /// As [`Lawn::drain`](super::Lawn::drain).
-    pub(super) fn drain(
+    /// As [`Lawn::drain`](super::super::Lawn::drain).
+    pub fn drain(
         &mut self,
         now: u64,
         count: usize,
@@ -198,41 +199,41 @@ impl Small {
         drained.into()
     }
 
-    pub(super) fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
+    pub fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
         debug_assert_ne!(ttl, 0, "a lease of no time");
         let first = self.first_due(now)?;
         let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
         Some(Entry::read(&self.bytes, at).element(&self.bytes))
     }
 
-    pub(super) fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
         found.map(|entry| self.lease(&entry, ttl, deadline)).is_some()
     }
 
-    pub(super) fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
+    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
         let Some(entry) = self.find(id) else { return false };
         self.set_head(&entry, Timer { deliveries, ..entry.timer(&self.bytes) });
         true
     }
 
-    pub(super) fn delivered(&self) -> usize {
+    pub fn delivered(&self) -> usize {
         self.delivered.into()
     }
 
-    pub(super) fn next_deadline(&self) -> Option<u64> {
+    pub fn next_deadline(&self) -> Option<u64> {
         (self.len > 0).then(|| Entry::read(&self.bytes, 0).deadline)
     }
 
-    pub(super) fn count_due(&self, now: u64) -> usize {
+    pub fn count_due(&self, now: u64) -> usize {
         self.entries().take_while(|entry| entry.deadline <= now).count()
     }
 
-    pub(super) fn ttls(&self) -> usize {
+    pub fn ttls(&self) -> usize {
         self.ttls.into()
     }
 
-    pub(super) fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
+    pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
         let mut counts = BTreeMap::new();
         for entry in self.entries() {
             *counts.entry(entry.ttl(&self.bytes)).or_default() += 1;
@@ -240,16 +241,16 @@ impl Small {
         counts
     }
 
-    pub(super) fn iter_until(&self, now: u64) -> Iter<'_> {
+    pub fn iter_until(&self, now: u64) -> Iter<'_> {
         Iter { small: self, at: 0, now }
     }
 
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.bytes, mover);
     }
 
     /// Bytes allocated, its own fields not among them.
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.bytes.capacity()
     }
 
@@ -403,7 +404,7 @@ impl Small {
 
     /// Panics unless the elements are in order, each is there once, and what is counted is true. For tests.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn check(&self) {
+    pub fn check(&self) {
         let mut ids = std::collections::BTreeSet::new();
         let mut last = 0;
         for entry in self.entries() {
@@ -451,13 +452,6 @@ impl<'a> Iterator for Iter<'a> {
         self.at = entry.end;
         Some((entry.ttl(&small.bytes), entry.element(&small.bytes)))
     }
-}
-
-/// What an allocator sets aside for so many bytes: jemalloc has four size classes to a doubling, and steps of eight bytes
-/// below. It makes a difference to the smallest lawns alone.
-pub fn rounded(bytes: usize) -> usize {
-    let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
-    bytes.next_multiple_of(1 << doubling.saturating_sub(2).max(3))
 }
 
 #[cfg(test)]
@@ -569,13 +563,5 @@ mod tests {
         assert_eq!(drain(&mut small, 200, 9), 3);
         assert_eq!(taken, [(11, 1), (10, 2), (11, 3), (7, 0), (10, 4), (11, 5)]);
         assert_eq!((small.len(), small.ttls(), small.delivered(), small.memory()), (0, 0, 0, 0));
-    }
-
-    #[test]
-    fn sizes_are_those_of_an_allocator() {
-        let sizes = [(0, 0), (1, 8), (43, 48), (64, 64), (65, 80), (128, 128), (129, 160)];
-        for (bytes, size) in sizes.into_iter().chain([(1376, 1536), (4096, 4096), (4097, 5120)]) {
-            assert_eq!(rounded(bytes), size, "{bytes}");
-        }
     }
 }

@@ -1,6 +1,7 @@
 //! A list that grows a shelf at a time: nothing is moved but the list of shelves.
 
-use super::{Mover, TINY, allotted, push_tight, relocate};
+use super::super::memory::{Mover, allotted, push_tight, relocate};
+use super::super::tiny::TINY;
 
 /// Items on a shelf.
 const SHELF: usize = if TINY { 4 } else { 256 };

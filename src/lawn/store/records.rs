@@ -17,11 +17,13 @@
 //!
 //! A deadline has 63 bits. The 64th marks a slot that is free.
 
-use super::Mover;
+use super::super::element::Element;
+use super::super::memory::Mover;
+use super::super::processor::prefetch;
+use super::super::turn::Turn;
 use super::boxes::Boxes;
-use super::processor::prefetch;
-use super::slab::{Handle, Slab, Unit, WIDEST};
-use super::turn::Turn;
+use super::handle::{Handle, Unit};
+use super::slab::{Slab, WIDEST};
 
 /// What a slot is measured in. Eight bytes keep the classes few and the headers aligned.
 type Granule = [u8; 8];
@@ -55,20 +57,20 @@ const OF_BOXED: usize = LENGTHS + BOXED.len() + size_of::<u32>();
 
 /// Where a record stands in its queue: a block, and a place in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Spot {
-    pub(super) block: Handle,
-    pub(super) place: u8,
+pub struct Spot {
+    pub block: Handle,
+    pub place: u8,
 }
 
 impl Spot {
-    pub(super) fn new(block: Handle, place: usize) -> Self {
+    pub fn new(block: Handle, place: usize) -> Self {
         Self { block, place: place as u8 }
     }
 }
 
 /// A record as it lies in its slot, of which only what is asked for is read.
 #[derive(Clone, Copy)]
-pub(super) struct Record<'a> {
+pub struct Record<'a> {
     header: &'a [u8; LENGTHS],
     /// Lengths, id and payload, and whatever follows them; or the number of a box.
     bytes: &'a [u8],
@@ -77,24 +79,24 @@ pub(super) struct Record<'a> {
 
 impl<'a> Record<'a> {
     #[inline(always)]
-    pub(super) fn turn(&self) -> Turn {
+    pub fn turn(&self) -> Turn {
         turn_of(self.header)
     }
 
     /// Where it stands, or `None` for the overflow.
     #[inline(always)]
-    pub(super) fn spot(&self) -> Option<Spot> {
+    pub fn spot(&self) -> Option<Spot> {
         spot_of(self.header)
     }
 
     /// How often it was given out under a lease.
     #[inline(always)]
-    pub(super) fn deliveries(&self) -> u16 {
+    pub fn deliveries(&self) -> u16 {
         deliveries_of(self.header)
     }
 
     #[inline(always)]
-    pub(super) fn id(&self) -> &'a [u8] {
+    pub fn id(&self) -> &'a [u8] {
         match short(self.bytes) {
             Some((id, _)) => &self.bytes[SHORT..SHORT + id],
             None => self.parts().0,
@@ -102,7 +104,7 @@ impl<'a> Record<'a> {
     }
 
     #[inline(always)]
-    pub(super) fn payload(&self) -> &'a [u8] {
+    pub fn payload(&self) -> &'a [u8] {
         match short(self.bytes) {
             Some((id, length)) => &self.bytes[SHORT + id..SHORT + id + length],
             None => self.parts().1,
@@ -121,6 +123,18 @@ impl<'a> Record<'a> {
         let payload = get_length(bytes, &mut at);
         let (id, rest) = bytes[at..].split_at(id);
         (id, &rest[..payload])
+    }
+}
+
+impl<'a> From<Record<'a>> for Element<'a> {
+    #[inline(always)]
+    fn from(record: Record<'a>) -> Self {
+        Self {
+            id: record.id(),
+            payload: record.payload(),
+            deadline: record.turn().deadline,
+            deliveries: record.deliveries(),
+        }
     }
 }
 
@@ -212,19 +226,19 @@ fn put_parts(bytes: &mut [u8], id: &[u8], payload: &[u8]) {
 
 /// The store of records.
 #[derive(Clone)]
-pub(super) struct Records {
+pub struct Records {
     slab: Slab<Granule>,
     boxes: Boxes,
 }
 
 impl Records {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { slab: Slab::new(), boxes: Boxes::new() }
     }
 
     /// Room for an element, which must be written next. `None` if there is none (see [`Slab::insert`]).
     #[inline(always)]
-    pub(super) fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Handle> {
+    pub fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Handle> {
         let size = LENGTHS + size_of_parts(id, payload);
         let units = size.div_ceil(size_of::<Granule>());
         self.slab.insert(if units <= WIDEST {
@@ -236,7 +250,7 @@ impl Records {
 
     /// Writes an element, not delivered yet, into the room that was reserved for it.
     #[inline(always)]
-    pub(super) fn write(
+    pub fn write(
         &mut self,
         handle: Handle,
         id: &[u8],
@@ -264,7 +278,7 @@ impl Records {
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, handle: Handle) -> Record<'_> {
+    pub fn get(&self, handle: Handle) -> Record<'_> {
         let bytes = self.slab.get(handle).as_flattened();
         let (header, bytes) = bytes.split_first_chunk().expect("a slot holds a header");
         Record { header, bytes, boxes: &self.boxes }
@@ -272,7 +286,7 @@ impl Records {
 
     /// Asks for a record that will be read soon.
     #[inline(always)]
-    pub(super) fn prefetch(&self, handle: Handle) {
+    pub fn prefetch(&self, handle: Handle) {
         let units = self.slab.get(handle);
         prefetch(&units[0]);
         // Most records begin in one line and end in the next.
@@ -282,46 +296,46 @@ impl Records {
     }
 
     /// The id alone.
-    pub(super) fn id(&self, handle: Handle) -> &[u8] {
+    pub fn id(&self, handle: Handle) -> &[u8] {
         self.get(handle).id()
     }
 
     /// The deliveries alone.
-    pub(super) fn deliveries(&self, handle: Handle) -> u16 {
+    pub fn deliveries(&self, handle: Handle) -> u16 {
         self.get(handle).deliveries()
     }
 
     /// The turn alone, without reading the lengths.
     #[inline(always)]
-    pub(super) fn turn(&self, handle: Handle) -> Turn {
+    pub fn turn(&self, handle: Handle) -> Turn {
         self.get(handle).turn()
     }
 
     /// Where it stands, without reading the lengths.
-    pub(super) fn spot(&self, handle: Handle) -> Option<Spot> {
+    pub fn spot(&self, handle: Handle) -> Option<Spot> {
         self.get(handle).spot()
     }
 
     /// Says where a record stands now.
-    pub(super) fn set_spot(&mut self, handle: Handle, spot: Option<Spot>) {
+    pub fn set_spot(&mut self, handle: Handle, spot: Option<Spot>) {
         put_spot(self.header_mut(handle), spot);
     }
 
     /// Says how often a record was given out under a lease.
-    pub(super) fn set_deliveries(&mut self, handle: Handle, deliveries: u16) {
+    pub fn set_deliveries(&mut self, handle: Handle, deliveries: u16) {
         self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
     }
 
     /// Gives a record another turn, and says where it stands with it.
     #[inline(always)]
-    pub(super) fn set_turn(&mut self, handle: Handle, turn: Turn, spot: Option<Spot>) {
+    pub fn set_turn(&mut self, handle: Handle, turn: Turn, spot: Option<Spot>) {
         let header = self.header_mut(handle);
         put_turn(header, turn);
         put_spot(header, spot);
     }
 
     #[inline(always)]
-    pub(super) fn remove(&mut self, handle: Handle) {
+    pub fn remove(&mut self, handle: Handle) {
         if self.boxes.allocations() > 0
             && let Some(number) = boxed(self.get(handle).bytes)
         {
@@ -330,32 +344,32 @@ impl Records {
         self.slab.remove(handle);
     }
 
-    pub(super) fn sparse_slot(&mut self) -> Option<Handle> {
+    pub fn sparse_slot(&mut self) -> Option<Handle> {
         self.slab.sparse_slot()
     }
 
-    pub(super) fn relocate(&mut self, handle: Handle) -> Option<Handle> {
+    pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
         self.slab.relocate(handle)
     }
 
     /// See [`Slab::is_sparse`].
-    pub(super) fn is_sparse(&self) -> bool {
+    pub fn is_sparse(&self) -> bool {
         self.slab.is_sparse()
     }
 
     /// Moves the tables of pages and boxes.
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
         self.slab.defrag(mover);
         self.boxes.defrag(mover);
     }
 
     /// How many steps [`Records::defrag_step`] takes.
-    pub(super) fn steps(&self) -> usize {
+    pub fn steps(&self) -> usize {
         self.slab.pages() + self.boxes.len()
     }
 
     /// Moves a page, or a box.
-    pub(super) fn defrag_step(&mut self, step: usize, mover: &mut impl Mover) {
+    pub fn defrag_step(&mut self, step: usize, mover: &mut impl Mover) {
         match step.checked_sub(self.slab.pages()) {
             None => self.slab.defrag_page(step, mover),
             Some(number) => self.boxes.defrag_box(number, mover),
@@ -363,18 +377,18 @@ impl Records {
     }
 
     /// Bytes allocated, its own fields apart. O(pages).
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.slab.memory() + self.boxes.memory()
     }
 
     /// Allocations that freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
+    pub fn allocations(&self) -> usize {
         self.slab.allocations() + self.boxes.allocations()
     }
 
     /// Panics unless pages and boxes are in order. Returns how many records there are.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn check(&self, live: impl Iterator<Item = Handle>) -> usize {
+    pub fn check(&self, live: impl Iterator<Item = Handle>) -> usize {
         self.slab.check();
         let is_boxed = |handle: &Handle| boxed(self.get(*handle).bytes).is_some();
         assert_eq!(live.filter(is_boxed).count(), self.boxes.check(), "boxes without a record");

@@ -15,18 +15,18 @@ use std::sync::LazyLock;
 
 use ahash::RandomState;
 
+use super::super::memory::rounded;
+use super::super::turn::Turn;
 use super::chosen::{Address, Chosen};
-use super::rounded;
 use super::token::Token;
 use super::tokens::Tokens;
-use super::turn::Turn;
 
 /// Hashes ids: drawn at random once a process, so that nobody can choose ids that collide.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 /// The tokens of all leases of a lawn.
 #[derive(Clone, Default)]
-pub(super) struct Leases {
+pub struct Leases {
     /// `None` while nothing is leased: most lawns never have a lease.
     held: Option<Box<Held>>,
 }
@@ -42,19 +42,19 @@ struct Held {
 impl Leases {
     /// Whether nothing is held.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.held.is_none()
     }
 
     /// Whether anything is listed under tokens that clients have chosen.
     #[inline]
-    pub(super) fn has_chosen(&self) -> bool {
+    pub fn has_chosen(&self) -> bool {
         self.held.as_ref().is_some_and(|held| !held.chosen.is_empty())
     }
 
     /// The element of that id, whose turn it was, if that is known, is held under this token from here on, or under
     /// none.
-    pub(super) fn set(&mut self, id: &[u8], token: Option<Token>, turn: Option<Turn>) {
+    pub fn set(&mut self, id: &[u8], token: Option<Token>, turn: Option<Turn>) {
         let Some(token) = token else { return self.forget(id, turn) };
         let held = self.held.get_or_insert_default();
         let before = held.tokens.insert(HASHER.hash_one(id), token);
@@ -63,7 +63,7 @@ impl Leases {
 
     /// The element of that id, whose turn it was, if that is known, is not held any more.
     #[inline]
-    pub(super) fn forget(&mut self, id: &[u8], turn: Option<Turn>) {
+    pub fn forget(&mut self, id: &[u8], turn: Option<Turn>) {
         let Some(held) = &mut self.held else { return };
         let before = held.tokens.remove(HASHER.hash_one(id));
         held.unlist(before, turn);
@@ -73,14 +73,14 @@ impl Leases {
     }
 
     /// Lists what is held under a token that a client has chosen.
-    pub(super) fn list(&mut self, token: Token, address: Address) {
+    pub fn list(&mut self, token: Token, address: Address) {
         if let Some(held) = &mut self.held {
             held.chosen.insert(token, address);
         }
     }
 
     /// The element of that id has another turn, and is held as before.
-    pub(super) fn moved(&mut self, id: &[u8], turn: Turn, address: Address) {
+    pub fn moved(&mut self, id: &[u8], turn: Turn, address: Address) {
         let Some(token) = self.token(id) else { return };
         if let Some(held) = &mut self.held
             && held.chosen.remove(token, turn)
@@ -90,35 +90,35 @@ impl Leases {
     }
 
     /// What is listed under a token, from a turn on, in order.
-    pub(super) fn listed(&self, token: Token, turn: Turn) -> impl Iterator<Item = Address> + '_ {
+    pub fn listed(&self, token: Token, turn: Turn) -> impl Iterator<Item = Address> + '_ {
         self.held.iter().flat_map(move |held| held.chosen.from(token, turn))
     }
 
     /// The token under which the element of that id is held, if it was given out.
-    pub(super) fn token(&self, id: &[u8]) -> Option<Token> {
+    pub fn token(&self, id: &[u8]) -> Option<Token> {
         self.held.as_ref()?.tokens.get(HASHER.hash_one(id))
     }
 
     /// How many ids are written here.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.held.as_ref().map_or(0, |held| held.tokens.len())
     }
 
     /// All that is listed.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn all_listed(&self) -> impl Iterator<Item = (Token, Address)> + '_ {
+    pub fn all_listed(&self) -> impl Iterator<Item = (Token, Address)> + '_ {
         self.held.iter().flat_map(|held| held.chosen.iter())
     }
 
     /// Bytes allocated, about. O(parts).
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         let Some(held) = &self.held else { return 0 };
         rounded(size_of::<Held>()) + held.tokens.memory() + held.chosen.memory()
     }
 
     /// Allocations that freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
+    pub fn allocations(&self) -> usize {
         let held = self.held.as_ref();
         held.map_or(0, |held| 1 + held.tokens.allocations() + held.chosen.allocations())
     }
@@ -138,7 +138,7 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::IdHash;
+    use super::super::super::index::IdHash;
     use super::*;
 
     #[test]

@@ -6,8 +6,9 @@
 
 use hashbrown::HashTable;
 
+use super::super::memory::{allotted, push_tight, rounded, shrink};
+use super::super::tiny::TINY;
 use super::token::Token;
-use super::{TINY, allotted, push_tight, rounded, shrink};
 
 /// Tokens in a part, on average, when another part is added.
 const PART: usize = if TINY { 8 } else { 128 };

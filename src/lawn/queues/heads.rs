@@ -8,13 +8,13 @@
 //!
 //! Setting and removing a head cost O(log queues), of which there are 16,384 at the most.
 
-use super::turn::Turn;
-use super::{Mover, allotted, push_tight, relocate, shrink};
+use super::super::memory::{Mover, allotted, push_tight, relocate, shrink};
+use super::super::turn::Turn;
 
 const CHILDREN: usize = 4;
 
 /// A queue's number.
-pub(super) type QueueNumber = u16;
+pub type QueueNumber = u16;
 
 #[derive(Clone, Copy)]
 struct Head {
@@ -24,7 +24,7 @@ struct Head {
 
 /// The heads of all queues that are not empty.
 #[derive(Clone, Default)]
-pub(super) struct Heads {
+pub struct Heads {
     heap: Vec<Head>,
     /// No queue but the first has an earlier head: while it is taken from, this is all that is compared. `None`
     /// when that is not known.
@@ -51,7 +51,7 @@ impl Heads {
     }
 
     /// … and the places below it, where none is earlier.
-    pub(super) fn below(place: usize) -> std::ops::RangeInclusive<usize> {
+    pub fn below(place: usize) -> std::ops::RangeInclusive<usize> {
         place * CHILDREN + 1..=place * CHILDREN + CHILDREN
     }
 

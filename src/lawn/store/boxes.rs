@@ -1,7 +1,7 @@
 //! What is too long for a page: byte strings with an allocation each, by number.
 
+use super::super::memory::{Mover, allotted, relocate};
 use super::shelves::Shelves;
-use super::{Mover, allotted, relocate};
 
 #[derive(Clone)]
 enum Place {

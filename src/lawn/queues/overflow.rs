@@ -7,86 +7,83 @@
 
 use std::collections::BTreeMap;
 
-use super::slab::Handle;
-use super::turn::Turn;
+use super::super::store::Handle;
+use super::super::turn::Turn;
 
 /// An element in the overflow: its TTL is written nowhere else.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
-    pub(super) ttl: u64,
-    pub(super) handle: Handle,
+pub struct Entry {
+    pub ttl: u64,
+    pub handle: Handle,
 }
 
 /// Elements that are in no queue, by turn.
 #[derive(Clone, Default)]
-pub(super) struct Overflow {
+pub struct Overflow {
     entries: BTreeMap<Turn, Entry>,
 }
 
 impl Overflow {
-    pub(super) fn insert(&mut self, turn: Turn, ttl: u64, handle: Handle) {
+    pub fn insert(&mut self, turn: Turn, ttl: u64, handle: Handle) {
         let before = self.entries.insert(turn, Entry { ttl, handle });
         debug_assert!(before.is_none(), "two elements have the turn {turn:?}");
     }
 
-    pub(super) fn remove(&mut self, turn: Turn) {
+    pub fn remove(&mut self, turn: Turn) {
         self.entries.remove(&turn).expect("a record without a block is in the overflow");
     }
 
-    pub(super) fn first(&self) -> Option<(Turn, Handle)> {
+    pub fn first(&self) -> Option<(Turn, Handle)> {
         self.entries.first_key_value().map(|(turn, entry)| (*turn, entry.handle))
     }
 
     /// The first entry.
-    pub(super) fn first_entry(&self) -> Option<(Turn, Entry)> {
+    pub fn first_entry(&self) -> Option<(Turn, Entry)> {
         self.entries.first_key_value().map(|(turn, entry)| (*turn, *entry))
     }
 
     /// Whether anything is due at `now`.
-    pub(super) fn is_due(&self, now: u64) -> bool {
+    pub fn is_due(&self, now: u64) -> bool {
         self.entries.first_key_value().is_some_and(|(turn, _)| turn.deadline <= now)
     }
 
     /// A record has moved, or was replaced by one with the same turn.
-    pub(super) fn replace(&mut self, turn: Turn, new: Handle) {
+    pub fn replace(&mut self, turn: Turn, new: Handle) {
         self.entries.get_mut(&turn).expect("a record without a block is in the overflow").handle =
             new;
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// How many are due at `now`. O(due).
-    pub(super) fn count_due(&self, now: u64) -> usize {
+    pub fn count_due(&self, now: u64) -> usize {
         self.entries.keys().take_while(|turn| turn.deadline <= now).count()
     }
 
-    pub(super) fn iter(&self) -> std::collections::btree_map::Iter<'_, Turn, Entry> {
+    pub fn iter(&self) -> std::collections::btree_map::Iter<'_, Turn, Entry> {
         self.entries.iter()
     }
 
     /// From a turn on.
-    pub(super) fn iter_from(
-        &self,
-        turn: Turn,
-    ) -> std::collections::btree_map::Range<'_, Turn, Entry> {
+    pub fn iter_from(&self, turn: Turn) -> std::collections::btree_map::Range<'_, Turn, Entry> {
         self.entries.range(turn..)
     }
 
     /// The entry of that turn.
-    pub(super) fn get(&self, turn: Turn) -> Option<&Entry> {
+    pub fn get(&self, turn: Turn) -> Option<&Entry> {
         self.entries.get(&turn)
     }
 
     /// Bytes allocated, about: the standard library's nodes hold up to eleven entries and are two
     /// thirds full under random insertion. O(1).
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.entries.len() * (size_of::<Turn>() + size_of::<Entry>() + 2) * 3 / 2
     }
 
     /// Allocations that freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
+    pub fn allocations(&self) -> usize {
         self.entries.len() / 7
     }
 }

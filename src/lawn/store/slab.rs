@@ -26,10 +26,10 @@
 //!
 //! Insertion, removal and access are O(1).
 
-use std::num::NonZeroU32;
-
+use super::super::memory::{Mover, allotted, push_tight, relocate};
+use super::super::tiny::TINY;
+use super::handle::{Handle, Unit};
 use super::shelves::Shelves;
-use super::{Mover, TINY, allotted, push_tight, relocate};
 
 /// Bytes in a full page. Large enough that the table of pages for a million records is in the nearest cache.
 const PAGE_BYTES: usize = if TINY { 512 } else { 256 * 1024 };
@@ -49,61 +49,7 @@ const CANDIDATES: usize = 32;
 /// Widths up to this one have a class each.
 const EXACT: usize = 128;
 /// The widest slot, in units.
-pub(super) const WIDEST: usize = 1024;
-
-/// What slots are made of. The owner may write anything into a slot that it has, but for what marks the first unit of a free one.
-pub(super) trait Unit: Copy + Default {
-    /// How many bits of a handle name a unit in its page. All others name the page.
-    const BITS: u32;
-
-    /// Marks the first unit of a slot that is free; `next` is the one that is free after it.
-    fn set_free(&mut self, next: u32);
-
-    /// What was given to [`Unit::set_free`], unless the owner has written the unit since.
-    fn free(&self) -> Option<u32>;
-}
-
-/// The name of a slot: a page and a unit in it. Never zero, so that an `Option` of it has 4 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Handle(NonZeroU32);
-
-impl Handle {
-    /// No slot's, for a list that is not filled yet.
-    pub(super) const PLACEHOLDER: Self = Self(NonZeroU32::MAX);
-
-    /// Units are counted from the end, so that it is the last one of the first page that would be zero: no slot begins there.
-    fn new<T: Unit>(page: u32, unit: u32) -> Self {
-        let mask = (1 << T::BITS) - 1;
-        debug_assert!(u64::from(page) < Self::pages::<T>() && unit < mask);
-        Self(NonZeroU32::new(page << T::BITS | (mask ^ unit)).expect("no slot has the last unit"))
-    }
-
-    /// How many pages there can be: the last number is no page's, so that it can stand for none.
-    const fn pages<T: Unit>() -> u64 {
-        (1 << (32 - T::BITS)) - 1
-    }
-
-    #[inline(always)]
-    pub(super) fn page<T: Unit>(self) -> usize {
-        (self.0.get() >> T::BITS) as usize
-    }
-
-    #[inline(always)]
-    pub(super) fn unit<T: Unit>(self) -> usize {
-        (!self.0.get() & ((1 << T::BITS) - 1)) as usize
-    }
-
-    /// The handle as four bytes; zero stands for none.
-    #[inline(always)]
-    pub(super) fn to_bits(handle: Option<Self>) -> u32 {
-        handle.map_or(0, |handle| handle.0.get())
-    }
-
-    #[inline(always)]
-    pub(super) fn from_bits(bits: u32) -> Option<Self> {
-        NonZeroU32::new(bits).map(Self)
-    }
-}
+pub const WIDEST: usize = 1024;
 
 /// The size class of a slot of `width` units, and the width it is rounded up to: exact up to 128
 /// units, then eight steps to a doubling (12.5 % waste at the most).
@@ -164,7 +110,7 @@ impl Class {
 
 /// A store of slots of `T`, each as wide as was asked for.
 #[derive(Clone)]
-pub(super) struct Slab<T> {
+pub struct Slab<T> {
     /// The content of each page, as far as it has been in use, now or before.
     pages: Vec<Vec<T>>,
     infos: Shelves<Info>,
@@ -176,7 +122,7 @@ pub(super) struct Slab<T> {
 }
 
 impl<T: Unit> Slab<T> {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             pages: Vec::new(),
             infos: Shelves::new(),
@@ -192,32 +138,32 @@ impl<T: Unit> Slab<T> {
     /// What finds a slot is inlined whatever the compiler thinks of its length: every operation does it several
     /// times, and calling it costs as much as doing it.
     #[inline(always)]
-    pub(super) fn get(&self, handle: Handle) -> &[T] {
+    pub fn get(&self, handle: Handle) -> &[T] {
         &self.pages[handle.page::<T>()][handle.unit::<T>()..]
     }
 
     /// As [`Slab::get`].
     #[inline(always)]
-    pub(super) fn get_mut(&mut self, handle: Handle) -> &mut [T] {
+    pub fn get_mut(&mut self, handle: Handle) -> &mut [T] {
         &mut self.pages[handle.page::<T>()][handle.unit::<T>()..]
     }
 
     /// The first unit of a slot.
     #[inline(always)]
-    pub(super) fn unit(&self, handle: Handle) -> &T {
+    pub fn unit(&self, handle: Handle) -> &T {
         &self.pages[handle.page::<T>()][handle.unit::<T>()]
     }
 
     /// As [`Slab::unit`].
     #[inline(always)]
-    pub(super) fn unit_mut(&mut self, handle: Handle) -> &mut T {
+    pub fn unit_mut(&mut self, handle: Handle) -> &mut T {
         &mut self.pages[handle.page::<T>()][handle.unit::<T>()]
     }
 
     /// Takes a slot of at least `width` units, [`WIDEST`] at the most, whose content is whatever was there before: the owner
     /// must write its first unit. `None` when there are as many pages as a handle can name.
     #[inline(always)]
-    pub(super) fn insert(&mut self, width: usize) -> Option<Handle> {
+    pub fn insert(&mut self, width: usize) -> Option<Handle> {
         let (class, width) = class_of(width);
         let partial = self.classes.get(class).map_or(NIL, |class| class.partial);
         let number = if partial == NIL { self.open_page(class, width)? } else { partial };
@@ -246,7 +192,7 @@ impl<T: Unit> Slab<T> {
     /// Frees a slot, and its page with the last one. One empty page of a class is kept while no
     /// other has room, so that a load which hovers at the edge does not allocate at every step.
     #[inline(always)]
-    pub(super) fn remove(&mut self, handle: Handle) {
+    pub fn remove(&mut self, handle: Handle) {
         let number = handle.page::<T>();
         let unit = &mut self.pages[number][handle.unit::<T>()];
         assert!(unit.free().is_none(), "a slot is freed twice");
@@ -277,7 +223,7 @@ impl<T: Unit> Slab<T> {
     }
 
     /// Whether [`Slab::sparse_slot`] would name a slot. O(classes).
-    pub(super) fn is_sparse(&self) -> bool {
+    pub fn is_sparse(&self) -> bool {
         self.leaving != NIL || self.sparse_class().is_some()
     }
 
@@ -285,7 +231,7 @@ impl<T: Unit> Slab<T> {
     /// each class is at least three quarters full, but for less than one page's worth. Costs
     /// O(classes), of which there are at most 152, and a look at free slots of the page, each once while
     /// the page is emptied.
-    pub(super) fn sparse_slot(&mut self) -> Option<Handle> {
+    pub fn sparse_slot(&mut self) -> Option<Handle> {
         loop {
             if self.leaving == NIL {
                 let sparse = self.sparse_class()?;
@@ -314,7 +260,7 @@ impl<T: Unit> Slab<T> {
     }
 
     /// Moves a slot's content to another slot of its class. `None` if there is no room for it.
-    pub(super) fn relocate(&mut self, handle: Handle) -> Option<Handle> {
+    pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
         let width = usize::from(self.info(handle.page::<T>() as u32).width);
         let target = self.insert(width)?;
         // Two pages of one table cannot both be borrowed: the source is lent out meanwhile.
@@ -326,41 +272,41 @@ impl<T: Unit> Slab<T> {
     }
 
     /// How many page numbers there are.
-    pub(super) fn pages(&self) -> usize {
+    pub fn pages(&self) -> usize {
         self.pages.len()
     }
 
     /// Whether a page number has no page.
-    pub(super) fn is_vacant(&self, page: usize) -> bool {
+    pub fn is_vacant(&self, page: usize) -> bool {
         self.infos.get(page).width == 0
     }
 
     /// Moves the tables of pages and classes.
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.classes, mover);
         relocate(&mut self.pages, mover);
         self.infos.defrag(mover);
     }
 
     /// Moves a page.
-    pub(super) fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
+    pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
         relocate(&mut self.pages[number], mover);
     }
 
     /// Slots in use.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.classes.iter().map(|class| class.live as usize).sum()
     }
 
     /// Bytes allocated, the slab's own fields apart. O(pages).
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         let units = self.pages.iter().map(allotted);
         units.sum::<usize>() + allotted(&self.pages) + self.infos.memory() + allotted(&self.classes)
     }
 
     /// Allocations that freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
+    pub fn allocations(&self) -> usize {
         self.classes.iter().map(|class| class.pages as usize).sum::<usize>() + 3
     }
 
@@ -510,7 +456,7 @@ impl<T: Unit> Slab<T> {
 
     /// Panics unless counts, chains and lists agree.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn check(&self) {
+    pub fn check(&self) {
         let mut seen = vec![Class::EMPTY; self.classes.len()];
         let mut vacant = 0;
         let mut with_room = 0;

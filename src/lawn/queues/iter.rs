@@ -11,17 +11,18 @@ use std::cmp::Ordering;
 use std::collections::{BinaryHeap, binary_heap, btree_map};
 use std::iter::Peekable;
 
-use super::full::Full;
+use super::super::element::{Element, Row};
+use super::super::store::{Handle, Records};
+use super::super::turn::Turn;
 use super::heads::Heads;
-use super::overflow::Entry;
-use super::queues::Cursor;
-use super::slab::Handle;
-use super::turn::Turn;
-use super::{Element, Row};
+use super::overflow::{Entry, Overflow};
+use super::queues::Queues;
+use super::walk::Cursor;
 
-/// Elements in order of delivery. See [`Full::iter_until`].
+/// Elements in order of delivery.
 pub struct Iter<'a> {
-    lawn: &'a Full,
+    records: &'a Records,
+    queues: &'a Queues,
     /// No element whose turn is before this one is shown.
     start: Turn,
     now: u64,
@@ -39,15 +40,16 @@ struct Front {
 }
 
 impl<'a> Iter<'a> {
-    /// The elements whose deadline is at or before `now`.
-    pub(super) fn new(lawn: &'a Full, now: u64) -> Self {
-        Self::from(lawn, Turn { deadline: 0, push: 0 }, now)
-    }
-
-    /// As [`Iter::new`], of the elements whose turn is `start` or later.
-    pub(super) fn from(lawn: &'a Full, start: Turn, now: u64) -> Self {
-        let overflow = lawn.overflow.iter_from(start).peekable();
-        let mut iter = Self { lawn, start, now, fronts: BinaryHeap::new(), overflow };
+    /// The elements whose turn is `start` or later, and whose deadline is at or before `now`.
+    pub fn new(
+        records: &'a Records,
+        queues: &'a Queues,
+        overflow: &'a Overflow,
+        start: Turn,
+        now: u64,
+    ) -> Self {
+        let overflow = overflow.iter_from(start).peekable();
+        let mut iter = Self { records, queues, start, now, fronts: BinaryHeap::new(), overflow };
         iter.enter();
         iter
     }
@@ -55,12 +57,12 @@ impl<'a> Iter<'a> {
     /// Enters the queues whose heads are before the beginning, and looks at those below them in the heap.
     fn enter(&mut self) {
         // Most walks begin at the first element of all.
-        if (self.start.deadline, self.start.push) == (0, 0) {
+        if self.start == Turn::FIRST {
             return self.look_at(0);
         }
         let mut places = vec![0];
         while let Some(place) = places.pop() {
-            let head = self.lawn.queues.at_place(place);
+            let head = self.queues.at_place(place);
             let Some((turn, _)) = head.filter(|(turn, _)| turn.deadline <= self.now) else {
                 continue;
             };
@@ -69,7 +71,7 @@ impl<'a> Iter<'a> {
                 continue;
             }
             places.extend(Heads::below(place));
-            let found = self.lawn.queues.seek_at_place(&self.lawn.records, place, self.start);
+            let found = self.queues.seek_at_place(self.records, place, self.start);
             if let Some((turn, cursor)) = found.filter(|(turn, _)| turn.deadline <= self.now) {
                 self.fronts.push(Front { turn, cursor, unopened: None });
             }
@@ -78,7 +80,7 @@ impl<'a> Iter<'a> {
 
     /// Adds the queue at a place of the heap of heads, if it may have something that is due.
     fn look_at(&mut self, place: usize) {
-        let found = self.lawn.queues.at_place(place);
+        let found = self.queues.at_place(place);
         if let Some((turn, cursor)) = found.filter(|(turn, _)| turn.deadline <= self.now) {
             self.fronts.push(Front { turn, cursor, unopened: Some(place) });
         }
@@ -95,8 +97,8 @@ impl<'a> Iter<'a> {
     fn open_first(&mut self) -> Option<usize> {
         let mut front = self.fronts.peek_mut()?;
         let place = front.unopened.take()?;
-        let head = self.lawn.queues.at(front.cursor);
-        let turn = head.map(|(handle, _)| self.lawn.records.turn(handle));
+        let head = self.queues.at(front.cursor);
+        let turn = head.map(|(handle, _)| self.records.turn(handle));
         match turn.filter(|turn| turn.deadline <= self.now) {
             Some(turn) => front.turn = turn,
             None => drop(binary_heap::PeekMut::pop(front)),
@@ -107,10 +109,10 @@ impl<'a> Iter<'a> {
     fn next_queued(&mut self) -> Option<(u64, Handle)> {
         let mut front = self.fronts.peek_mut()?;
         let ttl = front.cursor.ttl;
-        let (handle, next) = self.lawn.queues.at(front.cursor)?;
+        let (handle, next) = self.queues.at(front.cursor)?;
         let next = next.and_then(|cursor| {
-            let (handle, _) = self.lawn.queues.at(cursor)?;
-            let turn = self.lawn.records.turn(handle);
+            let (handle, _) = self.queues.at(cursor)?;
+            let turn = self.records.turn(handle);
             (turn.deadline <= self.now).then_some(Front { turn, cursor, unopened: None })
         });
         match next {
@@ -141,19 +143,19 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let (ttl, handle) = self.advance()?;
-        Some((ttl, self.lawn.records.get(handle).into()))
+        Some((ttl, self.records.get(handle).into()))
     }
 }
 
-/// Elements in order of delivery, each with its place in that order. See [`Full::rows`].
-pub struct Rows<'a>(pub(super) Iter<'a>);
+/// Elements in order of delivery, each with its place in that order.
+pub struct Rows<'a>(pub Iter<'a>);
 
 impl<'a> Iterator for Rows<'a> {
     type Item = Row<'a>;
 
     fn next(&mut self) -> Option<Row<'a>> {
         let (ttl, handle) = self.0.advance()?;
-        let record = self.0.lawn.records.get(handle);
+        let record = self.0.records.get(handle);
         Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
     }
 }

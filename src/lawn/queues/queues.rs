@@ -14,24 +14,19 @@
 //!
 //! Appending and stopping are O(1). A queue that runs empty goes, as in the paper.
 
-mod listing;
-mod walk;
-
 use std::collections::BTreeSet;
 
 use ahash::RandomState;
 use hashbrown::HashTable;
 
+use super::super::memory::{push_tight, shrink};
+use super::super::store::{Handle, Records, Spot};
+use super::super::tiny::TINY;
+use super::super::turn::Turn;
 use super::block::{Blocks, View, was_at};
 use super::directory::{Directory, LISTED};
 use super::heads::{Heads, QueueNumber};
-use super::records::{Records, Spot};
-use super::slab::Handle;
-use super::turn::Turn;
 use super::unsettled::Unsettled;
-use super::{Mover, TINY, allotted, push_tight, relocate, rounded, shrink};
-
-pub(super) use walk::Cursor;
 
 /// TTLs that have a queue of their own at the most. The paper's systems have a few dozen.
 const QUEUES_MAX: usize = if TINY { 6 } else { 16_384 };
@@ -45,7 +40,7 @@ const ELEMENTS_A_QUEUE: usize = if TINY { 4 } else { 16 };
 const WALK_MAX: usize = if TINY { 2 } else { 4 };
 /// Records that are read ahead: enough that they wait for memory together, few enough that they are
 /// still in the nearest cache when their turn comes.
-pub(super) const AHEAD: usize = 16;
+pub const AHEAD: usize = 16;
 /// TTLs whose queues are remembered, as a power of two: sixteen of a few dozen would meet too often.
 const RECENT_BITS: u32 = 6;
 
@@ -57,38 +52,38 @@ fn recent_place(ttl: u64) -> usize {
 }
 
 #[derive(Clone)]
-struct Queue {
-    ttl: u64,
+pub(super) struct Queue {
+    pub(super) ttl: u64,
     /// The first and the last block; both are `None` for a number that is free.
-    ends: Option<(Handle, Handle)>,
+    pub(super) ends: Option<(Handle, Handle)>,
     /// No element has a later deadline. It may be too late when the last element was stopped.
-    latest: u64,
+    pub(super) latest: u64,
     /// Elements.
-    len: usize,
+    pub(super) len: usize,
     /// From here on nothing has been read ahead.
-    unread: Option<Spot>,
+    pub(super) unread: Option<Spot>,
 }
 
 /// All queues of a lawn.
 #[derive(Clone)]
-pub(super) struct Queues {
+pub struct Queues {
     /// TTLs are chosen by users, who must not be able to choose colliding ones.
     hasher: RandomState,
-    pub(super) blocks: Blocks,
-    queues: Vec<Queue>,
+    pub blocks: Blocks,
+    pub(super) queues: Vec<Queue>,
     /// Numbers without a queue, all below the last one with a queue.
-    free: BTreeSet<QueueNumber>,
-    by_ttl: HashTable<QueueNumber>,
-    heads: Heads,
-    directory: Directory,
+    pub(super) free: BTreeSet<QueueNumber>,
+    pub(super) by_ttl: HashTable<QueueNumber>,
+    pub(super) heads: Heads,
+    pub(super) directory: Directory,
     /// The queues that lost their heads last: `heads` still has the turns of those, which are too early.
-    unsettled: Unsettled,
+    pub(super) unsettled: Unsettled,
     /// For some TTLs that an element was started with lately, the number that the queue had then.
     recent: [QueueNumber; 1 << RECENT_BITS],
 }
 
 impl Queues {
-    pub(super) fn new(hasher: RandomState) -> Self {
+    pub fn new(hasher: RandomState) -> Self {
         Self {
             hasher,
             blocks: Blocks::new(),
@@ -106,7 +101,7 @@ impl Queues {
     /// caller's. `None` if it does not belong into a queue, or no block could be had; then nothing has
     /// changed. There are so many `elements` in the lawn.
     #[inline(always)]
-    pub(super) fn push(
+    pub fn push(
         &mut self,
         records: &mut Records,
         handle: Handle,
@@ -160,7 +155,7 @@ impl Queues {
 
     /// Takes a record out of its place.
     #[inline(always)]
-    pub(super) fn remove(&mut self, records: &mut Records, spot: Spot) {
+    pub fn remove(&mut self, records: &mut Records, spot: Spot) {
         let bits = self.blocks.bits_mut(spot.block);
         let calls_for_more = bits.remove(spot.place);
         let number = bits.queue;
@@ -175,7 +170,8 @@ impl Queues {
     fn removed(&mut self, records: &mut Records, spot: Spot) {
         let bits = *self.blocks.bits(spot.block);
         if bits.is_empty() {
-            self.unlist(records, spot.block, self.blocks.left_at(spot.block, spot.place));
+            let left = self.blocks.left_at(spot.block, spot.place);
+            self.directory.unlist(&mut self.blocks, records, spot.block, left);
             self.drop_block(spot.block);
         } else if bits.is_sparse() && !bits.is_head {
             // The first block will be empty soon, and is at most one to a queue.
@@ -189,7 +185,7 @@ impl Queues {
     /// Takes the head of a queue out, which is at `spot`. The heap is told of the next head when it is asked: a run of
     /// heads costs one change of it.
     #[inline(always)]
-    pub(super) fn take_head(&mut self, spot: Spot) {
+    pub fn take_head(&mut self, spot: Spot) {
         let bits = self.blocks.bits_mut(spot.block);
         bits.remove(spot.place);
         let (number, is_empty, is_listed) = (bits.queue, bits.is_empty(), bits.unlisted == LISTED);
@@ -210,25 +206,25 @@ impl Queues {
     }
 
     /// The queue with the earliest head: its number, its TTL and its first block. Heads must be settled.
-    pub(super) fn earliest(&self) -> Option<(QueueNumber, u64, Handle)> {
+    pub fn earliest(&self) -> Option<(QueueNumber, u64, Handle)> {
         let (_, number) = self.heads.first()?;
         let queue = &self.queues[usize::from(number)];
         Some((number, queue.ttl, queue.ends?.0))
     }
 
     /// The first block of a queue that may have ended, if it is still the one of this TTL.
-    pub(super) fn first_block(&self, number: QueueNumber, ttl: u64) -> Option<Handle> {
+    pub fn first_block(&self, number: QueueNumber, ttl: u64) -> Option<Handle> {
         let queue = self.queues.get(usize::from(number)).filter(|queue| queue.ttl == ttl)?;
         queue.ends.map(|ends| ends.0)
     }
 
     /// The turn of the earliest head of any other queue. Heads must be settled.
-    pub(super) fn rival(&self) -> Option<Turn> {
+    pub fn rival(&self) -> Option<Turn> {
         self.heads.second().map(|(turn, _)| turn)
     }
 
     /// The earliest turn in any queue, with the record whose it is.
-    pub(super) fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
+    pub fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
         let (mut turn, mut number) = self.heads.first()?;
         if !self.unsettled.is_empty() {
             (turn, number) = self.first_of_unsettled(records)?;
@@ -259,12 +255,12 @@ impl Queues {
     }
 
     /// Whether anything can be due at `now`: a look at the heads, of which one may say too early a turn.
-    pub(super) fn may_be_due(&self, now: u64) -> bool {
+    pub fn may_be_due(&self, now: u64) -> bool {
         self.heads.first().is_some_and(|(turn, _)| turn.deadline <= now)
     }
 
     /// The next few handles of the queue with the earliest head, unless they have been asked for before.
-    pub(super) fn unread(&mut self) -> Option<[Option<Handle>; AHEAD]> {
+    pub fn unread(&mut self) -> Option<[Option<Handle>; AHEAD]> {
         let (_, number) = self.heads.first()?;
         let queue = &mut self.queues[usize::from(number)];
         let (head, _) = queue.ends?;
@@ -282,79 +278,27 @@ impl Queues {
     }
 
     /// How many TTLs have a queue.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.by_ttl.len()
     }
 
     /// The TTLs that have a queue, each with the number of its elements.
-    pub(super) fn counts(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+    pub fn counts(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         let filled = self.queues.iter().filter(|queue| queue.ends.is_some());
         filled.map(|queue| (queue.ttl, queue.len))
     }
 
     /// The TTL of the queue that a record stands in.
-    pub(super) fn ttl(&self, spot: Spot) -> u64 {
+    pub fn ttl(&self, spot: Spot) -> u64 {
         self.queues[usize::from(self.blocks.bits(spot.block).queue)].ttl
     }
 
     /// A record has moved, or was replaced by one with the same turn.
-    pub(super) fn replace(&mut self, spot: Spot, new: Handle) {
+    pub fn replace(&mut self, spot: Spot, new: Handle) {
         self.blocks.replace(spot.block, spot.place, new);
     }
 
-    /// Whether [`Queues::compact`] would move a block.
-    pub(super) fn is_sparse(&self) -> bool {
-        self.blocks.is_sparse()
-    }
-
-    /// Moves one block, if that helps to give memory back. Returns how many records were told of it.
-    pub(super) fn compact(&mut self, records: &mut Records) -> Option<usize> {
-        let new = self.blocks.compact()?;
-        let View { bits, block } = self.blocks.view(new);
-        let (bits, prev, next) = (*bits, block.prev, block.next);
-        let ends = self.queues[usize::from(bits.queue)].ends.as_mut();
-        let ends = ends.expect("a queue with a block");
-        match prev {
-            None => ends.0 = new,
-            Some(prev) => self.blocks.block_mut(prev).next = Some(new),
-        }
-        match next {
-            None => ends.1 = new,
-            Some(next) => self.blocks.block_mut(next).prev = Some(new),
-        }
-        for (place, handle) in self.blocks.view(new).handles() {
-            records.set_spot(handle, Some(Spot::new(new, place)));
-        }
-        if bits.unlisted == LISTED {
-            let first = self.blocks.first(new).expect("a block is not empty");
-            self.directory.replace(bits.queue, records.turn(first), new);
-        }
-        Some(bits.len())
-    }
-
-    /// Moves the queues, and the tables of pages.
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
-        relocate(&mut self.queues, mover);
-        self.heads.defrag(mover);
-        self.blocks.defrag(mover);
-    }
-
-    /// Bytes allocated. O(pages of blocks).
-    pub(super) fn memory(&self) -> usize {
-        self.blocks.memory()
-            + allotted(&self.queues)
-            + self.free.len() * size_of::<QueueNumber>() * 3
-            + rounded(self.by_ttl.allocation_size())
-            + self.heads.memory()
-            + self.directory.memory()
-    }
-
-    /// Allocations that freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
-        self.blocks.allocations() + self.directory.allocations() + 5
-    }
-
-    fn find(&self, ttl: u64) -> Option<QueueNumber> {
+    pub(super) fn find(&self, ttl: u64) -> Option<QueueNumber> {
         let is_it = |number: &QueueNumber| self.queues[usize::from(*number)].ttl == ttl;
         self.by_ttl.find(self.hasher.hash_one(ttl), is_it).copied()
     }
@@ -392,7 +336,7 @@ impl Queues {
                 let place = self.blocks.append(new, handle)?;
                 self.blocks.block_mut(tail).next = Some(new);
                 self.queues[usize::from(number)].ends = Some((head, new));
-                self.count_unlisted(tail, new, turn);
+                self.directory.count_unlisted(&mut self.blocks, tail, new, turn);
                 (new, place)
             }
         };
@@ -435,14 +379,14 @@ impl Queues {
         let behind = view.last_that(|other| records.turn(other) < turn);
         let is_first = behind.is_none() && view.bits.is_head;
         if let Some(next) = view.block.next
-            && self.forget(records, next)
+            && self.directory.forget(&mut self.blocks, records, next)
         {
             // It may be listed at an earlier turn than it begins with by now, and this element be between the two.
-            self.list(records, next);
+            self.directory.list(&mut self.blocks, records, next);
         }
         if is_first {
             // It may be before the turn at which the block is listed.
-            self.forget(records, block);
+            self.directory.forget(&mut self.blocks, records, block);
         }
         if is_full {
             let later = self.split(records, block)?;
@@ -480,7 +424,7 @@ impl Queues {
             }
         }
         let first = self.blocks.first(new).expect("half a block");
-        self.count_unlisted(block, new, records.turn(first));
+        self.directory.count_unlisted(&mut self.blocks, block, new, records.turn(first));
         Some(new)
     }
 
@@ -540,7 +484,7 @@ impl Queues {
         let Some(target) = block.next.filter(fits).or(block.prev.filter(fits)) else { return };
         // Their records will be told, and nobody has looked at them lately.
         view.handles().for_each(|(_, handle)| records.prefetch(handle));
-        self.list_joined(records, handle, target);
+        self.directory.list_joined(&mut self.blocks, records, handle, target);
         let before = self.blocks.join(target, handle);
         let joined = self.blocks.view(target).handles();
         for (place, handle) in joined.filter(|(at, it)| was_at(&before, *at) != Some(*it)) {
@@ -578,7 +522,7 @@ impl Queues {
 
     /// Gives the queues that lost their heads their places in the heap.
     #[inline(always)]
-    pub(super) fn settle(&mut self, records: &Records) {
+    pub fn settle(&mut self, records: &Records) {
         if !self.unsettled.is_empty() {
             self.settle_all(records);
         }
@@ -604,65 +548,7 @@ impl Queues {
         self.blocks.first(head)
     }
 
-    fn head_turn(&self, records: &Records, number: QueueNumber) -> Option<Turn> {
+    pub(super) fn head_turn(&self, records: &Records, number: QueueNumber) -> Option<Turn> {
         self.head(number).map(|first| records.turn(first))
-    }
-
-    /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
-    /// Returns how many records there are.
-    #[cfg(any(test, fuzzing))]
-    pub(super) fn check(&self, records: &Records) -> usize {
-        let mut count = 0;
-        let (mut blocks, mut listed) = (0, 0);
-        for (number, queue) in self.queues.iter().enumerate() {
-            let Some((head, tail)) = queue.ends else {
-                assert!(self.free.contains(&(number as QueueNumber)), "a lost queue number");
-                continue;
-            };
-            assert_eq!(self.find(queue.ttl), Some(number as QueueNumber), "TTL {}", queue.ttl);
-            let before = count;
-            let (mut at, mut prev, mut last) = (Some(head), None, None);
-            while let Some(handle) = at {
-                let view = self.blocks.view(handle);
-                assert_eq!(
-                    (view.block.prev, usize::from(view.bits.queue)),
-                    (prev, number),
-                    "links"
-                );
-                assert_eq!(view.bits.is_head, prev.is_none(), "which block is the first");
-                assert_eq!(view.handles().count(), view.bits.len(), "a place without a handle");
-                assert!(!view.bits.is_empty(), "an empty block is linked");
-                let first = view.first().map(|first| records.turn(first)).expect("an element");
-                let entry = self.directory.listed(number as QueueNumber, first, handle);
-                assert_eq!(entry.is_some(), view.bits.unlisted == LISTED, "a block that is listed");
-                assert!(entry.is_none_or(|turn| last.is_none_or(|last| last < turn)), "{entry:?}");
-                listed += usize::from(entry.is_some());
-                for (place, handle_in) in view.handles() {
-                    let spot = Some(Spot::new(handle, place));
-                    assert_eq!(records.spot(handle_in), spot, "where a record stands");
-                    let turn = records.turn(handle_in);
-                    assert!(last.is_none_or(|last| last < turn), "{last:?} before {turn:?}");
-                    last = Some(turn);
-                    count += 1;
-                }
-                blocks += 1;
-                (prev, at) = (Some(handle), view.block.next);
-            }
-            assert_eq!(prev, Some(tail), "the last block is not the tail");
-            assert_eq!(count - before, queue.len, "the length of a queue");
-            assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
-        }
-        assert_eq!(blocks, self.blocks.check(), "blocks outside of queues");
-        assert_eq!(listed, self.directory.len(), "blocks that are listed");
-        assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
-        let mut heads = self.heads.clone();
-        for number in self.unsettled.iter() {
-            let turn = self.head_turn(records, number).expect("an unsettled queue has a head");
-            heads.set(number, turn);
-        }
-        heads.check(|number| {
-            self.queues.get(usize::from(number)).and_then(|_| self.head_turn(records, number))
-        });
-        count
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! All are compared at once, and the answers come as a bit each: a dozen instructions without a branch.
 
-use super::processor;
+use super::super::processor;
 
-/// How many numbers are compared.
-pub(super) const LANES: usize = 8;
+pub(super) use processor::LANES;
 
 /// The places of those that are equal, from the lowest on: a bit for each.
 #[derive(Clone, Copy)]

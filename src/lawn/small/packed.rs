@@ -9,7 +9,7 @@
 //!   id, payload
 //! ```
 
-use super::Element;
+use super::super::element::Element;
 
 const ID_LONG: u8 = 1;
 const DEADLINE_LONG: u8 = 2;

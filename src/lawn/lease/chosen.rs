@@ -6,15 +6,15 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use super::table::IdHash;
+use super::super::index::IdHash;
+use super::super::turn::Turn;
 use super::token::Token;
-use super::turn::Turn;
 
 /// What finds an element wherever its record lies: the hash of its id, and its turn, which is no other's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Address {
-    pub(super) hash: IdHash,
-    pub(super) turn: Turn,
+pub struct Address {
+    pub hash: IdHash,
+    pub turn: Turn,
 }
 
 /// Elements by token and turn.

@@ -13,13 +13,14 @@
 
 use std::ops::Range;
 
+use super::super::memory::{Mover, allotted, push_tight, relocate};
+use super::super::processor::prefetch;
+use super::super::store::{Handle, Slab, Unit};
+use super::super::tiny::TINY;
 use super::heads::QueueNumber;
-use super::processor::prefetch;
-use super::slab::{Handle, Slab, Unit};
-use super::{Mover, TINY, allotted, push_tight, relocate};
 
 /// As many as make a block of 256 bytes.
-pub(super) const PLACES: usize = if TINY { 5 } else { 62 };
+pub const PLACES: usize = if TINY { 5 } else { 62 };
 /// A block that comes down to this many handles is joined with a neighbour, if both together then fill no more
 /// than half a block: what was just joined does not fill up at the next insertion. Few, because each is told of its new place,
 /// which is a miss; with one more the places of an element cost no more than 55 bytes.
@@ -28,25 +29,25 @@ const JOINED_MAX: usize = PLACES / 2;
 
 /// What is known of a block without looking at its handles.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(super) struct Bits {
+pub struct Bits {
     /// A bit for each place that is taken; those of higher places are later in the order.
     taken: u64,
-    pub(super) queue: QueueNumber,
+    pub queue: QueueNumber,
     /// How many bits of `taken` are set, because not every processor can count them at once.
     len: u8,
     /// Whether no block of the queue is before this one.
-    pub(super) is_head: bool,
+    pub is_head: bool,
     /// How many blocks of the queue were made since one was listed in the directory, when this one was; as many as lie
     /// between two that are: it is listed.
-    pub(super) unlisted: u8,
+    pub unlisted: u8,
 }
 
 /// Neighbours and handles.
 #[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Block {
-    pub(super) prev: Option<Handle>,
-    pub(super) next: Option<Handle>,
+pub struct Block {
+    pub prev: Option<Handle>,
+    pub next: Option<Handle>,
     places: [Option<Handle>; PLACES],
 }
 
@@ -93,40 +94,40 @@ fn highest(bits: u64) -> Option<usize> {
 
 impl Bits {
     /// Of an empty block.
-    pub(super) fn new(queue: QueueNumber) -> Self {
+    pub fn new(queue: QueueNumber) -> Self {
         Self { queue, ..Self::default() }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len.into()
     }
 
-    pub(super) fn is_full(&self) -> bool {
+    pub fn is_full(&self) -> bool {
         self.len() == PLACES
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.taken == 0
     }
 
     /// Whether this block is so empty that it should be joined with a neighbour.
-    pub(super) fn is_sparse(&self) -> bool {
+    pub fn is_sparse(&self) -> bool {
         self.len <= SPARSE
     }
 
-    pub(super) fn can_join(&self, other: &Self) -> bool {
+    pub fn can_join(&self, other: &Self) -> bool {
         self.len() + other.len() <= JOINED_MAX
     }
 
     /// The first place that is taken.
     #[inline(always)]
-    pub(super) fn first_place(&self) -> Option<usize> {
+    pub fn first_place(&self) -> Option<usize> {
         lowest(self.taken)
     }
 
     /// The first place that is taken, from `place` on.
     #[inline(always)]
-    pub(super) fn first_from(&self, place: usize) -> Option<usize> {
+    pub fn first_from(&self, place: usize) -> Option<usize> {
         lowest(self.taken & from(place))
     }
 
@@ -136,7 +137,7 @@ impl Bits {
     }
 
     /// How many places are taken, up to this one.
-    pub(super) fn count_to(&self, place: usize) -> usize {
+    pub fn count_to(&self, place: usize) -> usize {
         (self.taken & !from(place + 1)).count_ones() as usize
     }
 
@@ -145,7 +146,7 @@ impl Bits {
     }
 
     /// Whether no place before this one is taken.
-    pub(super) fn is_first(&self, place: usize) -> bool {
+    pub fn is_first(&self, place: usize) -> bool {
         self.taken & !from(place) == 0
     }
 
@@ -163,7 +164,7 @@ impl Bits {
 
     /// Blanks a place. Returns whether that calls for more: the queue has lost its head, or the block is sparse.
     #[inline(always)]
-    pub(super) fn remove(&mut self, place: u8) -> bool {
+    pub fn remove(&mut self, place: u8) -> bool {
         let bit = 1_u64.wrapping_shl(place.into());
         assert!(self.taken & bit != 0, "a place is blanked twice");
         self.taken &= !bit;
@@ -175,27 +176,27 @@ impl Bits {
 
 /// A block to be looked at.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a> {
-    pub(super) bits: &'a Bits,
-    pub(super) block: &'a Block,
+pub struct View<'a> {
+    pub bits: &'a Bits,
+    pub block: &'a Block,
 }
 
 impl<'a> View<'a> {
     /// The handle at a place.
-    pub(super) fn at(self, place: usize) -> Option<Handle> {
+    pub fn at(self, place: usize) -> Option<Handle> {
         self.block.places[place].filter(|_| self.bits.is_taken(place))
     }
 
-    pub(super) fn first(self) -> Option<Handle> {
+    pub fn first(self) -> Option<Handle> {
         self.bits.first_place().and_then(|place| self.block.places[place])
     }
 
-    pub(super) fn last(self) -> Option<Handle> {
+    pub fn last(self) -> Option<Handle> {
         self.bits.last_place().and_then(|place| self.block.places[place])
     }
 
     /// Places and handles, in order, from `place` on.
-    pub(super) fn handles_from(self, place: usize) -> impl Iterator<Item = (usize, Handle)> + 'a {
+    pub fn handles_from(self, place: usize) -> impl Iterator<Item = (usize, Handle)> + 'a {
         let places = std::iter::successors(self.bits.first_from(place), move |place| {
             self.bits.first_from(place + 1)
         });
@@ -203,12 +204,12 @@ impl<'a> View<'a> {
     }
 
     /// Places and handles, in order.
-    pub(super) fn handles(self) -> impl Iterator<Item = (usize, Handle)> + 'a {
+    pub fn handles(self) -> impl Iterator<Item = (usize, Handle)> + 'a {
         self.handles_from(0)
     }
 
     /// The last place whose handle `is_earlier`, if all of those come before all others.
-    pub(super) fn last_that(self, mut is_earlier: impl FnMut(Handle) -> bool) -> Option<usize> {
+    pub fn last_that(self, mut is_earlier: impl FnMut(Handle) -> bool) -> Option<usize> {
         let taken = self.bits.taken;
         let (mut low, mut high) = (0, PLACES);
         loop {
@@ -254,19 +255,19 @@ impl<'a> View<'a> {
 
 /// All blocks of a lawn.
 #[derive(Clone)]
-pub(super) struct Blocks {
+pub struct Blocks {
     slab: Slab<Block>,
     /// For each page of blocks, the bits of each.
     bits: Vec<Vec<Bits>>,
 }
 
 impl Blocks {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { slab: Slab::new(), bits: Vec::new() }
     }
 
     /// A block, with the places that are taken in it. `None` if there is no room (see [`Slab::insert`]).
-    pub(super) fn insert(&mut self, bits: Bits, block: Block) -> Option<Handle> {
+    pub fn insert(&mut self, bits: Bits, block: Block) -> Option<Handle> {
         let handle = self.slab.insert(1)?;
         *self.slab.unit_mut(handle) = block;
         let (page, unit) = (handle.page::<Block>(), handle.unit::<Block>());
@@ -282,16 +283,12 @@ impl Blocks {
     }
 
     /// An empty block of a queue, behind `prev`.
-    pub(super) fn insert_empty(
-        &mut self,
-        queue: QueueNumber,
-        prev: Option<Handle>,
-    ) -> Option<Handle> {
+    pub fn insert_empty(&mut self, queue: QueueNumber, prev: Option<Handle>) -> Option<Handle> {
         let bits = Bits { is_head: prev.is_none(), ..Bits::new(queue) };
         self.insert(bits, Block { prev, ..Block::default() })
     }
 
-    pub(super) fn remove(&mut self, handle: Handle) {
+    pub fn remove(&mut self, handle: Handle) {
         self.slab.remove(handle);
         self.trim(handle.page::<Block>());
     }
@@ -306,40 +303,40 @@ impl Blocks {
     }
 
     #[inline(always)]
-    pub(super) fn bits(&self, handle: Handle) -> &Bits {
+    pub fn bits(&self, handle: Handle) -> &Bits {
         &self.bits[handle.page::<Block>()][handle.unit::<Block>()]
     }
 
     #[inline(always)]
-    pub(super) fn bits_mut(&mut self, handle: Handle) -> &mut Bits {
+    pub fn bits_mut(&mut self, handle: Handle) -> &mut Bits {
         &mut self.bits[handle.page::<Block>()][handle.unit::<Block>()]
     }
 
-    pub(super) fn block(&self, handle: Handle) -> &Block {
+    pub fn block(&self, handle: Handle) -> &Block {
         self.slab.unit(handle)
     }
 
-    pub(super) fn block_mut(&mut self, handle: Handle) -> &mut Block {
+    pub fn block_mut(&mut self, handle: Handle) -> &mut Block {
         self.slab.unit_mut(handle)
     }
 
     #[inline(always)]
-    pub(super) fn view(&self, handle: Handle) -> View<'_> {
+    pub fn view(&self, handle: Handle) -> View<'_> {
         View { bits: self.bits(handle), block: self.slab.unit(handle) }
     }
 
     /// The first handle of a block.
-    pub(super) fn first(&self, handle: Handle) -> Option<Handle> {
+    pub fn first(&self, handle: Handle) -> Option<Handle> {
         self.view(handle).first()
     }
 
     /// What was at a place that has just been blanked.
-    pub(super) fn left_at(&self, handle: Handle, place: u8) -> Option<Handle> {
+    pub fn left_at(&self, handle: Handle, place: u8) -> Option<Handle> {
         self.block(handle).places[usize::from(place)]
     }
 
     /// Asks for a block that will be read soon, from its first handle on.
-    pub(super) fn prefetch(&self, handle: Handle) {
+    pub fn prefetch(&self, handle: Handle) {
         let view = self.view(handle);
         if let Some(first) = view.bits.first_place() {
             prefetch(&view.block.places[first]);
@@ -348,21 +345,21 @@ impl Blocks {
 
     /// Adds a handle behind all others and returns its place, unless the last place is taken.
     #[inline(always)]
-    pub(super) fn append(&mut self, block: Handle, handle: Handle) -> Option<usize> {
+    pub fn append(&mut self, block: Handle, handle: Handle) -> Option<usize> {
         let place = self.bits_mut(block).append()?;
         self.slab.unit_mut(block).places[place] = Some(handle);
         Some(place)
     }
 
     /// A record has moved, or was replaced.
-    pub(super) fn replace(&mut self, block: Handle, place: u8, new: Handle) {
+    pub fn replace(&mut self, block: Handle, place: u8, new: Handle) {
         self.slab.unit_mut(block).places[usize::from(place)] = Some(new);
     }
 
     /// Puts a handle behind the one at `behind` (or before all, if that is `None`), moving those between
     /// there and the nearest blank. Returns its place, and the range of places that were written. `None` if there
     /// is no blank.
-    pub(super) fn insert_behind(
+    pub fn insert_behind(
         &mut self,
         block: Handle,
         behind: Option<usize>,
@@ -396,7 +393,7 @@ impl Blocks {
 
     /// Puts the later half of a full block into a new one behind it, which is returned. `None` if none
     /// could be had; then nothing has changed.
-    pub(super) fn split(&mut self, block: Handle) -> Option<Handle> {
+    pub fn split(&mut self, block: Handle) -> Option<Handle> {
         let View { bits, block: old } = self.view(block);
         let taken = bits.taken & from(PLACES / 2);
         let later = Bits { taken, len: taken.count_ones() as u8, is_head: false, ..*bits };
@@ -409,7 +406,7 @@ impl Blocks {
     }
 
     /// Puts the handles of `other`, a neighbour, into `target`, and returns what was in that. The other one stays as it is.
-    pub(super) fn join(&mut self, target: Handle, other: Handle) -> (Bits, Block) {
+    pub fn join(&mut self, target: Handle, other: Handle) -> (Bits, Block) {
         let view = self.view(target);
         let is_earlier = view.block.next == Some(other);
         let before = (*view.bits, *view.block);
@@ -420,7 +417,7 @@ impl Blocks {
     }
 
     /// Moves a block, if that helps to give memory back. Returns where it is now.
-    pub(super) fn compact(&mut self) -> Option<Handle> {
+    pub fn compact(&mut self) -> Option<Handle> {
         let old = self.slab.sparse_slot()?;
         let View { bits, block } = self.view(old);
         let (bits, block) = (*bits, *block);
@@ -430,46 +427,46 @@ impl Blocks {
     }
 
     /// Whether [`Blocks::compact`] would move a block.
-    pub(super) fn is_sparse(&self) -> bool {
+    pub fn is_sparse(&self) -> bool {
         self.slab.is_sparse()
     }
 
     /// Moves the tables of pages.
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
         self.slab.defrag(mover);
         relocate(&mut self.bits, mover);
     }
 
     /// How many page numbers there are.
-    pub(super) fn pages(&self) -> usize {
+    pub fn pages(&self) -> usize {
         self.slab.pages()
     }
 
     /// Moves a page.
-    pub(super) fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
+    pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
         self.slab.defrag_page(number, mover);
         relocate(&mut self.bits[number], mover);
     }
 
     /// Bytes allocated, its own fields apart. O(pages).
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.slab.memory() + self.bits.iter().map(allotted).sum::<usize>() + allotted(&self.bits)
     }
 
     /// Allocations that freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
+    pub fn allocations(&self) -> usize {
         2 * self.slab.allocations()
     }
 
     /// Panics unless pages are in order. Returns how many blocks there are.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn check(&self) -> usize {
+    pub fn check(&self) -> usize {
         self.slab.check();
         self.slab.len()
     }
 }
 
 /// The handles of a block, and where they were before it was changed.
-pub(super) fn was_at(before: &(Bits, Block), place: usize) -> Option<Handle> {
+pub fn was_at(before: &(Bits, Block), place: usize) -> Option<Handle> {
     View { bits: &before.0, block: &before.1 }.at(place)
 }

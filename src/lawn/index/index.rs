@@ -33,10 +33,10 @@ use std::hash::{BuildHasher, Hasher};
 
 use ahash::RandomState;
 
-use super::processor::prefetch;
-use super::slab::Handle;
+use super::super::memory::{Mover, allotted, relocate};
+use super::super::processor::prefetch;
+use super::super::store::Handle;
 use super::table::{ENTRIES_MAX, Entry, IdHash, Table, fitting, larger};
-use super::{Mover, allotted, relocate};
 
 /// Two halves are merged at this many entries, far enough from a split that the two do not alternate.
 const MERGED_MAX: usize = ENTRIES_MAX / 2;
@@ -44,14 +44,14 @@ const MERGED_MAX: usize = ENTRIES_MAX / 2;
 const DEPTH_MAX: u32 = 20;
 
 /// The place for a new entry. Nothing has changed until it is filled.
-pub(super) struct Vacancy<'a> {
+pub struct Vacancy<'a> {
     table: &'a mut Table,
     hash: IdHash,
     len: &'a mut usize,
 }
 
 impl Vacancy<'_> {
-    pub(super) fn fill(self, handle: Handle) {
+    pub fn fill(self, handle: Handle) {
         self.table.insert(Entry { hash: self.hash, handle });
         *self.len += 1;
     }
@@ -59,7 +59,7 @@ impl Vacancy<'_> {
 
 /// The index of a lawn.
 #[derive(Clone)]
-pub(super) struct Index {
+pub struct Index {
     hasher: RandomState,
     directory: Vec<u32>,
     tables: Vec<Table>,
@@ -70,25 +70,25 @@ pub(super) struct Index {
 impl Index {
     /// An empty index. Who knows the hasher's keys can choose ids that collide: draw them at random
     /// and keep them secret.
-    pub(super) fn new(hasher: RandomState) -> Self {
+    pub fn new(hasher: RandomState) -> Self {
         Self { hasher, directory: vec![0], tables: vec![Table::new(1, 0, 0)], depth: 0, len: 0 }
     }
 
     #[inline(always)]
-    pub(super) fn hash(&self, id: &[u8]) -> IdHash {
+    pub fn hash(&self, id: &[u8]) -> IdHash {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(id);
         IdHash(hasher.finish() as u32)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     /// The handle under this hash whose record `read` makes something of, and what that is: a record is read once to see
     /// whether it is the one, and for whatever else is wanted of it.
     #[inline(always)]
-    pub(super) fn find<R>(
+    pub fn find<R>(
         &self,
         hash: IdHash,
         read: impl FnMut(Handle) -> Option<R>,
@@ -99,7 +99,7 @@ impl Index {
 
     /// The place for a new entry, or `None` if there is a handle under this hash whose record `is_it`.
     #[inline(always)]
-    pub(super) fn vacancy(
+    pub fn vacancy(
         &mut self,
         hash: IdHash,
         mut is_it: impl FnMut(Handle) -> bool,
@@ -116,14 +116,14 @@ impl Index {
 
     /// Asks for what a look-up of this hash will read first.
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: IdHash) {
+    pub fn prefetch(&self, hash: IdHash) {
         let table = &self.tables[self.table_of(hash)];
         prefetch(&table.buckets[table.home(hash)]);
     }
 
     /// Takes out the entry under this hash whose record `read` makes something of.
     #[inline(always)]
-    pub(super) fn remove<R>(
+    pub fn remove<R>(
         &mut self,
         hash: IdHash,
         read: impl FnMut(Handle) -> Option<R>,
@@ -141,13 +141,13 @@ impl Index {
 
     /// Takes out the entry of a record that is there.
     #[inline(always)]
-    pub(super) fn remove_handle(&mut self, hash: IdHash, handle: Handle) {
+    pub fn remove_handle(&mut self, hash: IdHash, handle: Handle) {
         let removed = self.remove(hash, |it| (it == handle).then_some(()));
         removed.expect("a filed record is in the index");
     }
 
     /// The entry of a record that has moved, or was replaced, points to the new place.
-    pub(super) fn replace(&mut self, hash: IdHash, old: Handle, new: Handle) {
+    pub fn replace(&mut self, hash: IdHash, old: Handle, new: Handle) {
         let number = self.table_of(hash);
         let table = &mut self.tables[number];
         let found = table.find(hash, |it| (it == old).then_some(()));
@@ -158,7 +158,7 @@ impl Index {
     /// Shows about `count` handles in the order of their hashes, from hash `cursor` on, and returns
     /// the hash to carry on with, or 0 at the end. Hashes do not change, so what splits, grows and
     /// merges meanwhile makes no difference.
-    pub(super) fn scan(&self, cursor: u64, count: usize, mut show: impl FnMut(Handle)) -> u64 {
+    pub fn scan(&self, cursor: u64, count: usize, mut show: impl FnMut(Handle)) -> u64 {
         const END: u64 = 1 << 32;
         let mut from = cursor;
         let mut shown = 0;
@@ -187,31 +187,31 @@ impl Index {
     }
 
     /// Moves the directory and the list of tables.
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.directory, mover);
         relocate(&mut self.tables, mover);
     }
 
     /// How many tables there are.
-    pub(super) fn tables(&self) -> usize {
+    pub fn tables(&self) -> usize {
         self.tables.len()
     }
 
     /// Moves a table.
-    pub(super) fn defrag_table(&mut self, number: usize, mover: &mut impl Mover) {
+    pub fn defrag_table(&mut self, number: usize, mover: &mut impl Mover) {
         relocate(&mut self.tables[number].buckets, mover);
         relocate(&mut self.tables[number].passed, mover);
     }
 
     /// Bytes allocated. O(tables).
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.tables.iter().map(Table::memory).sum::<usize>()
             + allotted(&self.tables)
             + allotted(&self.directory)
     }
 
     /// Allocations that freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
+    pub fn allocations(&self) -> usize {
         2 * self.tables.len() + 2
     }
 
@@ -326,7 +326,7 @@ impl Index {
 
     /// Panics unless directory, tables and count agree. `is_live` says whether a record exists.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn check(&self, mut is_live: impl FnMut(IdHash, Handle) -> bool) {
+    pub fn check(&self, mut is_live: impl FnMut(IdHash, Handle) -> bool) {
         assert_eq!(self.directory.len(), 1 << self.depth, "directory");
         assert_eq!(self.len, self.tables.iter().map(|table| table.len).sum::<usize>());
         let mut covered = 0;

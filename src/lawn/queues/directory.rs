@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use super::TINY;
+use super::super::store::Handle;
+use super::super::tiny::TINY;
+use super::super::turn::Turn;
 use super::heads::QueueNumber;
-use super::slab::Handle;
-use super::turn::Turn;
 
 /// So many blocks are to one that is listed.
 pub(super) const LISTED: u8 = if TINY { 2 } else { 16 };
@@ -38,8 +38,7 @@ impl Directory {
 
     /// Forgets the first block of a queue, which is listed.
     pub(super) fn remove_first(&mut self, queue: QueueNumber, block: Handle) {
-        let earliest = Turn { deadline: 0, push: 0 };
-        let first = self.blocks.range((queue, earliest)..).next();
+        let first = self.blocks.range((queue, Turn::FIRST)..).next();
         let first = first.filter(|(_, found)| **found == block).map(|(key, _)| *key);
         self.blocks.remove(&first.expect("the block is listed"));
     }
@@ -56,8 +55,7 @@ impl Directory {
     }
 
     fn entry(&self, queue: QueueNumber, turn: Turn) -> Option<(Turn, Handle)> {
-        let earliest = Turn { deadline: 0, push: 0 };
-        let mut range = self.blocks.range((queue, earliest)..=(queue, turn));
+        let mut range = self.blocks.range((queue, Turn::FIRST)..=(queue, turn));
         range.next_back().map(|((_, turn), block)| (*turn, *block))
     }
 

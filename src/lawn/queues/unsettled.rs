@@ -1,6 +1,6 @@
 //! Queues whose heads may be looked at later: see [`Queues::settle`](super::queues::Queues::settle).
 
-use super::TINY;
+use super::super::tiny::TINY;
 use super::heads::QueueNumber;
 
 /// Queues whose heads may be looked at later. Who wants to know which is first looks at all of them: some microseconds at the

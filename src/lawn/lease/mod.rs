@@ -1,0 +1,17 @@
+//! Who holds what.
+//!
+//! | module | noun |
+//! |---|---|
+//! | `token` | the name of a lease |
+//! | `leases` | the tokens of all that is leased in a lawn |
+//! | `tokens` | a table of tokens |
+//! | `chosen` | what is held under tokens that clients have chosen |
+
+mod chosen;
+mod leases;
+mod token;
+mod tokens;
+
+pub use chosen::Address;
+pub use leases::Leases;
+pub use token::Token;

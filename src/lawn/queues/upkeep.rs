@@ -1,0 +1,120 @@
+//! What keeps queues small and in order: giving memory back, moving allocations, measuring, checking.
+
+use super::super::memory::{Mover, allotted, relocate, rounded};
+use super::super::store::{Records, Spot};
+use super::block::View;
+use super::directory::LISTED;
+use super::heads::QueueNumber;
+use super::queues::Queues;
+
+impl Queues {
+    /// Whether [`Queues::compact`] would move a block.
+    pub fn is_sparse(&self) -> bool {
+        self.blocks.is_sparse()
+    }
+
+    /// Moves one block, if that helps to give memory back. Returns how many records were told of it.
+    pub fn compact(&mut self, records: &mut Records) -> Option<usize> {
+        let new = self.blocks.compact()?;
+        let View { bits, block } = self.blocks.view(new);
+        let (bits, prev, next) = (*bits, block.prev, block.next);
+        let ends = self.queues[usize::from(bits.queue)].ends.as_mut();
+        let ends = ends.expect("a queue with a block");
+        match prev {
+            None => ends.0 = new,
+            Some(prev) => self.blocks.block_mut(prev).next = Some(new),
+        }
+        match next {
+            None => ends.1 = new,
+            Some(next) => self.blocks.block_mut(next).prev = Some(new),
+        }
+        for (place, handle) in self.blocks.view(new).handles() {
+            records.set_spot(handle, Some(Spot::new(new, place)));
+        }
+        if bits.unlisted == LISTED {
+            let first = self.blocks.first(new).expect("a block is not empty");
+            self.directory.replace(bits.queue, records.turn(first), new);
+        }
+        Some(bits.len())
+    }
+
+    /// Moves the queues, and the tables of pages.
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.queues, mover);
+        self.heads.defrag(mover);
+        self.blocks.defrag(mover);
+    }
+
+    /// Bytes allocated. O(pages of blocks).
+    pub fn memory(&self) -> usize {
+        self.blocks.memory()
+            + allotted(&self.queues)
+            + self.free.len() * size_of::<QueueNumber>() * 3
+            + rounded(self.by_ttl.allocation_size())
+            + self.heads.memory()
+            + self.directory.memory()
+    }
+
+    /// Allocations that freeing it takes, about. O(1).
+    pub fn allocations(&self) -> usize {
+        self.blocks.allocations() + self.directory.allocations() + 5
+    }
+
+    /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
+    /// Returns how many records there are.
+    #[cfg(any(test, fuzzing))]
+    pub fn check(&self, records: &Records) -> usize {
+        let mut count = 0;
+        let (mut blocks, mut listed) = (0, 0);
+        for (number, queue) in self.queues.iter().enumerate() {
+            let Some((head, tail)) = queue.ends else {
+                assert!(self.free.contains(&(number as QueueNumber)), "a lost queue number");
+                continue;
+            };
+            assert_eq!(self.find(queue.ttl), Some(number as QueueNumber), "TTL {}", queue.ttl);
+            let before = count;
+            let (mut at, mut prev, mut last) = (Some(head), None, None);
+            while let Some(handle) = at {
+                let view = self.blocks.view(handle);
+                assert_eq!(
+                    (view.block.prev, usize::from(view.bits.queue)),
+                    (prev, number),
+                    "links"
+                );
+                assert_eq!(view.bits.is_head, prev.is_none(), "which block is the first");
+                assert_eq!(view.handles().count(), view.bits.len(), "a place without a handle");
+                assert!(!view.bits.is_empty(), "an empty block is linked");
+                let first = view.first().map(|first| records.turn(first)).expect("an element");
+                let entry = self.directory.listed(number as QueueNumber, first, handle);
+                assert_eq!(entry.is_some(), view.bits.unlisted == LISTED, "a block that is listed");
+                assert!(entry.is_none_or(|turn| last.is_none_or(|last| last < turn)), "{entry:?}");
+                listed += usize::from(entry.is_some());
+                for (place, handle_in) in view.handles() {
+                    let spot = Some(Spot::new(handle, place));
+                    assert_eq!(records.spot(handle_in), spot, "where a record stands");
+                    let turn = records.turn(handle_in);
+                    assert!(last.is_none_or(|last| last < turn), "{last:?} before {turn:?}");
+                    last = Some(turn);
+                    count += 1;
+                }
+                blocks += 1;
+                (prev, at) = (Some(handle), view.block.next);
+            }
+            assert_eq!(prev, Some(tail), "the last block is not the tail");
+            assert_eq!(count - before, queue.len, "the length of a queue");
+            assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
+        }
+        assert_eq!(blocks, self.blocks.check(), "blocks outside of queues");
+        assert_eq!(listed, self.directory.len(), "blocks that are listed");
+        assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
+        let mut heads = self.heads.clone();
+        for number in self.unsettled.iter() {
+            let turn = self.head_turn(records, number).expect("an unsettled queue has a head");
+            heads.set(number, turn);
+        }
+        heads.check(|number| {
+            self.queues.get(usize::from(number)).and_then(|_| self.head_turn(records, number))
+        });
+        count
+    }
+}
