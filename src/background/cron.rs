@@ -110,7 +110,7 @@ fn tick(context: &Context) {
         if context.select_db(name.db) {
             match data_type::compact(context, OwnedStr::new(&name.key).as_str(), within_budget) {
                 Compacted::Done => statistics.compacted += 1,
-                Compacted::More | Compacted::Later => compaction::note(name.db, &name.key),
+                Compacted::More | Compacted::Later => compaction::put_back(name),
             }
         }
         if !within_budget() {

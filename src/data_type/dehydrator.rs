@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Row, Start, rounded};
 use crate::pending::blocked::Outlook;
+use crate::pending::compaction::Mark;
 use crate::pending::schedule::Serial;
 use crate::policy::{Policy, Rules, Trust};
 
@@ -272,6 +273,8 @@ pub struct Tracking {
     state: AtomicU8,
     /// Whether dead letters may be stuck, so that they are to be tried again. It is changed by the main thread alone.
     has_stuck: AtomicBool,
+    /// Whether it has been noted that it has memory to give back.
+    mark: Mark,
     serial: Serial,
 }
 
@@ -290,12 +293,17 @@ impl Tracking {
     fn none() -> Self {
         let serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
         let (state, has_stuck) = (AtomicU8::new(UNTRACKED), AtomicBool::new(false));
-        Self { state, has_stuck, serial }
+        Self { state, has_stuck, mark: Mark::none(), serial }
     }
 
     /// Tells this value from all others.
     pub fn serial(&self) -> Serial {
         self.serial
+    }
+
+    /// Whether it has been noted that it has memory to give back.
+    pub fn mark(&self) -> &Mark {
+        &self.mark
     }
 
     /// Whether dead letters may be stuck.
@@ -320,6 +328,7 @@ impl Tracking {
 
     /// It leaves the name it had. Returns whether that had been noted.
     pub fn unlink(&self) -> bool {
+        self.mark.moved();
         let was_tracked = self.is_tracked();
         if was_tracked || ALL_ARE_TRACKED.load(Ordering::Relaxed) {
             self.set(MOVED);

@@ -83,8 +83,8 @@ impl Reading {
         let Some(key) = Key::open_to_read(context, name) else { return Ok(Self { open: None }) };
         let reading = Self { open: dehydrator_in(&key)?.map(|value| (key, value)) };
         // Only ReDe's dumps hold idle ones. A read must not delete; the tick will.
-        if reading.dehydrator().is_some_and(Dehydrator::is_idle) {
-            compaction::note(context.selected_db(), name.bytes());
+        if let Some(idle) = reading.dehydrator().filter(|dehydrator| dehydrator.is_idle()) {
+            compaction::note(idle.tracking().mark(), context.selected_db(), name.bytes());
         }
         Ok(reading)
     }
@@ -346,8 +346,9 @@ impl Drop for Writing<'_> {
 /// Notes what is to be done with a dehydrator that was changed.
 fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator, now: Option<u64>) {
     dehydrator.recount();
-    if dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
-        compaction::note(context.selected_db(), name.bytes());
+    let mark = dehydrator.tracking().mark();
+    if !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
+        compaction::note(mark, context.selected_db(), name.bytes());
     }
     blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
@@ -428,16 +429,20 @@ pub enum Compacted {
 pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool) -> Compacted {
     /// A few microseconds' work.
     const MOVES: usize = 32;
-    let Some(key) = Key::open_to_inspect(context, name) else { return Compacted::Done };
-    let Ok(Some(mut value)) = dehydrator_in(&key) else { return Compacted::Done };
+    let key = Key::open_to_inspect(context, name);
+    let value = key.as_ref().and_then(|key| dehydrator_in(key).ok()?);
+    let (Some(key), Some(mut value)) = (key, value) else {
+        compaction::end_round();
+        return Compacted::Done;
+    };
     // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks;
     // nothing else refers to the value meanwhile.
     let dehydrator = unsafe { value.as_mut() };
     if dehydrator.is_idle() {
-        drop(key);
         if !context.may_replicate() {
             return Compacted::Later;
         }
+        drop(key);
         delete_leftover(context, name);
         return Compacted::Done;
     }
@@ -448,5 +453,6 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
             return Compacted::More;
         }
     }
+    dehydrator.tracking().mark().looked_at();
     Compacted::Done
 }

@@ -2,11 +2,16 @@
 //!
 //! The server knows keys by name and a value does not know its own, so what needs attention later is
 //! noted by database and name. A name may mean nothing any more, or something else, when its turn
-//! comes; then there is nothing to do. Writing a name down twice costs nothing.
+//! comes; then there is nothing to do.
+//!
+//! A value that has been noted bears a [`Mark`], so that each write to it need not note it again. Marks are of a *round*,
+//! which ends when a name turns out to be another value's than the one that was noted: then some value bears a mark under
+//! a name that nobody looks at, and all of them are to be noted again.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hashbrown::HashSet;
 
@@ -19,6 +24,8 @@ const NAMES_MAX: usize = 1 << 16;
 thread_local! {
     // Commands and ticks run on the server's main thread alone.
     static NAMES: RefCell<Names> = RefCell::default();
+    /// The round of marks. It is never that of [`Mark::none`].
+    static ROUND: Cell<u32> = const { Cell::new(1) };
 }
 
 /// Each name once, first noted first.
@@ -28,17 +35,64 @@ struct Names {
     noted: HashSet<Rc<Name>, ahash::RandomState>,
 }
 
-/// Notes a dehydrator that holds memory it could give back, or that is empty.
-pub fn note(db: i32, key: &[u8]) {
-    NAMES.with_borrow_mut(|names| {
-        let name = Rc::new(Name { db, key: key.into() });
-        if names.queue.len() < NAMES_MAX && names.noted.insert(Rc::clone(&name)) {
-            names.queue.push_back(name);
+impl Names {
+    /// Returns whether the name is among them now.
+    fn insert(&mut self, name: Rc<Name>) -> bool {
+        if self.queue.len() >= NAMES_MAX {
+            return false;
         }
-    });
+        if self.noted.insert(Rc::clone(&name)) {
+            self.queue.push_back(name);
+        }
+        true
+    }
 }
 
-/// The name that has waited longest.
+/// Whether a value has been noted. An atomic, as a value may be freed on another thread; all else is done by the main one.
+pub struct Mark(AtomicU32);
+
+impl Mark {
+    /// Of a value that has not been noted.
+    pub fn none() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// Returns whether its value has been noted, under the name that it had then.
+    pub fn is_noted(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == ROUND.get()
+    }
+
+    /// Says that its value was looked at, by the name that was noted. If it was not this value that was noted, the round is
+    /// over.
+    pub fn looked_at(&self) {
+        if self.0.swap(0, Ordering::Relaxed) != ROUND.get() {
+            end_round();
+        }
+    }
+
+    /// Says that its value has left the name that it had.
+    pub fn moved(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Says that a name that was noted is no dehydrator's.
+pub fn end_round() {
+    ROUND.set(ROUND.get().wrapping_add(1).max(1));
+}
+
+/// Notes a dehydrator that holds memory it could give back, or that is empty.
+pub fn note(mark: &Mark, db: i32, key: &[u8]) {
+    if mark.is_noted() {
+        return;
+    }
+    let name = Rc::new(Name { db, key: key.into() });
+    if NAMES.with_borrow_mut(|names| names.insert(name)) {
+        mark.0.store(ROUND.get(), Ordering::Relaxed);
+    }
+}
+
+/// Takes the name that has waited longest.
 pub fn take() -> Option<Rc<Name>> {
     NAMES.with_borrow_mut(|names| {
         let name = names.queue.pop_front()?;
@@ -47,8 +101,70 @@ pub fn take() -> Option<Rc<Name>> {
     })
 }
 
-/// How many there are.
+/// Has a name that was taken wait once more.
+pub fn put_back(name: Rc<Name>) {
+    NAMES.with_borrow_mut(|names| names.insert(name));
+}
+
+/// Returns how many names there are.
 pub fn len() -> usize {
     // Also in the report of a crash, which may have happened in the middle of a change.
     NAMES.with(|names| names.try_borrow().map_or(0, |names| names.queue.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Drains the names that other tests of this thread have left.
+    fn names() -> Vec<Vec<u8>> {
+        std::iter::from_fn(take).map(|name| name.key.to_vec()).collect()
+    }
+
+    #[test]
+    fn what_is_noted_is_noted_once_until_it_was_looked_at() {
+        assert!(names().is_empty());
+        let [a, b] = [Mark::none(), Mark::none()];
+        for _ in 0..2 {
+            note(&a, 0, b"a");
+            note(&b, 0, b"b");
+        }
+        assert_eq!((a.is_noted(), len()), (true, 2));
+        let taken = take().expect("there are two");
+        a.looked_at();
+        assert!(!a.is_noted() && b.is_noted());
+        note(&a, 0, b"a");
+        put_back(taken);
+        assert_eq!(names(), [b"b", b"a"]);
+    }
+
+    #[test]
+    fn whoever_bears_a_mark_under_another_name_is_noted_again() {
+        let [a, b, new] = [Mark::none(), Mark::none(), Mark::none()];
+        note(&a, 0, b"a");
+        note(&b, 0, b"b");
+        // The databases were swapped: behind the name stands another value, which nobody has noted.
+        assert_eq!(names(), [b"a", b"b"]);
+        new.looked_at();
+        assert!(!a.is_noted() && !b.is_noted());
+        note(&a, 1, b"a");
+        note(&b, 1, b"b");
+        // It was renamed.
+        b.moved();
+        note(&b, 1, b"c");
+        assert_eq!(names(), [b"a", b"b", b"c"]);
+        // The key was deleted.
+        end_round();
+        assert!(!a.is_noted());
+    }
+
+    #[test]
+    fn what_finds_no_room_bears_no_mark() {
+        let marks: Vec<_> = (0..=NAMES_MAX).map(|_| Mark::none()).collect();
+        for (number, mark) in marks.iter().enumerate() {
+            note(mark, 0, &number.to_le_bytes());
+        }
+        assert_eq!(marks.iter().position(|mark| !mark.is_noted()), Some(NAMES_MAX));
+        assert_eq!(names().len(), NAMES_MAX);
+    }
 }
