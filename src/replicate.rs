@@ -9,14 +9,14 @@
 //! | effect | words |
 //! |---|---|
 //! | ahead of the first that somebody may hear | `DEHYDRATOR.REQUIRE level version` |
-//! | an element was pushed | `DEHYDRATOR.PUSH key ttl element id AT deadline` |
+//! | an element was pushed | `DEHYDRATOR.PUSH key ttl@deadline element id`; with AT, the command as it was sent |
 //! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]`; of PULL and REM, the command as it was sent |
-//! | an element was given back because its client had gone | `DEHYDRATOR.PUSH ... AT deadline [REPLACE] [DELIVERIES n [TOKEN token]]` |
-//! | the file is rewritten, and an element is leased | `DEHYDRATOR.PUSH ... AT deadline DELIVERIES n TOKEN token` |
-//! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl element id AT deadline REPLACE` |
-//! | elements were leased | `DEHYDRATOR.LEASE key ttl TOKEN token AT deadline id [id ...]` |
+//! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl@deadline element id REPLACE` |
+//! | an element was given back because its client had gone | `DEHYDRATOR.PUSH ... [REPLACE] [DELIVERIES n [TOKEN token]]` |
+//! | the file is rewritten, and an element is leased | `DEHYDRATOR.PUSH ... DELIVERIES n TOKEN token` |
+//! | elements were leased | `DEHYDRATOR.LEASE key ttl@deadline@token id [id ...]` |
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
-//! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl AT deadline` |
+//! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl@deadline`; with AT, the command as it was sent |
 //! | what becomes of what comes due | `DEHYDRATOR.ONDUE key policy` |
 //! | a policy that came by RESTORE sends nothing yet | `DEHYDRATOR.ONDUE key policy UNCONFIRMED` |
 //! | nothing is given out or delivered for a while | `DEHYDRATOR.PAUSE key [AT end]` |
@@ -25,15 +25,16 @@
 //! | an empty dehydrator of ReDe's went | `DEL key` |
 //! | a key that expires went, and came back with what was given back | `PEXPIREAT key unix-ms` |
 
+use std::cell::Cell;
 use std::ffi::c_longlong;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::LocalKey;
 
 use redis_module::raw::RedisModuleString;
 
 use crate::lawn::{Element, Token};
 use crate::level;
 use crate::policy::{Pause, Policy, Trust};
+use crate::server::digits::Digits;
 use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
@@ -43,20 +44,20 @@ use crate::server::{Context, OwnedStr, Str, api, quiet};
 /// command itself stay small.
 const IDS_MAX: usize = 1024;
 
-thread_local! {
-    // Words that are said all the time, made once. Commands run on the server's main thread alone.
-    static AT: OwnedStr = OwnedStr::new(b"AT");
-    static REPLACE: OwnedStr = OwnedStr::new(b"REPLACE");
-}
-
 /// A push, in the words that the client sent, where they say what happened: the server shares them
 /// instead of copying them.
 pub struct Pushed<'a> {
     pub key: Str<'a>,
-    pub ttl: Str<'a>,
+    pub ttl: u64,
     pub element: Str<'a>,
     pub id: Str<'a>,
     pub deadline: u64,
+}
+
+/// A TTL and the deadline that it led to, as `commands/args/timer.rs` reads them: in one word, of which each
+/// costs the server some 800 instructions in the append-only file alone.
+fn timer(ttl: u64, deadline: u64) -> Digits {
+    Digits::new(ttl).and(b'@', deadline)
 }
 
 /// Whether nobody hears the effects of this command. Then it is said to the server as it was sent, so that it counts
@@ -117,28 +118,31 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
         return verbatim(context);
     }
     greet(context);
-    let deadline = OwnedStr::of_number(push.deadline);
-    let word = |word: &'static LocalKey<OwnedStr>| word.with(|word| word.as_str().as_ptr());
-    let [key, ttl, element, id] = [push.key, push.ttl, push.element, push.id].map(Str::as_ptr);
-    let (context, name) = (context.as_ptr(), c"DEHYDRATOR.PUSH".as_ptr());
-    let (at, deadline) = (word(&AT), deadline.as_str().as_ptr());
-    // SAFETY: the context is live. The formats say how many strings of the server's follow; all live,
-    // and the server counts its own references.
+    let timer = timer(push.ttl, push.deadline);
+    let [key, element, id] = [push.key, push.element, push.id].map(Str::as_ptr);
+    // Without the word the last one is not looked at.
+    let format = if replaces { c"sbssc" } else { c"sbss" };
+    // SAFETY: the context is live. The formats say what follows: a string of the server's, a buffer with its length,
+    // two strings of the server's, and perhaps a C string. The server counts its own references to its strings, and
+    // copies the rest.
     unsafe {
-        if replaces {
-            let (format, replace) = (c"sssssss".as_ptr(), word(&REPLACE));
-            api!(RedisModule_Replicate(
-                context, name, format, key, ttl, element, id, at, deadline, replace
-            ))
-        } else {
-            let format = c"ssssss".as_ptr();
-            api!(RedisModule_Replicate(context, name, format, key, ttl, element, id, at, deadline))
-        }
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"DEHYDRATOR.PUSH".as_ptr(),
+            format.as_ptr(),
+            key,
+            timer.bytes().as_ptr(),
+            timer.bytes().len(),
+            element,
+            id,
+            c"REPLACE".as_ptr(),
+        ))
     };
 }
 
 /// An element was pushed by a command that says so in absolute terms, and that does on a replica what it did here.
 pub fn pushed_as_sent(context: &Context, args: Args<'_>) {
+    trap::pass("replicate");
     if is_known(args.get(0)) || is_unheard(context) {
         return verbatim(context);
     }
@@ -171,23 +175,24 @@ pub fn given_back(
     }
     greet(context);
     let word = |word: &[u8]| OwnedStr::new(word);
-    let mut words = vec![word(b"AT"), OwnedStr::of_number(push.deadline)];
-    words.extend(replaces.then(|| word(b"REPLACE")));
+    let mut words: Vec<_> = replaces.then(|| word(b"REPLACE")).into_iter().collect();
     words.extend([word(b"DELIVERIES"), OwnedStr::of_number(deliveries.into())]);
     words.extend(
         token.into_iter().flat_map(|token| [word(b"TOKEN"), OwnedStr::of_number(token.number())]),
     );
-    let [key, ttl, element, id] = [push.key, push.ttl, push.element, push.id].map(Str::as_ptr);
+    let timer = timer(push.ttl, push.deadline);
+    let [key, element, id] = [push.key, push.element, push.id].map(Str::as_ptr);
     // SAFETY: the context is live. The format says what follows: strings of the server's, which are live, and of which
-    // the server counts its own references, and an array of such strings with its length; an `OwnedStr` is such a
-    // string and nothing else.
+    // the server counts its own references, a buffer with its length after the first, and an array of such strings
+    // with its length; an `OwnedStr` is such a string and nothing else.
     unsafe {
         api!(RedisModule_Replicate(
             context.as_ptr(),
             c"DEHYDRATOR.PUSH".as_ptr(),
-            c"ssssv".as_ptr(),
+            c"sbssv".as_ptr(),
             key,
-            ttl,
+            timer.bytes().as_ptr(),
+            timer.bytes().len(),
             element,
             id,
             words.as_ptr(),
@@ -202,19 +207,19 @@ pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u
         return verbatim(context);
     }
     greet(context);
-    // SAFETY: the context is live. The format says what follows: a string of the server's, a buffer
-    // with its length, a number, a C string and a number; all are copied. Times are at most 2^63 - 1.
+    let timer = timer(ttl, deadline);
+    // SAFETY: the context is live. The format says what follows: a string of the server's, and two buffers with their
+    // lengths; all are copied.
     unsafe {
         api!(RedisModule_Replicate(
             context.as_ptr(),
             c"DEHYDRATOR.TOUCH".as_ptr(),
-            c"sblcl".as_ptr(),
+            c"sbb".as_ptr(),
             key.as_ptr(),
             id.as_ptr(),
             id.len(),
-            ttl as c_longlong,
-            c"AT".as_ptr(),
-            deadline as c_longlong,
+            timer.bytes().as_ptr(),
+            timer.bytes().len(),
         ))
     };
 }
@@ -222,50 +227,32 @@ pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u
 /// As [`pushed`], into an append-only file that is being rewritten.
 pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>, token: Option<Token>) {
     let Element { id, payload, deadline, deliveries } = element;
-    let (io, name, key) = (io.as_ptr(), c"DEHYDRATOR.PUSH".as_ptr(), key.as_ptr());
-    let (ttl, deadline) = (ttl as c_longlong, deadline as c_longlong);
-    let (payload, payload_len) = (payload.as_ptr(), payload.len());
-    let (id, id_len, at) = (id.as_ptr(), id.len(), c"AT".as_ptr());
-    // SAFETY: the io is live. The formats say what follows: a string of the server's, a number, two
-    // buffers with their lengths, a C string and a number, and perhaps the same once or twice more; all are
-    // copied. Times and tokens are at most 2^63 - 1.
+    let timer = timer(ttl, deadline);
+    // What the format does not speak of is not looked at.
+    let format = match (deliveries, token) {
+        (0, _) => c"sbbb",
+        (_, None) => c"sbbbcl",
+        (_, Some(_)) => c"sbbbclcl",
+    };
+    // SAFETY: the io is live. The formats say what follows: a string of the server's, three buffers with their
+    // lengths, and perhaps a C string and a number, once or twice; all are copied. Tokens are at most 2^63 - 1.
     unsafe {
-        if deliveries == 0 {
-            let format = c"slbbcl".as_ptr();
-            api!(RedisModule_EmitAOF(
-                io,
-                name,
-                format,
-                key,
-                ttl,
-                payload,
-                payload_len,
-                id,
-                id_len,
-                at,
-                deadline
-            ));
-        } else {
-            // Without a token the last two are not looked at.
-            let format = if token.is_some() { c"slbbclclcl" } else { c"slbbclcl" };
-            api!(RedisModule_EmitAOF(
-                io,
-                name,
-                format.as_ptr(),
-                key,
-                ttl,
-                payload,
-                payload_len,
-                id,
-                id_len,
-                at,
-                deadline,
-                c"DELIVERIES".as_ptr(),
-                c_longlong::from(deliveries),
-                c"TOKEN".as_ptr(),
-                token.map_or(0, Token::number) as c_longlong
-            ));
-        }
+        api!(RedisModule_EmitAOF(
+            io.as_ptr(),
+            c"DEHYDRATOR.PUSH".as_ptr(),
+            format.as_ptr(),
+            key.as_ptr(),
+            timer.bytes().as_ptr(),
+            timer.bytes().len(),
+            payload.as_ptr(),
+            payload.len(),
+            id.as_ptr(),
+            id.len(),
+            c"DELIVERIES".as_ptr(),
+            c_longlong::from(deliveries),
+            c"TOKEN".as_ptr(),
+            token.map_or(0, Token::number) as c_longlong
+        ))
     };
 }
 
@@ -440,18 +427,27 @@ pub fn deleted(context: &Context, key: Str<'_>) {
     };
 }
 
-/// The TTL and the deadline of a lease, and its token.
-type LeaseTo = (u64, u64, Token);
+thread_local! {
+    // Commands run on the server's main thread alone. What a batch holds its ids in is kept for the next one: to
+    // allocate both for a batch of one would cost more than the rest of it.
+    static ROOM: Cell<Room> = const { Cell::new(Room { ids: Vec::new(), kept: Vec::new() }) };
+}
+
+/// Where the ids of a batch are put. It is empty between batches.
+#[derive(Default)]
+struct Room {
+    /// Strings of the server's: of the command's arguments, or among those that are kept.
+    ids: Vec<*mut RedisModuleString>,
+    kept: Vec<OwnedStr>,
+}
 
 /// Effects on several elements, told in as few words as may be: a verb with the ids behind it.
 pub struct Batch<'a> {
     context: &'a Context,
     key: Str<'a>,
-    /// What stands before the ids.
-    lease: Option<LeaseTo>,
-    /// Strings of the server's: of the command's arguments, or among those that are kept.
-    ids: Vec<*mut RedisModuleString>,
-    kept: Vec<OwnedStr>,
+    /// The TTL of a lease, its deadline and its token. `None`: the elements are removed.
+    lease: Option<Digits>,
+    room: Room,
     any: bool,
     is_heard: bool,
 }
@@ -460,8 +456,7 @@ impl<'a> Batch<'a> {
     /// Elements that are removed.
     pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
         // Outside of a command there is nothing that was sent, which is as good where nobody hears it.
-        let is_heard = !quiet::is_quiet();
-        Self { context, key, lease: None, ids: Vec::new(), kept: Vec::new(), any: false, is_heard }
+        Self::new(context, key, None)
     }
 
     /// Elements that are leased, in the order in which they were.
@@ -472,7 +467,13 @@ impl<'a> Batch<'a> {
         deadline: u64,
         token: Token,
     ) -> Self {
-        Self { lease: Some((ttl, deadline, token)), ..Self::removed(context, key) }
+        Self::new(context, key, Some(timer(ttl, deadline).and(b'@', token.number())))
+    }
+
+    fn new(context: &'a Context, key: Str<'a>, lease: Option<Digits>) -> Self {
+        let is_heard = !quiet::is_quiet();
+        let room = if is_heard { ROOM.take() } else { Room::default() };
+        Self { context, key, lease, room, any: false, is_heard }
     }
 
     /// One more.
@@ -482,8 +483,8 @@ impl<'a> Batch<'a> {
             return;
         }
         let id = OwnedStr::new(id);
-        self.ids.push(id.as_str().as_ptr());
-        self.kept.push(id);
+        self.room.ids.push(id.as_str().as_ptr());
+        self.room.kept.push(id);
         self.flush_if_full();
     }
 
@@ -493,7 +494,7 @@ impl<'a> Batch<'a> {
         if !self.is_heard {
             return;
         }
-        self.ids.push(id.as_ptr());
+        self.room.ids.push(id.as_ptr());
         self.flush_if_full();
     }
 
@@ -501,30 +502,32 @@ impl<'a> Batch<'a> {
     pub fn finish(mut self) -> bool {
         trap::pass("replicate");
         self.flush();
-        if self.any && !self.is_heard {
+        if self.is_heard {
+            ROOM.set(std::mem::take(&mut self.room));
+        } else if self.any {
             verbatim(self.context);
         }
         self.any
     }
 
     fn flush_if_full(&mut self) {
-        if self.ids.len() == IDS_MAX {
+        if self.room.ids.len() == IDS_MAX {
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        if self.ids.is_empty() {
+        if self.room.ids.is_empty() {
             return;
         }
         greet(self.context);
         let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
-        let (ids, count) = (self.ids.as_ptr(), self.ids.len());
+        let (ids, count) = (self.room.ids.as_ptr(), self.room.ids.len());
         // SAFETY: the context is live. The formats say what follows: a string of the server's, for a
-        // lease a number, and twice a C string and a number, and an array of strings of the server's with its
-        // length; those live, as arguments of the command or in `kept`.
+        // lease a buffer with its length, and an array of strings of the server's with its length; those live, as
+        // arguments of the command or in `kept`.
         unsafe {
-            match self.lease {
+            match &self.lease {
                 None => api!(RedisModule_Replicate(
                     context,
                     c"DEHYDRATOR.REM".as_ptr(),
@@ -533,22 +536,19 @@ impl<'a> Batch<'a> {
                     ids,
                     count,
                 )),
-                Some((ttl, deadline, token)) => api!(RedisModule_Replicate(
+                Some(lease) => api!(RedisModule_Replicate(
                     context,
                     c"DEHYDRATOR.LEASE".as_ptr(),
-                    c"slclclv".as_ptr(),
+                    c"sbv".as_ptr(),
                     key,
-                    ttl as c_longlong,
-                    c"TOKEN".as_ptr(),
-                    token.number() as c_longlong,
-                    c"AT".as_ptr(),
-                    deadline as c_longlong,
+                    lease.bytes().as_ptr(),
+                    lease.bytes().len(),
                     ids,
                     count,
                 )),
             }
         };
-        self.ids.clear();
-        self.kept.clear();
+        self.room.ids.clear();
+        self.room.kept.clear();
     }
 }

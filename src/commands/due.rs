@@ -13,7 +13,7 @@ pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
-    let mut reply = context.reply_open_array();
+    let mut reply = context.reply_array_up_to(count);
     if let Some(dehydrator) = dehydrator.dehydrator() {
         for (_, element) in dehydrator.given_out(now, count) {
             reply.push_bulk(element.id);

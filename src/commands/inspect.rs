@@ -33,9 +33,9 @@ pub fn scan(context: &Context, args: Args<'_>) -> Result {
             }
         })
     });
-    let mut reply = context.reply_open_array();
+    let mut reply = context.reply_array(2);
     reply.push_bulk(next.to_string().as_bytes());
-    let mut list = reply.push_open_array();
+    let mut list = reply.push_array(ids.len());
     ids.into_iter().for_each(|id| list.push_bulk(id));
     Ok(())
 }

@@ -42,14 +42,12 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
         context.reply_null();
         return Ok(());
     }
-    if deliveries > 0 {
+    if at.is_some() {
         replicate::pushed_as_sent(context, args);
         dehydrator.note_timer(ttl.ms, deadline);
     } else {
-        ttl.with_word(|ttl| {
-            let pushed = Pushed { key, ttl, element, id, deadline };
-            replicate::pushed(context, &pushed, if_there == IfThere::Replace);
-        });
+        let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
+        replicate::pushed(context, &pushed, if_there == IfThere::Replace);
     }
     counters::count(&PUSHES, 1);
     dehydrator.changed(c"dehydrator.push");
@@ -79,10 +77,8 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
     };
     dehydrator.lawn_or_new(start)?;
     let name = OwnedStr::new(&id);
-    ttl.with_word(|ttl| {
-        let pushed = Pushed { key, ttl, element, id: name.as_str(), deadline };
-        replicate::pushed(context, &pushed, false);
-    });
+    let pushed = Pushed { key, ttl: ttl.ms, element, id: name.as_str(), deadline };
+    replicate::pushed(context, &pushed, false);
     counters::count(&PUSHES, 1);
     dehydrator.changed(c"dehydrator.push");
     context.reply_bulk(&id);
@@ -95,7 +91,7 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
-    let deadline = |ttl: &args::Ttl<'_>| limits::deadline(context, ttl.asked, ttl.ms, None, now);
+    let deadline = |ttl: &args::Ttl| limits::deadline(context, ttl.asked, ttl.ms, None, now);
     let deadlines: Vec<_> =
         elements.iter().map(|(ttl, ..)| deadline(ttl)).collect::<Result<_>>()?;
     let start_all = |lawn: &mut Lawn| {
@@ -125,15 +121,13 @@ pub fn mpush(context: &Context, args: Args<'_>) -> Result {
     };
     let started = dehydrator.lawn_or_new(start_all)?;
     let mut count = 0;
-    let mut reply = context.reply_open_array();
+    let mut reply = context.reply_array(started.len());
     for (((ttl, element, id), deadline), started) in
         elements.into_iter().zip(deadlines).zip(started)
     {
         if started {
-            ttl.with_word(|ttl| {
-                let pushed = Pushed { key, ttl, element, id, deadline };
-                replicate::pushed(context, &pushed, false);
-            });
+            let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
+            replicate::pushed(context, &pushed, false);
             count += 1;
         }
         reply.push_integer(started.into());

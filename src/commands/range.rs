@@ -40,14 +40,14 @@ pub fn range(context: &Context, args: Args<'_>) -> Result {
         }
         shown.extend(rows.next());
     }
-    let mut reply = context.reply_open_array();
+    let mut reply = context.reply_array(2);
     match next {
         Some(next) => reply.push_bulk(next.as_bytes()),
         None => reply.push_null(),
     }
-    let mut list = reply.push_open_array();
+    let mut list = reply.push_array(shown.len());
     for row in shown {
-        let mut fields = list.push_open_array();
+        let mut fields = list.push_array(if with_elements { 6 } else { 5 });
         fields.push_bulk(row.element.id);
         fields.push_integer(row.element.deadline as i64);
         fields.push_integer(row.ttl as i64);

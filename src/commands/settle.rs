@@ -12,10 +12,10 @@ pub fn settle(context: &Context, args: Args<'_>) -> Result {
     let args::Settle { key, held } = args::read(context, args, args::Settle::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let mut reply = context.reply_open_array();
+    let mut reply = context.reply_array(held.len());
     let mut removed = Batch::removed(context, key);
     let mut lawn = dehydrator.lawn();
-    for args::Held { token, id } in held {
+    for args::Held { token, id } in held.iter() {
         let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));
         let is_settled = lawn.is_some_and(|lawn| lawn.stop(id.bytes()).is_some());
         if is_settled {
@@ -38,10 +38,10 @@ pub fn renew(context: &Context, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl, ttl, None, now)?;
-    let mut reply = context.reply_open_array();
+    let mut reply = context.reply_array(held.len());
     let mut any = false;
     let mut lawn = dehydrator.lawn();
-    for args::Held { token, id } in held {
+    for args::Held { token, id } in held.iter() {
         let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));
         let is_renewed = lawn.is_some_and(|lawn| lawn.restart_at(id.bytes(), ttl, deadline));
         if is_renewed {

@@ -202,8 +202,9 @@ pub fn commands() -> Vec<Command> {
 
 /// `HELP`: each command as it is written, and what it does.
 pub fn help(context: &Context, _args: Args<'_>) -> Result {
-    let mut reply = context.reply_open_array();
-    for command in commands() {
+    let commands = commands();
+    let mut reply = context.reply_array(2 * commands.len());
+    for command in commands {
         let verb = command.verb.to_string_lossy().to_uppercase();
         let line = format!("DEHYDRATOR.{verb} {}", command.syntax);
         reply.push_simple(line.trim_end());

@@ -56,7 +56,7 @@ pub fn xack(context: &Context, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, request.key)?;
     let now = dehydrator.now();
 
-    let mut reply = context.reply_open_array();
+    let mut reply = context.reply_array(request.ids().count());
     let mut removed = Batch::removed(context, request.key);
     let mut lawn = dehydrator.lawn();
     for sent in request.ids() {

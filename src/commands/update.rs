@@ -43,7 +43,12 @@ pub fn touch(context: &Context, args: Args<'_>) -> Result {
             && lawn.restart_at(id, ttl, deadline)
     });
     if touched {
-        replicate::touched(context, key, id, ttl, deadline);
+        if at.is_some() {
+            // It says so in absolute terms, and does on a replica what it did here.
+            replicate::verbatim(context);
+        } else {
+            replicate::touched(context, key, id, ttl, deadline);
+        }
         dehydrator.note_timer(ttl, deadline);
         dehydrator.changed(c"dehydrator.touch");
     }

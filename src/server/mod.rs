@@ -6,6 +6,7 @@
 //!
 //! | module | noun |
 //! |---|---|
+//! | `digits` | numbers as text |
 //! | `error` | what a client is told when a command is refused |
 //! | `string` | names, values and arguments that belong to the server |
 //! | [`process`] | what there is once: the `allocator`, the `guard` by which C enters, the `log`, `info`, `random` bits |
@@ -33,6 +34,7 @@ macro_rules! api {
 pub(crate) use api;
 
 mod context;
+pub mod digits;
 pub mod error;
 #[cfg(test)]
 pub mod fake;

@@ -95,6 +95,11 @@ impl<'a> Args<'a> {
         Self { argv, argc, lifetime: PhantomData }
     }
 
+    /// Returns how many there are, the command's name included.
+    pub fn len(self) -> usize {
+        self.argc
+    }
+
     pub fn get(self, at: usize) -> Option<Str<'a>> {
         if at >= self.argc {
             return None;

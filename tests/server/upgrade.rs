@@ -12,7 +12,7 @@ use crate::replication::{Load, assert_equal, catch_up, replica_of};
 /// A primary that speaks the language of a later version.
 fn later(options: &[&str]) -> Server {
     let server = Server::start_debug(options);
-    server.connect().ask("DEHYDRATOR.DEBUG k LEVEL 3");
+    server.connect().ask("DEHYDRATOR.DEBUG k LEVEL 4");
     server
 }
 
@@ -57,11 +57,11 @@ fn a_replica_ends_loudly_when_its_primary_asks_for_more_than_it_understands() {
 fn a_replica_that_comes_back_is_asked_again() {
     let primary = later(&["--repl-backlog-size", "100mb"]);
     let mut client = primary.connect();
-    client.ask("DEHYDRATOR.DEBUG k LEVEL 2");
+    client.ask("DEHYDRATOR.DEBUG k LEVEL 3");
     let mut replica = replica_of(&primary, &[]);
     client.ask("DEHYDRATOR.PUSH k 600000 element first");
     catch_up(&primary, &replica);
-    client.ask("DEHYDRATOR.DEBUG k LEVEL 3");
+    client.ask("DEHYDRATOR.DEBUG k LEVEL 4");
     let before = primary.info("stats", "sync_partial_ok");
     client.ask("CLIENT KILL TYPE replica");
     until("the link was mended", || {
@@ -78,7 +78,7 @@ fn a_promoted_replica_asks_its_former_primary() {
     let second = Server::start_debug(&[]);
     second.follow(&first);
     Load::new(20).send(&mut first.connect(), 500);
-    second.connect().ask("DEHYDRATOR.DEBUG k LEVEL 3");
+    second.connect().ask("DEHYDRATOR.DEBUG k LEVEL 4");
     first.connect().ask("DEHYDRATOR.PUSH k 600000 element first");
     catch_up(&first, &second);
     first.connect().ask(&format!("FAILOVER TO 127.0.0.1 {}", second.port()));
@@ -87,7 +87,7 @@ fn a_promoted_replica_asks_its_former_primary() {
     is_told_the_way_out(&first.wait_until_it_gives_up(), "level 3");
     // What it has is what it had understood. Once it is upgraded too, it is a replica as any other.
     first.relaunch_with(&debug_module());
-    first.connect().ask("DEHYDRATOR.DEBUG k LEVEL 3");
+    first.connect().ask("DEHYDRATOR.DEBUG k LEVEL 4");
     first.follow(&second);
     assert_equal(&second, &first);
     assert_eq!(first.connect().digest("k"), second.connect().digest("k"));
@@ -156,9 +156,9 @@ fn what_clients_send_ends_nothing() {
     let replica = replica_of(&primary, &["--replica-read-only", "no"]);
     for server in [&primary, &replica] {
         let mut client = server.connect();
-        assert_eq!(client.ask("DEHYDRATOR.REQUIRE 2 0.1.0"), redis::Value::Okay);
-        let refused = client.refused("DEHYDRATOR.REQUIRE 3 9.9.9");
-        assert!(refused.contains("level 2, not 3"), "{refused}");
+        assert_eq!(client.ask("DEHYDRATOR.REQUIRE 3 0.1.0"), redis::Value::Okay);
+        let refused = client.refused("DEHYDRATOR.REQUIRE 4 9.9.9");
+        assert!(refused.contains("level 3, not 4"), "{refused}");
         client.refused("DEHYDRATOR.REQUIRE x");
         client.refused("DEHYDRATOR.ONDUE k SOMEWHERE");
         client.refused("DEHYDRATOR.LEASE k 5 KEY secret AT 9 id");

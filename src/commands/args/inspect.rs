@@ -27,7 +27,7 @@ impl<'a> Scan<'a> {
         let (mut pattern, mut count) = (None, None);
         let mut options = Options::new(args, 3);
         while let Some(option) = options.next() {
-            match &option.name[..] {
+            match option.name() {
                 b"MATCH" if pattern.is_none() => pattern = Some(options.value("MATCH")?.bytes()),
                 b"COUNT" if count.is_none() => count = Some(options.count()?),
                 _ => return Err(option.unexpected()),
@@ -49,7 +49,7 @@ impl<'a> Info<'a> {
         let mut full = false;
         let mut options = Options::new(args, 2);
         while let Some(option) = options.next() {
-            match &option.name[..] {
+            match option.name() {
                 b"FULL" if !full => full = true,
                 _ => return Err(option.unexpected()),
             }

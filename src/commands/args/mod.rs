@@ -6,6 +6,7 @@
 //! | `push`, `take`, `settle`, `update`, `range`, `inspect`, `ondue`, `pause`, `require` | the requests of each family of verbs |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
+//! | `timer` | a TTL and its deadline in one word |
 //! | `token` | tokens of leases |
 //! | `word` | a word as the client is shown it |
 //! | `requests` | unit tests of the requests |
@@ -25,6 +26,7 @@ mod requests;
 mod require;
 mod settle;
 mod take;
+mod timer;
 mod token;
 mod update;
 mod word;
@@ -79,8 +81,8 @@ pub struct OfKey<'a> {
 
 impl<'a> OfKey<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let [key] = exactly(args)?;
-        Ok(Self { key })
+        has_exactly(args, 1)?;
+        Ok(Self { key: required(args, 1)? })
     }
 }
 
@@ -92,8 +94,8 @@ pub struct OfId<'a> {
 
 impl<'a> OfId<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let [key, id] = exactly(args)?;
-        Ok(Self { key, id })
+        has_exactly(args, 2)?;
+        Ok(Self { key: required(args, 1)?, id: required(args, 2)? })
     }
 }
 
@@ -118,8 +120,7 @@ fn required<'a>(args: Args<'a>, at: usize) -> Result<Str<'a>> {
     args.get(at).ok_or(Error::Arity)
 }
 
-/// All arguments, when there are `N` behind the command's name.
-fn exactly<'a, const N: usize>(args: Args<'a>) -> Result<[Str<'a>; N]> {
-    let all: Vec<_> = args.from(1).take(N + 1).collect();
-    all.try_into().map_err(|_| Error::Arity)
+/// Refuses any other number of arguments behind the command's name.
+fn has_exactly(args: Args<'_>, count: usize) -> Result<()> {
+    if args.len() == count + 1 { Ok(()) } else { Err(Error::Arity) }
 }

@@ -7,10 +7,13 @@ use super::word::shown;
 
 /// Whether now plus this fits is known when the clock is read.
 pub fn ttl(arg: Str<'_>) -> Result<u64> {
-    number(arg.bytes()).map_err(|error| {
-        let wanted = "a whole number of milliseconds from 0 on";
-        error.of("ttl", arg.bytes(), wanted)
-    })
+    ttl_of(arg.bytes())
+}
+
+/// As [`ttl`], of a part of a word.
+pub fn ttl_of(word: &[u8]) -> Result<u64> {
+    let wanted = "a whole number of milliseconds from 0 on";
+    number(word).map_err(|error| error.of("ttl", word, wanted))
 }
 
 /// Rounds a TTL up to the coarsest power-of-two step by which it is at most `slack` late, so that

@@ -19,10 +19,10 @@ impl<'a> OnDue<'a> {
         let key = required(args, 1)?;
         let mut options = Options::new(args, 2);
         let word = options.next().ok_or(Error::Arity)?;
-        let policy = if word.name == b"HOLD" {
+        let policy = if word.name() == b"HOLD" {
             match options.next() {
                 None => Policy::Hold,
-                Some(option) if option.name == b"DELIVERIES" => {
+                Some(option) if option.name() == b"DELIVERIES" => {
                     let deliveries = options.deliveries()?;
                     let route = options.next().ok_or(
                         "DELIVERIES needs DROP, STREAM or PUBLISH behind its value: where dead letters go",
@@ -35,7 +35,7 @@ impl<'a> OnDue<'a> {
             Policy::Send(parse_route(key, &word, &mut options)?)
         };
         let trust = match options.next() {
-            Some(option) if option.name == b"UNCONFIRMED" && policy.sends_elsewhere() => {
+            Some(option) if option.name() == b"UNCONFIRMED" && policy.sends_elsewhere() => {
                 Trust::Unconfirmed
             }
             Some(option) => return Err(option.unexpected()),
@@ -50,7 +50,7 @@ impl<'a> OnDue<'a> {
 
 /// `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`, of which the first word is read.
 fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> Result<Route> {
-    match &word.name[..] {
+    match word.name() {
         b"DROP" => Ok(Route::Drop),
         b"STREAM" => {
             let dest = options.value("STREAM")?.bytes();

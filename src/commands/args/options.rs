@@ -18,9 +18,12 @@ pub struct Options<'a> {
 /// A word where an option should be.
 pub struct Opt<'a> {
     word: Str<'a>,
-    /// In upper case.
-    pub name: Vec<u8>,
+    upper: [u8; NAME_MAX],
+    len: usize,
 }
+
+/// No option's name is longer; a longer word is none.
+const NAME_MAX: usize = 16;
 
 impl<'a> Options<'a> {
     pub fn new(args: Args<'a>, at: usize) -> Self {
@@ -28,12 +31,13 @@ impl<'a> Options<'a> {
     }
 
     pub fn next(&mut self) -> Option<Opt<'a>> {
-        /// No option's name is longer; a longer word need not be copied to see that.
-        const LONGEST: usize = 16;
         let word = self.args.get(self.at)?;
         self.at += 1;
-        let name = word.bytes().get(..LONGEST).unwrap_or(word.bytes()).to_ascii_uppercase();
-        Some(Opt { word, name })
+        let len = word.bytes().len().min(NAME_MAX);
+        let mut upper = [0; NAME_MAX];
+        upper[..len].copy_from_slice(&word.bytes()[..len]);
+        upper.make_ascii_uppercase();
+        Some(Opt { word, upper, len })
     }
 
     /// Whether the next word is this one, which is passed then.
@@ -96,6 +100,11 @@ impl<'a> Options<'a> {
 }
 
 impl Opt<'_> {
+    /// Returns the word in upper case.
+    pub fn name(&self) -> &[u8] {
+        &self.upper[..self.len]
+    }
+
     pub fn unexpected(&self) -> Error {
         format!("syntax error, unexpected '{}'", shown(self.word.bytes())).into()
     }

@@ -29,7 +29,7 @@ impl<'a> Pause<'a> {
         let key = required(args, 1)?;
         let mut options = Options::new(args, 2);
         let end = match (options.next(), args.get(2)) {
-            (Some(option), _) if option.name == b"AT" => {
+            (Some(option), _) if option.name() == b"AT" => {
                 let word = options.value("AT")?.bytes();
                 let wanted = "a whole number of unix milliseconds from 1 on";
                 PauseEnd::At(positive("AT", word, wanted)?)

@@ -3,40 +3,35 @@
 use crate::config;
 use crate::lawn::Token;
 use crate::server::string::Args;
-use crate::server::{Error, OwnedStr, Str, error::Result};
+use crate::server::{Error, Str, error::Result};
 
 use super::number::{ttl, with_slack};
 use super::options::Options;
 use super::required;
+use super::timer::Timer;
 
 /// How long to put something away.
 #[derive(Clone, Copy)]
-pub struct Ttl<'a> {
+pub struct Ttl {
     /// In milliseconds, with the slack worked in.
     pub ms: u64,
     /// In milliseconds, as it was asked for.
     pub asked: u64,
-    /// As it was sent, if that says the same.
-    sent: Option<Str<'a>>,
 }
 
-impl<'a> Ttl<'a> {
-    fn parse(word: Str<'a>) -> Result<Self> {
-        let ms = ttl(word)?;
-        Ok(Self { ms, asked: ms, sent: Some(word) })
+impl Ttl {
+    fn parse(word: Str<'_>) -> Result<Self> {
+        ttl(word).map(Self::from)
     }
 
     fn with_slack(self, slack: Option<u64>) -> Result<Self> {
-        let ms = with_slack(self.asked, slack)?;
-        Ok(Self { ms, sent: self.sent.filter(|_| ms == self.asked), ..self })
+        Ok(Self { ms: with_slack(self.asked, slack)?, ..self })
     }
+}
 
-    /// Hands it on as a string of the server's.
-    pub fn with_word<T>(self, use_it: impl FnOnce(Str<'_>) -> T) -> T {
-        match self.sent {
-            Some(word) => use_it(word),
-            None => use_it(OwnedStr::of_number(self.ms).as_str()),
-        }
+impl From<u64> for Ttl {
+    fn from(asked: u64) -> Self {
+        Self { ms: asked, asked }
     }
 }
 
@@ -51,10 +46,10 @@ pub enum IfThere {
     Replace,
 }
 
-/// `key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`
+/// `key ttl[@unix-ms] element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`
 pub struct Push<'a> {
     pub key: Str<'a>,
-    pub ttl: Ttl<'a>,
+    pub ttl: Ttl,
     pub element: Str<'a>,
     pub id: Str<'a>,
     pub if_there: IfThere,
@@ -68,20 +63,21 @@ pub struct Push<'a> {
 
 impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
+        let timer = Timer::parse(required(args, 2)?)?;
         let mut request = Self {
             key: required(args, 1)?,
             element: required(args, 3)?,
             id: required(args, 4)?,
-            ttl: Ttl::parse(required(args, 2)?)?,
+            ttl: timer.ttl.into(),
             if_there: IfThere::Refuse,
-            at: None,
+            at: timer.deadline,
             deliveries: 0,
             token: None,
         };
         let mut slack = None;
         let mut options = Options::new(args, 5);
         while let Some(option) = options.next() {
-            match &option.name[..] {
+            match option.name() {
                 b"NX" if request.if_there == IfThere::Refuse => request.if_there = IfThere::Keep,
                 b"REPLACE" if request.if_there == IfThere::Refuse => {
                     request.if_there = IfThere::Replace;
@@ -109,7 +105,7 @@ impl<'a> Push<'a> {
 /// `key ttl element [SLACK ms]`
 pub struct GidPush<'a> {
     pub key: Str<'a>,
-    pub ttl: Ttl<'a>,
+    pub ttl: Ttl,
     pub element: Str<'a>,
 }
 
@@ -123,7 +119,7 @@ impl<'a> GidPush<'a> {
         let mut slack = None;
         let mut options = Options::new(args, 4);
         while let Some(option) = options.next() {
-            match &option.name[..] {
+            match option.name() {
                 b"SLACK" if slack.is_none() => slack = Some(options.milliseconds("SLACK")?),
                 _ => return Err(option.unexpected()),
             }
@@ -137,7 +133,7 @@ impl<'a> GidPush<'a> {
 pub struct MultiPush<'a> {
     pub key: Str<'a>,
     /// TTL, element, id.
-    pub elements: Vec<(Ttl<'a>, Str<'a>, Str<'a>)>,
+    pub elements: Vec<(Ttl, Str<'a>, Str<'a>)>,
 }
 
 impl<'a> MultiPush<'a> {

@@ -37,7 +37,7 @@ impl<'a> Range<'a> {
         let (mut count, mut with_elements) = (None, false);
         let mut options = Options::new(args, 4);
         while let Some(option) = options.next() {
-            match &option.name[..] {
+            match option.name() {
                 b"COUNT" if count.is_none() => count = Some(options.count()?),
                 b"WITHELEMENTS" if !with_elements => with_elements = true,
                 _ => return Err(option.unexpected()),
@@ -108,7 +108,7 @@ impl<'a> Look<'a> {
             Self { key: required(args, 1)?, id: required(args, 2)?.bytes(), full: false };
         let mut options = Options::new(args, 3);
         while let Some(option) = options.next() {
-            match &option.name[..] {
+            match option.name() {
                 b"FULL" if !request.full => request.full = true,
                 _ => return Err(option.unexpected()),
             }

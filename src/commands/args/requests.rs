@@ -72,13 +72,13 @@ fn requests_without_options_are_their_words_in_order() {
     assert_eq!(read("k i e", update), Ok(["k", "i", "e"].map(Into::into)));
 }
 
-type Pushed = ([String; 3], (u64, u64, String), (IfThere, Option<u64>, u16));
+type Pushed = ([String; 3], (u64, u64), (IfThere, Option<u64>, u16));
 
 fn push(args: Args<'_>) -> Result<Pushed> {
     let it = Push::parse(args)?;
     Ok((
         [it.key, it.element, it.id].map(text),
-        (it.ttl.asked, it.ttl.ms, it.ttl.with_word(text)),
+        (it.ttl.asked, it.ttl.ms),
         (it.if_there, it.at, it.deliveries),
     ))
 }
@@ -87,10 +87,8 @@ fn push(args: Args<'_>) -> Result<Pushed> {
 fn a_push_is_its_words_and_its_options_in_any_order() {
     use IfThere::{Keep, Refuse, Replace};
     needs_all_of("k 5 e i", only!(Push));
-    let pushed = |ttl: (u64, u64, &str), rest| {
-        Ok((["k", "e", "i"].map(Into::into), (ttl.0, ttl.1, ttl.2.into()), rest))
-    };
-    let plain = (1000, 1000, "1000");
+    let pushed = |ttl: (u64, u64), rest| Ok((["k", "e", "i"].map(Into::into), ttl, rest));
+    let plain = (1000, 1000);
     assert_eq!(read("k 1000 e i", push), pushed(plain, (Refuse, None, 0)));
     assert_eq!(read("k 1000 e i NX", push), pushed(plain, (Keep, None, 0)));
     assert_eq!(read("k 1000 e i rePlace", push), pushed(plain, (Replace, None, 0)));
@@ -98,16 +96,19 @@ fn a_push_is_its_words_and_its_options_in_any_order() {
     let all = pushed(plain, (Replace, Some(77), 65_535));
     assert_eq!(read("k 1000 e i REPLACE AT 77 DELIVERIES 65535", push), all);
     assert_eq!(read("k 1000 e i at 77 deliveries 65535 replace", push), all);
-    // What the slack changes is handed on as it has become, what it does not as it was sent.
-    let slack = pushed((1000, 1024, "1024"), (Keep, None, 0));
+    let slack = pushed((1000, 1024), (Keep, None, 0));
     assert_eq!(read("k 1000 e i NX SLACK 100", push), slack);
     assert_eq!(read("k 1000 e i slack 100 nx", push), slack);
     assert_eq!(read("k 1000 e i SLACK 0", push), pushed(plain, (Refuse, None, 0)));
-    assert_eq!(read("k 1024 e i SLACK 9", push), pushed((1024, 1024, "1024"), (Refuse, None, 0)));
-    let longest = pushed((DEADLINE_MAX, DEADLINE_MAX, "9223372036854775807"), (Refuse, None, 0));
+    assert_eq!(read("k 1024 e i SLACK 9", push), pushed((1024, 1024), (Refuse, None, 0)));
+    let longest = pushed((DEADLINE_MAX, DEADLINE_MAX), (Refuse, None, 0));
     assert_eq!(read("k 9223372036854775807 e i SLACK 0", push), longest);
+    // As effects say it.
+    assert_eq!(read("k 1000@77 e i", push), pushed(plain, (Refuse, Some(77), 0)));
+    assert_eq!(read("k 1000@77 e i REPLACE DELIVERIES 65535", push), all);
     let token = |args: Args<'_>| Push::parse(args).map(|it| it.token);
     assert_eq!(read("k 5 e i AT 9 DELIVERIES 1", token), Ok(None));
+    assert_eq!(read("k 5@9 e i DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
     assert_eq!(read("k 5 e i AT 9 DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
 }
 
@@ -119,6 +120,14 @@ fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
             "k -1 e i",
             "k 9223372036854775808 e i",
             "k 9223372036854775807 e i SLACK 1",
+            "k 5@ e i",
+            "k @5 e i",
+            "k @ e i",
+            "k 5@9@7 e i",
+            "k 5@-9 e i",
+            "k 5@9223372036854775808 e i",
+            "k 5@9 e i AT 9",
+            "k 5@9 e i SLACK 1",
             "k 5 e i NX NX",
             "k 5 e i NX REPLACE",
             "k 5 e i REPLACE NX",
@@ -166,7 +175,7 @@ fn pushes_without_ids_and_of_many_are_their_words() {
     needs_all_of("k 5 e i", only!(MultiPush));
     let multipush = |args: Args<'_>| {
         let it = MultiPush::parse(args)?;
-        let element = |it: &(Ttl<'_>, Str<'_>, Str<'_>)| (it.0.ms, text(it.1), text(it.2));
+        let element = |it: &(Ttl, Str<'_>, Str<'_>)| (it.0.ms, text(it.1), text(it.2));
         Ok((text(it.key), it.elements.iter().map(element).collect::<Vec<_>>()))
     };
     let element = |ttl, element: &str, id: &str| (ttl, element.into(), id.into());
@@ -288,6 +297,12 @@ fn a_lease_names_its_deadline_and_its_ids() {
     assert_eq!(read("k 5 at 9 i AT", lease), leased(None, ["i", "AT"]));
     assert_eq!(read("k 5 at 9 TOKEN 7", lease), leased(None, ["TOKEN", "7"]));
     assert_eq!(read("k 5 token 7 AT 9 i TOKEN", lease), leased(Some(7), ["i", "TOKEN"]));
+    // As this version says it.
+    needs_all_of("k 5@9@7 i", only!(Lease));
+    assert_eq!(read("k 5@9@7 AT i", lease), leased(Some(7), ["AT", "i"]));
+    let of_word = Token::of_word(b"a@b").number();
+    assert_eq!(read("k 5@9@a@b AT i", lease), leased(Some(of_word), ["AT", "i"]));
+    refuses(&["k 5@9 i", "k 5@9@ i", "k @9@7 i", "k 5@x@7 i", "k x@9@7 i"], only!(Lease));
     refuses(
         &["k x AT 9 i", "k 5 AT x i", "k 5 BY 9 i", "k 5 TOKEN 7 BY 9 i", "k 5 TOKEN 7 AT x i"],
         only!(Lease),
@@ -306,14 +321,14 @@ fn what_is_held_is_named_in_pairs() {
     let pair = |held: Held<'_>| (held.token.number(), text(held.id));
     let settle = |args: Args<'_>| {
         let it = Settle::parse(args)?;
-        Ok((text(it.key), it.held.into_iter().map(pair).collect::<Vec<_>>()))
+        Ok((text(it.key), it.held.iter().map(pair).collect::<Vec<_>>()))
     };
     let mine = Token::of_word(b"mine").number();
     let held = vec![(7, "i".into()), (mine, "7".into())];
     assert_eq!(read("k 7 i mine 7", settle), Ok(("k".into(), held.clone())));
     let renew = |args: Args<'_>| {
         let it = Renew::parse(args)?;
-        Ok((text(it.key), it.ttl, it.held.into_iter().map(pair).collect::<Vec<_>>()))
+        Ok((text(it.key), it.ttl, it.held.iter().map(pair).collect::<Vec<_>>()))
     };
     assert_eq!(read("k 5 7 i mine 7", renew), Ok(("k".into(), 5, held)));
     refuses(&["k x 7 i", "k -1 7 i"], only!(Renew));

@@ -17,12 +17,12 @@ pub struct Held<'a> {
 /// `key token id [token id ...]`
 pub struct Settle<'a> {
     pub key: Str<'a>,
-    pub held: Vec<Held<'a>>,
+    pub held: HeldList<'a>,
 }
 
 impl<'a> Settle<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        Ok(Self { key: required(args, 1)?, held: held(args, 2)? })
+        Ok(Self { key: required(args, 1)?, held: HeldList::parse(args, 2)? })
     }
 }
 
@@ -30,22 +30,48 @@ impl<'a> Settle<'a> {
 pub struct Renew<'a> {
     pub key: Str<'a>,
     pub ttl: u64,
-    pub held: Vec<Held<'a>>,
+    pub held: HeldList<'a>,
 }
 
 impl<'a> Renew<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         required(args, 4)?;
         let ttl = ttl(required(args, 2)?)?;
-        Ok(Self { key: required(args, 1)?, ttl, held: held(args, 3)? })
+        Ok(Self { key: required(args, 1)?, ttl, held: HeldList::parse(args, 3)? })
     }
 }
 
-fn held<'a>(args: Args<'a>, from: usize) -> Result<Vec<Held<'a>>> {
-    let words: Vec<Str<'a>> = args.from(from).collect();
-    let (pairs, rest) = words.as_chunks::<2>();
-    if pairs.is_empty() || !rest.is_empty() {
-        return Err(Error::Arity);
+/// `token id [token id ...]`, read where they stand.
+#[derive(Clone, Copy)]
+pub struct HeldList<'a> {
+    args: Args<'a>,
+    from: usize,
+    len: usize,
+}
+
+impl<'a> HeldList<'a> {
+    fn parse(args: Args<'a>, from: usize) -> Result<Self> {
+        let words = args.len().saturating_sub(from);
+        if words == 0 || !words.is_multiple_of(2) {
+            return Err(Error::Arity);
+        }
+        let list = Self { args, from, len: words / 2 };
+        // A refused command changes nothing, so all of it is looked at first.
+        (0..list.len).try_for_each(|at| list.get(at).map(drop))?;
+        Ok(list)
     }
-    pairs.iter().map(|[word, id]| Ok(Held { token: token(word.bytes())?, id: *id })).collect()
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Held<'a>> {
+        (0..self.len).filter_map(move |at| self.get(at).ok())
+    }
+
+    fn get(&self, at: usize) -> Result<Held<'a>> {
+        let word = required(self.args, self.from + 2 * at)?;
+        let id = required(self.args, self.from + 2 * at + 1)?;
+        Ok(Held { token: token(word.bytes())?, id })
+    }
 }

@@ -8,9 +8,10 @@ use crate::lawn::Token;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
-use super::number::{positive, ttl};
+use super::number::positive;
 use super::options::Options;
 use super::required;
+use super::timer::Timer;
 use super::token::chosen;
 use super::word::shown;
 
@@ -79,7 +80,7 @@ fn how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take)> {
     let (mut lease, mut token) = (None, None);
     let mut options = Options::new(args, from);
     while let Some(option) = options.next() {
-        match &option.name[..] {
+        match option.name() {
             b"COUNT" if count.is_none() => count = Some(options.count()?),
             b"BLOCK" if block.is_none() => block = Some(options.milliseconds("BLOCK")?),
             b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
@@ -97,7 +98,7 @@ fn how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take)> {
     Ok((block, Take { count, with_ids, lease, token }))
 }
 
-/// `key ttl [TOKEN token] AT unix-ms id [id ...]`
+/// `key ttl@unix-ms@token id [id ...]`, or, as earlier versions said it, `key ttl [TOKEN token] AT unix-ms id [id ...]`
 pub struct Lease<'a> {
     pub key: Str<'a>,
     pub ttl: u64,
@@ -110,18 +111,23 @@ pub struct Lease<'a> {
 
 impl<'a> Lease<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 3)?;
+        let key = required(args, 1)?;
+        let Timer { ttl, deadline, mut token } = Timer::parse_lease(required(args, 2)?)?;
+        if let Some(deadline) = deadline {
+            return Ok(Self { key, ttl, token, deadline, args, from: 3 });
+        }
         required(args, 5)?;
-        let (key, ttl) = (required(args, 1)?, ttl(required(args, 2)?)?);
-        let (mut token, mut from) = (None, 5);
+        let mut from = 5;
         let mut options = Options::new(args, 3);
         let mut option = options.next().ok_or(Error::Arity)?;
         // Before AT, behind which any word is an id.
-        if option.name == b"TOKEN" {
+        if option.name() == b"TOKEN" {
             (token, from) = (Some(options.token()?), 7);
             required(args, from)?;
             option = options.next().ok_or(Error::Arity)?;
         }
-        if option.name != b"AT" {
+        if option.name() != b"AT" {
             return Err(option.unexpected());
         }
         Ok(Self { key, ttl, token, deadline: options.deadline()?, args, from })
@@ -143,7 +149,7 @@ impl<'a> XPoll<'a> {
         let mut count = None;
         let mut options = Options::new(args, 2);
         while let Some(option) = options.next() {
-            match &option.name[..] {
+            match option.name() {
                 b"COUNT" if count.is_none() => count = Some(options.count()?),
                 _ => return Err(option.unexpected()),
             }

@@ -3,9 +3,9 @@
 use crate::server::string::Args;
 use crate::server::{Str, error::Result};
 
-use super::number::ttl;
 use super::options::Options;
-use super::{exactly, required};
+use super::timer::Timer;
+use super::{has_exactly, required};
 
 /// `key id element`
 pub struct Update<'a> {
@@ -16,8 +16,8 @@ pub struct Update<'a> {
 
 impl<'a> Update<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let [key, id, element] = exactly(args)?;
-        Ok(Self { key, id, element })
+        has_exactly(args, 3)?;
+        Ok(Self { key: required(args, 1)?, id: required(args, 2)?, element: required(args, 3)? })
     }
 }
 
@@ -31,7 +31,7 @@ pub enum Condition {
     Earlier,
 }
 
-/// `key id ttl [GT | LT] [AT unix-ms]`
+/// `key id ttl[@unix-ms] [GT | LT] [AT unix-ms]`
 pub struct Touch<'a> {
     pub key: Str<'a>,
     pub id: &'a [u8],
@@ -42,16 +42,17 @@ pub struct Touch<'a> {
 
 impl<'a> Touch<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
+        let timer = Timer::parse(required(args, 3)?)?;
         let mut request = Self {
             key: required(args, 1)?,
             id: required(args, 2)?.bytes(),
-            ttl: ttl(required(args, 3)?)?,
+            ttl: timer.ttl,
             condition: Condition::Always,
-            at: None,
+            at: timer.deadline,
         };
         let mut options = Options::new(args, 4);
         while let Some(option) = options.next() {
-            match &option.name[..] {
+            match option.name() {
                 b"GT" if request.condition == Condition::Always => {
                     request.condition = Condition::Later;
                 }

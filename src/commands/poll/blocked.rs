@@ -220,9 +220,9 @@ impl Taken for ForBlocked {
             claim(self.take.token);
         }
         let mut reply = if self.is_named {
-            context.reply_named_open_array(self.key.as_str().bytes())
+            context.reply_named_array_up_to(self.key.as_str().bytes(), self.elements.len())
         } else {
-            context.reply_open_array()
+            context.reply_array(self.elements.len())
         };
         for element in &self.elements {
             self.take.reply(&mut reply, &element.element());
@@ -314,8 +314,7 @@ fn replicate_given_back(
     replaces: bool,
 ) {
     let [id, payload] = [element.id, element.payload].map(OwnedStr::new);
-    let (ttl, deadline) = (OwnedStr::of_number(before.ttl), before.deadline);
-    let [id, element, ttl] = [&id, &payload, &ttl].map(OwnedStr::as_str);
-    let pushed = Pushed { key, ttl, element, id, deadline };
+    let [id, element] = [&id, &payload].map(OwnedStr::as_str);
+    let pushed = Pushed { key, ttl: before.ttl, element, id, deadline: before.deadline };
     replicate::given_back(context, &pushed, replaces, before.deliveries, before.token);
 }

@@ -5,7 +5,8 @@ use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::replicate::Batch;
-use crate::server::reply::OpenArray;
+use crate::server::digits::Digits;
+use crate::server::reply::Array;
 use crate::server::{Context, Str, random};
 
 use crate::commands::args::Take;
@@ -164,17 +165,17 @@ impl Take {
     }
 
     /// Replies an element as it was asked for.
-    pub(super) fn reply(self, reply: &mut OpenArray<'_>, element: &Element<'_>) {
+    pub(super) fn reply(self, reply: &mut Array<'_>, element: &Element<'_>) {
         let Element { id, payload, deliveries, .. } = *element;
         if self.lease.is_some() {
-            let mut row = reply.push_open_array();
+            let mut row = reply.push_array(4);
             row.push_bulk(id);
             row.push_bulk(payload);
             row.push_integer(deliveries.into());
             // As a string: languages whose numbers are all fractions would round it.
-            row.push_bulk(self.token.map_or(0, Token::number).to_string().as_bytes());
+            row.push_bulk(Digits::new(self.token.map_or(0, Token::number)).bytes());
         } else if self.with_ids {
-            let mut pair = reply.push_open_array();
+            let mut pair = reply.push_array(2);
             pair.push_bulk(id);
             pair.push_bulk(payload);
         } else {

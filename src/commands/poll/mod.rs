@@ -36,7 +36,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
     if let Some(lawn) = dehydrator.look()
         && held(lawn, take, now).next().is_some()
     {
-        let mut reply = context.reply_open_array();
+        let mut reply = context.reply_array_up_to(take.count);
         held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element));
         claim(take.token);
         return Ok(());
@@ -59,7 +59,7 @@ pub fn poll(context: &Context, args: Args<'_>) -> Result {
             dehydrator = Writing::open_at(context, key, now)?;
         }
     }
-    let mut reply = context.reply_open_array();
+    let mut reply = context.reply_array_up_to(take.count);
     take_due(context, dehydrator, key, now, take, |element| take.reply(&mut reply, &element));
     Ok(())
 }

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::data_type::{Dehydrator, Reading, Writing};
 use crate::pending::blocked::{self as line, Outlook};
 use crate::server::command::access;
-use crate::server::reply::OpenArray;
+use crate::server::reply::Array;
 use crate::server::string::Args;
 use crate::server::{Context, Str, error::Result};
 
@@ -89,7 +89,7 @@ fn reply_held(context: &Context, keys: &[Str<'_>], take: Take, now: u64) -> bool
         let Ok(dehydrator) = Reading::open(context, *key) else { return false };
         let mut reply = None;
         for element in dehydrator.lawn().into_iter().flat_map(|lawn| held(lawn, take, now)) {
-            take.reply(reply.get_or_insert_with(|| named(context, *key)), &element);
+            take.reply(reply.get_or_insert_with(|| named(context, *key, take)), &element);
         }
         reply.is_some()
     })
@@ -102,7 +102,7 @@ fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take, now: u64) {
         let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
         let mut reply = None;
         take_due(context, dehydrator, *key, now, take, |element| {
-            take.reply(reply.get_or_insert_with(|| named(context, *key)), &element);
+            take.reply(reply.get_or_insert_with(|| named(context, *key, take)), &element);
         });
         if reply.is_some() {
             return;
@@ -112,6 +112,6 @@ fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take, now: u64) {
 }
 
 /// The key, and an array for what it gives out.
-fn named<'a>(context: &'a Context, key: Str<'_>) -> OpenArray<'a> {
-    context.reply_named_open_array(key.bytes())
+fn named<'a>(context: &'a Context, key: Str<'_>, take: Take) -> Array<'a> {
+    context.reply_named_array_up_to(key.bytes(), take.count)
 }

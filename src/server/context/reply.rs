@@ -57,20 +57,34 @@ impl Context {
         };
     }
 
-    /// An array of as many replies as will have been counted when it is dropped.
-    pub fn reply_open_array(&self) -> OpenArray<'_> {
-        let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);
-        // SAFETY: the context is live, and the server copies what it is shown.
-        unsafe { api!(RedisModule_ReplyWithArray(self.reply_ptr(), postponed)) };
-        OpenArray { context: self, length: 0 }
+    /// Replies an array of so many.
+    pub fn reply_array(&self, length: usize) -> Array<'_> {
+        self.begin_array(length as c_long);
+        Array { context: self, length: Length::Told(length) }
     }
 
-    /// A name and an array, in an array of two: the latter is open, as that of [`Context::reply_open_array`] is.
-    pub fn reply_named_open_array(&self, name: &[u8]) -> OpenArray<'_> {
-        // SAFETY: the context is live. What follows are the two.
-        unsafe { api!(RedisModule_ReplyWithArray(self.reply_ptr(), 2)) };
+    /// Replies an array of no more than so many, which are counted.
+    ///
+    /// One is by far the most frequent of all: then no length is postponed, for which the server would put all that
+    /// follows into a list of buffers, at 2,000 instructions.
+    pub fn reply_array_up_to(&self, most: usize) -> Array<'_> {
+        if most == 1 {
+            return Array { context: self, length: Length::OneAtMost };
+        }
+        self.begin_array(c_long::from(raw::REDISMODULE_POSTPONED_LEN));
+        Array { context: self, length: Length::Counted(0) }
+    }
+
+    /// Replies a name and an array, in an array of two: the latter is as that of [`Context::reply_array_up_to`].
+    pub fn reply_named_array_up_to(&self, name: &[u8], most: usize) -> Array<'_> {
+        self.begin_array(2);
         self.reply_bulk(name);
-        self.reply_open_array()
+        self.reply_array_up_to(most)
+    }
+
+    fn begin_array(&self, length: c_long) {
+        // SAFETY: the context is live. What follows is what was told, see `Array`.
+        unsafe { api!(RedisModule_ReplyWithArray(self.reply_ptr(), length)) };
     }
 
     /// A map of as many entries as will have been counted when it is dropped.
@@ -103,47 +117,77 @@ impl Context {
     }
 }
 
-/// An array reply whose length is told at its end, come what may: one that is never closed would
-/// leave the connection out of step.
-pub struct OpenArray<'a> {
+/// An array reply. It has as many items as the client is told, come what may: with fewer, or with more, the connection
+/// would be out of step.
+pub struct Array<'a> {
     context: &'a Context,
-    length: usize,
+    length: Length,
 }
 
-impl OpenArray<'_> {
+/// What the client has been told of the length of an array.
+enum Length {
+    /// It is told at the end. So many are in it.
+    Counted(usize),
+    /// It is told. So many are missing.
+    Told(usize),
+    /// It is told with the first item, which is the last.
+    OneAtMost,
+}
+
+impl Array<'_> {
     pub fn push_bulk(&mut self, bytes: &[u8]) {
+        self.begin_item();
         self.context.reply_bulk(bytes);
-        self.length += 1;
     }
 
     pub fn push_integer(&mut self, number: i64) {
+        self.begin_item();
         self.context.reply_integer(number);
-        self.length += 1;
     }
 
-    /// A status: text without a line break.
+    /// Adds a status: text without a line break.
     pub fn push_simple(&mut self, text: &str) {
+        self.begin_item();
         self.context.reply_simple(text);
-        self.length += 1;
     }
 
     pub fn push_null(&mut self) {
+        self.begin_item();
         self.context.reply_null();
-        self.length += 1;
     }
 
-    /// An array within this one. It must be closed before this goes on.
-    pub fn push_open_array(&mut self) -> OpenArray<'_> {
-        self.length += 1;
-        self.context.reply_open_array()
+    /// Adds an array of so many. It must be closed before this goes on.
+    pub fn push_array(&mut self, length: usize) -> Array<'_> {
+        self.begin_item();
+        self.context.reply_array(length)
+    }
+
+    fn begin_item(&mut self) {
+        match &mut self.length {
+            Length::Counted(length) => *length += 1,
+            Length::Told(missing) => {
+                *missing = missing.checked_sub(1).expect("no more items than were told");
+            }
+            Length::OneAtMost => {
+                self.context.begin_array(1);
+                self.length = Length::Told(0);
+            }
+        }
     }
 }
 
-impl Drop for OpenArray<'_> {
+impl Drop for Array<'_> {
     fn drop(&mut self) {
-        // SAFETY: the context is live, and this array is the innermost that is open.
-        unsafe {
-            api!(RedisModule_ReplySetArrayLength(self.context.as_ptr(), self.length as c_long))
+        match self.length {
+            Length::Counted(length) => {
+                // SAFETY: the context is live, and this array is the innermost that is open.
+                unsafe {
+                    api!(RedisModule_ReplySetArrayLength(self.context.as_ptr(), length as c_long))
+                }
+            }
+            // There are some if a panic goes by.
+            Length::Told(missing) => (0..missing).for_each(|_| self.context.reply_null()),
+            Length::OneAtMost => self.context.begin_array(0),
         }
     }
 }
