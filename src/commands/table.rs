@@ -72,8 +72,8 @@ pub fn commands() -> Vec<Command> {
                 c"O(K+N), K being the number of keys, N of elements it takes",
                 c"Takes, or leases, elements that are due, from the first of these keys that has some.",
             ),
-        Command::new(c"lease", handler!(take::lease), c"write fast", -6, access::TOUCH).described(
-            "key ttl [TOKEN token] AT unix-ms id [id ...]",
+        Command::new(c"lease", handler!(take::lease), c"write fast", -4, access::TOUCH).described(
+            "key ttl@unix-ms@token id [id ...]",
             c"O(N), N being the number of ids",
             c"Leases elements by their ids, due or not: the form in which leases replicate.",
         ),

@@ -28,7 +28,7 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `LEASE key ttl [TOKEN token] AT unix-ms id [id ...]`: how many there were, which are leased now, due or not. The
+/// `LEASE key ttl@unix-ms@token id [id ...]`: how many there were, which are leased now, due or not. The
 /// form in which leases replicate.
 pub fn lease(context: &Context, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::Lease::parse)?;

@@ -27,7 +27,7 @@ fn what_the_server_is_told_of_each_command() {
         ("ttn", 2, "readonly fast", "RO access"),
         ("mpush", -5, "write denyoom fast", "RW insert"),
         ("touch", -4, "write fast", "RW update"),
-        ("lease", -6, "write fast", "RW update"),
+        ("lease", -4, "write fast", "RW update"),
         ("pttl", 3, "readonly fast", "RO access"),
         ("len", 2, "readonly fast", "RO access"),
         ("scan", -3, "readonly", "RO access"),

@@ -112,7 +112,7 @@ fn the_append_only_file_is_told_effects_not_intentions() {
     assert_eq!(words.matches("MULTI").count(), 1, "{words}");
     assert!(!words.contains("DEL"), "{words}");
     assert_eq!(words.matches("DEHYDRATOR.PUSH").count(), 3, "{words}");
-    assert_eq!(words.matches("\r\nAT\r\n").count(), 3, "{words}");
+    assert_eq!(words.matches("\r\n0@1").count(), 3, "{words}");
     assert_eq!(words.matches("DEHYDRATOR.REM").count(), 2, "{words}");
     assert!(!words.contains("POLL") && !words.contains("GID"), "{words}");
 }

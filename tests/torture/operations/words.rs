@@ -14,18 +14,24 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
     let pairs_of = |held: &[(u64, Bytes)]| -> Vec<Bytes> {
         held.iter().flat_map(|(token, id)| [number(*token), id.clone()]).collect()
     };
+    // A deadline has a word of its own, or it stands beside the TTL, as effects say it.
+    let timer = |ttl: u64, at: Option<u64>| match at.filter(|at| at % 2 == 1) {
+        Some(at) => ([number(ttl), number(at)].join(&b'@'), None),
+        None => (number(ttl), at),
+    };
     let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
     match op {
         Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
             let mut words = verb("PUSH");
-            words.extend([number(*ttl), element.clone(), id.clone()]);
+            let (timer, at) = timer(*ttl, *at);
+            words.extend([timer, element.clone(), id.clone()]);
             match if_there {
                 IfThere::Refuse => {}
                 IfThere::Nx => words.push(text("nx")),
                 IfThere::Replace => words.push(text("REPLACE")),
             }
             words.extend(option("SLACK", *slack));
-            words.extend(option("AT", *at));
+            words.extend(option("AT", at));
             words.extend(option("DELIVERIES", *deliveries));
             words.extend(option("TOKEN", *token));
             words
@@ -103,17 +109,25 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
         Op::Touch { id, ttl, only, at } => {
             let mut words = verb("TOUCH");
-            words.extend([id.clone(), number(*ttl)]);
-            words.extend(option("AT", *at));
+            let (timer, at) = timer(*ttl, *at);
+            words.extend([id.clone(), timer]);
+            words.extend(option("AT", at));
             words.extend(only.map(text));
             words
         }
         Op::Rem(ids) => of_ids("REM", ids),
         Op::Lease { ttl, token, at, ids } => {
             let mut words = verb("LEASE");
-            words.push(number(*ttl));
-            words.extend(option("TOKEN", *token));
-            words.extend([text("AT"), number(*at)]);
+            match (timer(*ttl, Some(*at)), token) {
+                ((timer, None), Some(token)) => {
+                    words.push([timer, number(*token)].join(&b'@'));
+                }
+                _ => {
+                    words.push(number(*ttl));
+                    words.extend(option("TOKEN", *token));
+                    words.extend([text("AT"), number(*at)]);
+                }
+            }
             words.extend(ids.iter().cloned());
             words
         }
@@ -216,6 +230,12 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "POLL TOKEN|token".to_owned(),
         "POLL LEASE|5|TOKEN|4611686018427387904".to_owned(),
         "LEASE 5|TOKEN|token|AT|5".to_owned(),
+        "LEASE 5@5|id".to_owned(),
+        format!("LEASE 5@{bad}@7|id"),
+        format!("PUSH 5@{bad}|element|id"),
+        "PUSH 5@5|element|id|AT|5".to_owned(),
+        "PUSH 5@5@7|element|id".to_owned(),
+        format!("TOUCH id|5@{bad}"),
         "PUSH 5|element|id|AT|5|TOKEN|token".to_owned(),
         format!("RANGE {bad}|+"),
         format!("RANGE -|{bad}"),
