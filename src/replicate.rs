@@ -38,7 +38,7 @@ use crate::server::digits::Digits;
 use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
-use crate::server::{Context, OwnedStr, Str, api, quiet};
+use crate::server::{CommandContext, Context, OwnedStr, Str, api, quiet};
 
 /// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
 /// command itself stay small.
@@ -60,10 +60,10 @@ fn timer(ttl: u64, deadline: u64) -> Digits {
     Digits::new(ttl).and(b'@', deadline)
 }
 
-/// Whether nobody hears the effects of this command. Then it is said to the server as it was sent, so that it counts
-/// the change.
-fn is_unheard(context: &Context) -> bool {
-    context.is_command() && quiet::is_quiet()
+/// Returns the command that runs, if one does, and nobody hears its effects. Then it is said to the server as it was
+/// sent, so that it counts the change.
+fn unheard(context: &Context) -> Option<&CommandContext> {
+    context.command().filter(|_| quiet::is_quiet())
 }
 
 /// Says what who begins to listen must understand, ahead of the first effect after that.
@@ -114,8 +114,8 @@ pub fn rewrite_level(io: &Io) {
 /// An element was pushed. `replaces`: one of the same id went.
 pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     trap::pass("replicate");
-    if is_unheard(context) {
-        return verbatim(context);
+    if let Some(command) = unheard(context) {
+        return verbatim(command);
     }
     greet(context);
     let timer = timer(push.ttl, push.deadline);
@@ -141,9 +141,9 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
 }
 
 /// An element was pushed by a command that says so in absolute terms, and that does on a replica what it did here.
-pub fn pushed_as_sent(context: &Context, args: Args<'_>) {
+pub fn pushed_as_sent(context: &CommandContext, args: Args<'_>) {
     trap::pass("replicate");
-    if is_known(args.get(0)) || is_unheard(context) {
+    if is_known(args.get(0)) || quiet::is_quiet() {
         return verbatim(context);
     }
     greet(context);
@@ -203,8 +203,8 @@ pub fn given_back(
 
 /// An element's timer started anew.
 pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
-    if is_unheard(context) {
-        return verbatim(context);
+    if let Some(command) = unheard(context) {
+        return verbatim(command);
     }
     greet(context);
     let timer = timer(ttl, deadline);
@@ -340,8 +340,8 @@ fn is_known(name: Option<Str<'_>>) -> bool {
 }
 
 /// One element was taken, by a command of this name that says which.
-pub fn removed(context: &Context, name: Option<Str<'_>>, key: Str<'_>, id: Str<'_>) {
-    if is_known(name) || is_unheard(context) {
+pub fn removed(context: &CommandContext, name: Option<Str<'_>>, key: Str<'_>, id: Str<'_>) {
+    if is_known(name) || quiet::is_quiet() {
         return verbatim(context);
     }
     greet(context);
@@ -359,13 +359,13 @@ pub fn removed(context: &Context, name: Option<Str<'_>>, key: Str<'_>, id: Str<'
 
 /// An element was replaced, and kept its deadline, by a command of this name that says so.
 pub fn updated(
-    context: &Context,
+    context: &CommandContext,
     name: Option<Str<'_>>,
     key: Str<'_>,
     id: Str<'_>,
     element: Str<'_>,
 ) {
-    if is_known(name) || is_unheard(context) {
+    if is_known(name) || quiet::is_quiet() {
         return verbatim(context);
     }
     greet(context);
@@ -383,13 +383,12 @@ pub fn updated(
 }
 
 /// The command did just what it says, in absolute terms.
-pub fn verbatim(context: &Context) {
+pub fn verbatim(context: &CommandContext) {
     // Nobody hears it, and who begins to listen later is told then.
     if !quiet::is_quiet() {
         greet(context);
     }
-    // SAFETY: the context is live, and that of a command.
-    unsafe { api!(RedisModule_ReplicateVerbatim(context.as_ptr())) };
+    context.replicate_verbatim();
 }
 
 /// A key expires at that moment, in milliseconds since the epoch.
@@ -455,7 +454,6 @@ pub struct Batch<'a> {
 impl<'a> Batch<'a> {
     /// Elements that are removed.
     pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
-        // Outside of a command there is nothing that was sent, which is as good where nobody hears it.
         Self::new(context, key, None)
     }
 
@@ -478,8 +476,7 @@ impl<'a> Batch<'a> {
 
     /// One more.
     pub fn push(&mut self, id: &[u8]) {
-        self.any = true;
-        if !self.is_heard {
+        if self.is_enough() {
             return;
         }
         let id = OwnedStr::new(id);
@@ -490,12 +487,18 @@ impl<'a> Batch<'a> {
 
     /// One more, whose id the client sent.
     pub fn push_sent(&mut self, id: Str<'a>) {
-        self.any = true;
-        if !self.is_heard {
+        if self.is_enough() {
             return;
         }
         self.room.ids.push(id.as_ptr());
         self.flush_if_full();
+    }
+
+    /// Takes note of one more. Returns whether nobody need hear of it: the server, which counts the change, is told of
+    /// the command as it was sent, or, outside of a command, where nothing was sent, of the first id.
+    fn is_enough(&mut self) -> bool {
+        let is_first = !std::mem::replace(&mut self.any, true);
+        !self.is_heard && (!is_first || self.context.command().is_some())
     }
 
     /// Tells what is left to tell. Returns whether there was anything at all.
@@ -504,8 +507,8 @@ impl<'a> Batch<'a> {
         self.flush();
         if self.is_heard {
             ROOM.set(std::mem::take(&mut self.room));
-        } else if self.any {
-            verbatim(self.context);
+        } else if let Some(command) = self.context.command().filter(|_| self.any) {
+            verbatim(command);
         }
         self.any
     }

@@ -6,7 +6,7 @@ use crate::pending::timer;
 use crate::replicate;
 use crate::server::guard::trap;
 use crate::server::string::Args;
-use crate::server::{Context, Error, error::Result};
+use crate::server::{CommandContext, Error, error::Result};
 
 /// `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's.
 /// `DEBUG key SERVER-TIMERS`: uses the server's timers, as where the kernel has none.
@@ -16,7 +16,7 @@ use crate::server::{Context, Error, error::Result};
 /// `DEBUG key PANIC-AT place`: has it panic the next time that it comes there, see [`trap`].
 ///
 /// The key, which every command has, is not looked at.
-pub fn debug(context: &Context, args: Args<'_>) -> Result {
+pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
     let word = |at| args.get(at).map(|word| String::from_utf8_lossy(word.bytes()).into_owned());
     match (word(2).as_deref(), word(3)) {
         (Some("CLOCK"), Some(offset)) => {

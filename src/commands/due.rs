@@ -3,12 +3,12 @@
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading, is_stuck};
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 use super::args;
 
 /// `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
-pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
+pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let args::XPoll { key, count } = args::read(context, args, args::XPoll::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
@@ -24,7 +24,7 @@ pub fn xpoll(context: &Context, args: Args<'_>) -> Result {
 
 /// `TTN key`: milliseconds until something can be taken, 0 when something is due, nil when nothing waits, or is given
 /// out before somebody ends a pause.
-pub fn ttn(context: &Context, args: Args<'_>) -> Result {
+pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
@@ -38,7 +38,7 @@ pub fn ttn(context: &Context, args: Args<'_>) -> Result {
 
 /// `PTTL key id`: milliseconds to the element's deadline, 0 when it is due, -1 if it is a dead letter that cannot go, -2 if
 /// there is none.
-pub fn pttl(context: &Context, args: Args<'_>) -> Result {
+pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
     /// As PTTL says that a key is not there.
     const NO_SUCH_ID: i64 = -2;
     /// As PTTL says that a key does not expire.

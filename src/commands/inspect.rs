@@ -6,12 +6,12 @@ use crate::pending::schedule::{self, Failure};
 use crate::policy::{Pause, Rules};
 use crate::server::key::Name;
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 use super::{args, glob};
 
 /// `LEN key`: how many elements there are, due or not.
-pub fn len(context: &Context, args: Args<'_>) -> Result {
+pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;
 
@@ -21,7 +21,7 @@ pub fn len(context: &Context, args: Args<'_>) -> Result {
 }
 
 /// `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor, and ids.
-pub fn scan(context: &Context, args: Args<'_>) -> Result {
+pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Scan { key, cursor, pattern, count } = args::read(context, args, args::Scan::parse)?;
     let dehydrator = Reading::open(context, key)?;
 
@@ -41,7 +41,7 @@ pub fn scan(context: &Context, args: Args<'_>) -> Result {
 }
 
 /// `INFO key [FULL]`: a map of what is in it.
-pub fn info(context: &Context, args: Args<'_>) -> Result {
+pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Info { key, full } = args::read(context, args, args::Info::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();

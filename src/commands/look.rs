@@ -4,12 +4,12 @@ use crate::clock;
 use crate::data_type::{Reading, is_stuck};
 use crate::lawn::Row;
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 use super::args;
 
 /// `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
-pub fn look(context: &Context, args: Args<'_>) -> Result {
+pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Look { key, id, full } = args::read(context, args, args::Look::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();

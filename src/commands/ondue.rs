@@ -7,14 +7,14 @@ use crate::replicate;
 use crate::server::command::access;
 use crate::server::key::Name;
 use crate::server::string::Args;
-use crate::server::{Context, Error, Key, OwnedStr, Str, error::Result};
+use crate::server::{CommandContext, Context, Error, Key, OwnedStr, Str, error::Result};
 
 use super::args::{self, shown};
 use super::limits;
 
 /// `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH
 /// channel`. It confirms a policy that came by RESTORE; in replication `UNCONFIRMED` behind it says that nobody has yet.
-pub fn ondue(context: &Context, args: Args<'_>) -> Result {
+pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
         say_where(context, args);
         return Ok(());

@@ -6,13 +6,13 @@ use crate::policy::Pause;
 use crate::replicate;
 use crate::server::key::Name;
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 use super::args;
 use super::limits;
 
 /// `PAUSE key [ms | AT unix-ms]`: OK. Until RESUME, or for so long, nothing is given out or delivered.
-pub fn pause(context: &Context, args: Args<'_>) -> Result {
+pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Pause { key, end } = args::read(context, args, args::Pause::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let pause = match end {
@@ -33,7 +33,7 @@ pub fn pause(context: &Context, args: Args<'_>) -> Result {
 }
 
 /// `RESUME key`: 1, or 0 if it was not paused.
-pub fn resume(context: &Context, args: Args<'_>) -> Result {
+pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();

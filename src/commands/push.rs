@@ -5,13 +5,13 @@ use crate::lawn::{Lawn, StartError};
 use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
-use crate::server::{Context, Error, OwnedStr, error::Result, random};
+use crate::server::{CommandContext, Error, OwnedStr, error::Result, random};
 
 use super::args::{self, IfThere};
 use super::limits;
 
 /// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`: OK, or nil.
-pub fn push(context: &Context, args: Args<'_>) -> Result {
+pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let args::Push { key, ttl, element, id, if_there, at, deliveries, token } = request;
@@ -56,7 +56,7 @@ pub fn push(context: &Context, args: Args<'_>) -> Result {
 }
 
 /// `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
-pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
+pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let args::GidPush { key, ttl, element } = args::read(context, args, args::GidPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
@@ -86,7 +86,7 @@ pub fn gidpush(context: &Context, args: Args<'_>) -> Result {
 }
 
 /// `MPUSH key ttl element id [ttl element id ...]`: for each 1, or 0 where the id was there already.
-pub fn mpush(context: &Context, args: Args<'_>) -> Result {
+pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let args::MultiPush { key, elements } = args::read(context, args, args::MultiPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();

@@ -4,13 +4,13 @@ use crate::clock;
 use crate::data_type::{Dehydrator, Reading};
 use crate::lawn::{Row, Start};
 use crate::server::string::Args;
-use crate::server::{Context, error::Result, random};
+use crate::server::{CommandContext, error::Result, random};
 
 use super::args;
 use super::look::is_leased;
 
 /// `RANGE key start end [COUNT n] [WITHELEMENTS]`: where to go on, or nil, and the elements from `start` to `end`.
-pub fn range(context: &Context, args: Args<'_>) -> Result {
+pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Range { key, from, end, count, with_elements } =
         args::read(context, args, args::Range::parse)?;
     let dehydrator = Reading::open(context, key)?;

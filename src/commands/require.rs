@@ -2,13 +2,13 @@
 
 use crate::level;
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 use super::args;
 
 /// `REQUIRE level [version]`: OK if this version of the module has that [`level`] or a higher one. A server whose primary
 /// or append-only file asks for more ends.
-pub fn require(context: &Context, args: Args<'_>) -> Result {
+pub fn require(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Require { level, version } = args::read(context, args, args::Require::parse)?;
     if level > level::own() {
         if context.must_obey() {

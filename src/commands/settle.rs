@@ -3,12 +3,12 @@
 use crate::data_type::Writing;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 use super::{args, limits};
 
 /// `SETTLE key token id [token id ...]`: for each 1 if it was held under that token, and is gone, or 0.
-pub fn settle(context: &Context, args: Args<'_>) -> Result {
+pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Settle { key, held } = args::read(context, args, args::Settle::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
@@ -32,7 +32,7 @@ pub fn settle(context: &Context, args: Args<'_>) -> Result {
 
 /// `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token, and comes due `ttl`
 /// milliseconds from now, or 0. A ttl of 0 gives it back.
-pub fn renew(context: &Context, args: Args<'_>) -> Result {
+pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Renew { key, ttl, held } = args::read(context, args, args::Renew::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();

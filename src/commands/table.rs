@@ -2,7 +2,7 @@
 
 use crate::server::command::{Command, access, handler};
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
@@ -201,7 +201,7 @@ pub fn commands() -> Vec<Command> {
 }
 
 /// `HELP`: each command as it is written, and what it does.
-pub fn help(context: &Context, _args: Args<'_>) -> Result {
+pub fn help(context: &CommandContext, _args: Args<'_>) -> Result {
     let commands = commands();
     let mut reply = context.reply_array(2 * commands.len());
     for command in commands {

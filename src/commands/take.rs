@@ -5,13 +5,13 @@ use crate::lawn::Lawn;
 use crate::metrics::counters::{self, PULLS};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
-use crate::server::{Context, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 use super::args;
 use super::limits;
 
 /// `PULL key id`: the element, due or not, or nil.
-pub fn pull(context: &Context, args: Args<'_>) -> Result {
+pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     let name = args.get(0);
     let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -30,7 +30,7 @@ pub fn pull(context: &Context, args: Args<'_>) -> Result {
 
 /// `LEASE key ttl@unix-ms@token id [id ...]`: how many there were, which are leased now, due or not. The
 /// form in which leases replicate.
-pub fn lease(context: &Context, args: Args<'_>) -> Result {
+pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::Lease::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let args::Lease { ttl, token, deadline, .. } = request;
@@ -51,7 +51,7 @@ pub fn lease(context: &Context, args: Args<'_>) -> Result {
 }
 
 /// `XACK key id [id ...]`: for each id the element if it was due or leased, which goes, or nil.
-pub fn xack(context: &Context, args: Args<'_>) -> Result {
+pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let now = dehydrator.now();
@@ -80,7 +80,7 @@ pub fn xack(context: &Context, args: Args<'_>) -> Result {
 }
 
 /// `REM key id [id ...]`: how many were there, due or not, and are gone.
-pub fn rem(context: &Context, args: Args<'_>) -> Result {
+pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
 

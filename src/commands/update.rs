@@ -4,13 +4,13 @@ use crate::data_type::Writing;
 use crate::lawn::UpdateError;
 use crate::replicate;
 use crate::server::string::Args;
-use crate::server::{Context, Error, error::Result};
+use crate::server::{CommandContext, Error, error::Result};
 
 use super::args::{self, Condition};
 use super::limits;
 
 /// `UPDATE key id element`: the old element. The deadline stays.
-pub fn update(context: &Context, args: Args<'_>) -> Result {
+pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     let name = args.get(0);
     let args::Update { key, id, element } = args::read(context, args, args::Update::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -26,7 +26,7 @@ pub fn update(context: &Context, args: Args<'_>) -> Result {
 
 /// `TOUCH key id ttl [GT | LT] [AT unix-ms]`: 1, or 0 if there is no such id or the condition does not
 /// hold.
-pub fn touch(context: &Context, args: Args<'_>) -> Result {
+pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Touch { key, id, ttl, condition, at } =
         args::read(context, args, args::Touch::parse)?;
     let mut dehydrator = Writing::open(context, key)?;

@@ -54,7 +54,7 @@ use crate::metrics::latency::Overdue;
 use crate::server::blocked_client::{BlockedClient, Handle};
 use crate::server::guard::trap;
 use crate::server::key::Name;
-use crate::server::{Context, Error, OwnedStr, Str};
+use crate::server::{CommandContext, Context, Error, OwnedStr, Str};
 
 /// Clients that are served at the end of one pass of the event loop; the rest are served when other
 /// clients have had their turn.
@@ -118,7 +118,7 @@ pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
 /// for ever), when it is replied nil. With each key goes when its next element comes due, or did. Returns whether it
 /// is blocked: Valkey refuses to block some clients, such as one that has subscribed by RESP3.
 pub fn block(
-    context: &Context,
+    context: &CommandContext,
     keys: &[(Str<'_>, Option<u64>)],
     timeout: u64,
     peek: Peek,

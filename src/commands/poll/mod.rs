@@ -16,7 +16,7 @@ use std::iter;
 use crate::data_type::{Dehydrator, Writing, inspect};
 use crate::pending::blocked::{self as line, Outlook};
 use crate::server::string::Args;
-use crate::server::{Context, Str, error::Result};
+use crate::server::{CommandContext, Context, Str, error::Result};
 
 use self::blocked::{Asker, claim};
 use self::give::{held, take_due};
@@ -26,7 +26,7 @@ pub use self::mpoll::mpoll;
 
 /// `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and gone;
 /// with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are some.
-pub fn poll(context: &Context, args: Args<'_>) -> Result {
+pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Poll { key, block, take } = args::read(context, args, args::Poll::parse)?;
     let take = take.with_token();
     let mut dehydrator = Writing::open(context, key)?;

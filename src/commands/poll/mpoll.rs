@@ -6,7 +6,7 @@ use crate::pending::blocked::{self as line, Outlook};
 use crate::server::command::access;
 use crate::server::reply::Array;
 use crate::server::string::Args;
-use crate::server::{Context, Str, error::Result};
+use crate::server::{CommandContext, Context, Str, error::Result};
 
 use super::blocked::{Asker, claim};
 use super::give::{held, take_due};
@@ -19,7 +19,7 @@ type Asked<'a> = (Str<'a>, Option<u64>);
 
 /// `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the first key that has
 /// something, and what POLL would reply of it, or nil. With BLOCK it waits until one has.
-pub fn mpoll(context: &Context, args: Args<'_>) -> Result {
+pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
         // What is no request has no keys: it is refused whatever they were.
         (2..2 + args::numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));

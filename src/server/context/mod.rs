@@ -3,6 +3,7 @@
 //! | module | noun |
 //! |---|---|
 //! | this file | the context itself, and the selected database |
+//! | `command` | the context of a command that runs |
 //! | `reply` | replies to the client |
 //! | `flags` | what the server says of itself and of the command that runs |
 //! | `call` | commands of the server's own |
@@ -13,6 +14,7 @@
 //! All but this file add methods to [`Context`].
 
 pub mod call;
+mod command;
 mod flags;
 pub mod notify;
 mod positions;
@@ -25,12 +27,14 @@ use std::ptr::NonNull;
 
 use redis_module::raw::{self, RedisModuleCtx};
 
+pub use command::CommandContext;
+
 /// The server during one callback.
 pub struct Context {
     raw: NonNull<RedisModuleCtx>,
     /// Whether a reply has begun: then no other may follow, or the connection is out of step.
     replied: Cell<bool>,
-    /// Whether it is that of a command, so that the command can be replicated as it was sent.
+    /// Whether it is in a [`CommandContext`].
     is_command: bool,
 }
 
@@ -42,19 +46,6 @@ impl Context {
     pub unsafe fn from_raw(raw: *mut RedisModuleCtx) -> Self {
         let raw = NonNull::new(raw).expect("the server hands out a context");
         Self { raw, replied: Cell::new(false), is_command: false }
-    }
-
-    /// # Safety
-    ///
-    /// As [`Context::from_raw`], of a callback that runs a command.
-    pub unsafe fn of_command(raw: *mut RedisModuleCtx) -> Self {
-        // SAFETY: the caller vouches for it.
-        Self { is_command: true, ..unsafe { Self::from_raw(raw) } }
-    }
-
-    /// Whether a command is running.
-    pub fn is_command(&self) -> bool {
-        self.is_command
     }
 
     /// A context that belongs to no callback and lasts as long as the process: to say something to the server

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
-use crate::server::{Context, guard::guard};
+use crate::server::{CommandContext, Context, guard::guard};
 
 /// What a blocked client is told when it is unblocked, and what is done when it goes by itself.
 pub trait Waking: Sized + 'static {
@@ -42,13 +42,9 @@ pub struct BlockedClient {
 
 impl BlockedClient {
     /// Blocks the client of the command that is running, which replies nothing then. The server has no timeout for it.
-    /// `None`: the server refuses that, or no command is running. Valkey refuses it to some clients, such as one that has
-    /// subscribed by RESP3.
-    pub fn block<T: Waking>(context: &Context) -> Option<Self> {
+    /// `None`: the server refuses that. Valkey refuses it to some clients, such as one that has subscribed by RESP3.
+    pub fn block<T: Waking>(context: &CommandContext) -> Option<Self> {
         const NO_TIMEOUT: i64 = 0;
-        if !context.is_command() {
-            return None;
-        }
         // SAFETY: the context is that of a command. The callbacks live as long as the module.
         let client = unsafe {
             let client = NonNull::new(api!(RedisModule_BlockClient(

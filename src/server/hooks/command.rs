@@ -8,7 +8,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 use super::syntax;
 use crate::server::string::Args;
-use crate::server::{Context, Error, error::Result, guard};
+use crate::server::{CommandContext, Context, Error, error::Result, guard};
 
 /// What a command does with its key, in the server's own terms.
 pub mod access {
@@ -139,12 +139,12 @@ pub unsafe fn run(
     context: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
     argc: c_int,
-    command: fn(&Context, Args<'_>) -> Result,
+    command: fn(&CommandContext, Args<'_>) -> Result,
 ) -> c_int {
     guard::guard((), || {
         // SAFETY: the caller vouches for the context and the arguments, for as long as this runs.
         let (context, args) =
-            unsafe { (Context::of_command(context), Args::from_raw(argv, argc as usize)) };
+            unsafe { (CommandContext::from_raw(context), Args::from_raw(argv, argc as usize)) };
         let reply = guard::guard(Err(Error::INTERNAL), || command(&context, args));
         match reply {
             Err(error) if !context.has_replied() => context.reply_error(&error),
