@@ -1,6 +1,7 @@
 //! Hooks for tests, in debug builds alone: DEBUG.
 
 use crate::clock;
+use crate::data_type::{Writing, inspect};
 use crate::level;
 use crate::pending::timer;
 use crate::replicate;
@@ -13,9 +14,11 @@ use crate::server::{CommandContext, Error, error::Result};
 /// `DEBUG key LEVEL n`: has this server be of another replication level.
 /// `DEBUG key SAY command argument ...`: tells replicas and the append-only file of any command.
 /// `DEBUG key PANIC`: panics. `DEBUG key PANIC-IN-REPLY`: panics when half of a reply has been sent.
+/// `DEBUG key OPEN-TWICE`: opens the key for changing it while it is open for that.
+/// `DEBUG key CALL-OUT`: calls a command of the server's while it looks at what is in the key.
 /// `DEBUG key PANIC-AT place`: has it panic the next time that it comes there, see [`trap`].
 ///
-/// The key, which every command has, is not looked at.
+/// The key, which every command has, is looked at by `OPEN-TWICE` and `CALL-OUT` alone.
 pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
     let word = |at| args.get(at).map(|word| String::from_utf8_lossy(word.bytes()).into_owned());
     match (word(2).as_deref(), word(3)) {
@@ -47,6 +50,16 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
             trap::set(&place);
             context.reply_ok();
             Ok(())
+        }
+        (Some("OPEN-TWICE"), None) => {
+            let key = args.get(1).ok_or(Error::Arity)?;
+            let _first = Writing::open(context, key)?;
+            Writing::open(context, key).map(drop)
+        }
+        (Some("CALL-OUT"), None) => {
+            let key = args.get(1).ok_or(Error::Arity)?;
+            let called = inspect(context, key, |_| context.call(c"PING", &[]));
+            called.map_or(Ok(()), |called| called.map_err(Error::from))
         }
         (Some("PANIC"), None) => panic!("as was asked for"),
         (Some("PANIC-IN-REPLY"), None) => {

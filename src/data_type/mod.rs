@@ -35,6 +35,7 @@ use crate::policy::{Pause, Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::error::Result;
 use crate::server::guard::{Whole, trap};
+use crate::server::hold::Hold;
 use crate::server::key::Name;
 use crate::server::notify::publishes_module_events;
 use crate::server::{Context, Key, Str};
@@ -59,7 +60,7 @@ fn new_lawn() -> Lawn {
 }
 
 /// The dehydrator in a key. `None` if there is no key.
-fn dehydrator_in(key: &Key) -> Result<Option<NonNull<Dehydrator>>> {
+fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
     Ok(key.value(kind())?.map(NonNull::cast))
 }
 
@@ -70,18 +71,27 @@ pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
 }
 
 /// A dehydrator that is open for looking at it.
-pub struct Reading {
-    /// Keeps the value alive. `None` if there is none.
-    open: Option<(Key, NonNull<Dehydrator>)>,
+pub struct Reading<'a> {
+    /// `None` if there is none.
+    open: Option<Open<'a>>,
 }
 
-impl Reading {
+/// What keeps a value alive, and where it is.
+struct Open<'a> {
+    value: NonNull<Dehydrator>,
+    _key: Key<'a>,
+    _hold: Hold,
+}
+
+impl<'a> Reading<'a> {
     /// # Errors
     ///
     /// [`Error::WrongType`](crate::server::Error::WrongType).
-    pub fn open(context: &Context, name: Str<'_>) -> Result<Self> {
+    pub fn open(context: &'a Context, name: Str<'_>) -> Result<Self> {
         let Some(key) = Key::open_to_read(context, name) else { return Ok(Self { open: None }) };
-        let reading = Self { open: dehydrator_in(&key)?.map(|value| (key, value)) };
+        let value = dehydrator_in(&key)?;
+        let reading =
+            Self { open: value.map(|value| Open { value, _key: key, _hold: Hold::begin() }) };
         // Only ReDe's dumps hold idle ones. A read must not delete; the tick will.
         if let Some(idle) = reading.dehydrator().filter(|dehydrator| dehydrator.is_idle()) {
             compaction::note(idle.tracking().mark(), context.selected_db(), name.bytes());
@@ -91,9 +101,9 @@ impl Reading {
 
     /// `None`: there is no such key, which reads as an empty dehydrator.
     pub fn dehydrator(&self) -> Option<&Dehydrator> {
-        // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it, and it lives at least until
-        // the key is closed; the server runs nothing else meanwhile.
-        self.open.as_ref().map(|(_, value)| unsafe { value.as_ref() })
+        // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it. It lives until the key is closed or somebody
+        // else runs, and it is held: nobody does, nor has anybody else a reference to it.
+        self.open.as_ref().map(|open| unsafe { open.value.as_ref() })
     }
 
     /// As [`Reading::dehydrator`], the lawn in it.
@@ -117,9 +127,11 @@ pub struct Writing<'a> {
     context: &'a Context,
     name: Str<'a>,
     /// Open until an event is published.
-    key: Option<Key>,
+    key: Option<Key<'a>>,
     /// What is in the key.
     value: Option<NonNull<Dehydrator>>,
+    /// The right to refer to it.
+    hold: Option<Hold>,
     /// What will be in the key, if nothing is yet.
     new: Option<Dehydrator>,
     /// The key holds an idle dehydrator, which only ReDe's dumps do.
@@ -136,8 +148,9 @@ impl<'a> Writing<'a> {
         let key = Key::open_to_write(context, name);
         let value = dehydrator_in(&key)?;
         trap::pass("open");
-        let (key, whole) = (Some(key), None);
-        Ok(Self { whole, context, name, key, value, new: None, is_leftover: false, now: None })
+        let (key, hold, whole) = (Some(key), Some(Hold::begin()), None);
+        let (new, is_leftover, now) = (None, false, None);
+        Ok(Self { whole, context, name, key, value, hold, new, is_leftover, now })
     }
 
     /// As [`Writing::open`], for who has read the clock already.
@@ -306,15 +319,17 @@ impl<'a> Writing<'a> {
     fn close(&mut self, if_idle: IfIdle) -> bool {
         let Some(mut key) = self.key.take() else { return false };
         let (context, name, value) = (self.context, self.name, self.value.take());
-        let mut new = self.new.take();
+        let (mut new, mut is_idle) = (self.new.take(), false);
         // SAFETY: as in `existing`; the value is used no more when this block ends.
         let dehydrator = new.as_mut().or(value.map(|mut value| unsafe { value.as_mut() }));
         if let Some(dehydrator) = dehydrator {
             settle(context, name, dehydrator, self.now);
-            if if_idle == IfIdle::Goes && dehydrator.is_idle() {
-                key.delete();
-                return true;
-            }
+            is_idle = if_idle == IfIdle::Goes && dehydrator.is_idle();
+        }
+        self.hold = None;
+        if is_idle {
+            key.delete();
+            return true;
         }
         let Some(new) = new else { return false };
         let value = NonNull::from(Box::leak(Box::new(new)));
@@ -324,8 +339,7 @@ impl<'a> Writing<'a> {
     }
 
     fn existing(&mut self) -> Option<&mut Dehydrator> {
-        // SAFETY: as in `Reading::dehydrator`, and nothing else refers to the value while the key is
-        // open.
+        // SAFETY: as in `Reading::dehydrator`: while there is a value here, it is held.
         self.value.as_mut().map(|value| unsafe { value.as_mut() })
     }
 }
@@ -382,8 +396,11 @@ enum IfIdle {
 fn delete_leftover(context: &Context, name: Str<'_>) {
     let mut key = Key::open_to_write(context, name);
     let Ok(Some(value)) = dehydrator_in(&key) else { return };
+    let hold = Hold::begin();
     // SAFETY: as in `Reading::dehydrator`; the key is open.
-    if !unsafe { value.as_ref() }.is_idle() {
+    let is_idle = unsafe { value.as_ref() }.is_idle();
+    drop(hold);
+    if !is_idle {
         return;
     }
     let whole = Whole::begin();
@@ -395,7 +412,7 @@ fn delete_leftover(context: &Context, name: Str<'_>) {
     context.notify_deleted(name);
 }
 
-/// Looks at a dehydrator without a trace. `None` if there is none.
+/// Looks at a dehydrator without a trace. `None` if there is none. While it is looked at, nobody can be called: it panics.
 pub fn inspect<T>(
     context: &Context,
     name: Str<'_>,
@@ -406,8 +423,9 @@ pub fn inspect<T>(
 }
 
 /// As [`inspect`], of a key that is open already.
-pub fn inspect_open<T>(key: &Key, look: impl FnOnce(&Dehydrator) -> T) -> Option<T> {
+pub fn inspect_open<T>(key: &Key<'_>, look: impl FnOnce(&Dehydrator) -> T) -> Option<T> {
     let value = dehydrator_in(key).ok()??;
+    let _hold = Hold::begin();
     // SAFETY: as in `Reading::dehydrator`; the key is open until the end.
     Some(look(unsafe { value.as_ref() }))
 }
@@ -435,14 +453,14 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
         compaction::end_round();
         return Compacted::Done;
     };
-    // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks;
-    // nothing else refers to the value meanwhile.
+    let hold = Hold::begin();
+    // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
     let dehydrator = unsafe { value.as_mut() };
     if dehydrator.is_idle() {
+        drop((key, hold));
         if !context.may_replicate() {
             return Compacted::Later;
         }
-        drop(key);
         delete_leftover(context, name);
         return Compacted::Done;
     }

@@ -9,7 +9,7 @@
 //! | `digits` | numbers as text |
 //! | `error` | what a client is told when a command is refused |
 //! | `string` | names, values and arguments that belong to the server |
-//! | [`process`] | what there is once: the `allocator`, the `guard` by which C enters, the `log`, `info`, `random` bits |
+//! | [`process`] | what there is once: the `allocator`, the `guard` by which C enters, the `hold` on a value, the `log`, `info`, `random` bits |
 //! | [`context`] | the server during one callback: `reply`, flags, calls, `notify` |
 //! | [`hooks`] | what the server calls us for: a `command`, a `blocked_client`, an `event`, a `command_filter`, a `loop_timer`; `options` |
 //! | [`situation`] | what is known of who else is there: `neighbours`, `quiet`, `refusal` |
@@ -49,6 +49,6 @@ pub use context::{CommandContext, Context, notify, reply};
 pub use error::Error;
 pub use hooks::{blocked_client, command, command_filter, event, loop_timer, options};
 pub use key::{Key, io, walk};
-pub use process::{allocator, guard, info, log, random};
+pub use process::{allocator, guard, hold, info, log, random};
 pub use situation::{neighbours, quiet, refusal};
 pub use string::{OwnedStr, Str};

@@ -21,6 +21,21 @@ fn a_panic_is_an_error_reply_and_a_line_in_the_log() {
     assert!(server.log().contains("a bug, please report it"), "{}", server.log());
 }
 
+#[test]
+fn what_is_in_a_key_is_held_once_and_nobody_is_called_meanwhile() {
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    for word in ["OPEN-TWICE", "CALL-OUT"] {
+        let error = client.refused(&format!("DEHYDRATOR.DEBUG k {word}"));
+        assert!(error.starts_with("ERR internal error"), "{word}: {error}");
+        // It is held no more.
+        assert_eq!(client.ask("DEHYDRATOR.PULL k id"), text("element"));
+        client.ask("DEHYDRATOR.PUSH k 600000 element id");
+    }
+    assert_eq!(server.log().matches("what is in a key is held").count(), 2, "{}", server.log());
+}
+
 /// A server that loses nothing it has told anybody.
 fn start_durable() -> Server {
     Server::start_debug(&["--appendonly", "yes", "--appendfsync", "always", "--hz", "100"])

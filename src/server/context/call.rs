@@ -8,7 +8,7 @@ use std::slice;
 use redis_module::raw::{self, RedisModuleCallReply};
 
 use super::Context;
-use crate::server::Str;
+use crate::server::{Str, hold};
 
 impl Context {
     /// Runs a command of the server's own, which may write, with the effects that it replicates.
@@ -21,6 +21,7 @@ impl Context {
         /// refused (too few replicas, a disk that fails), as for scripts; and the arguments as an array of
         /// strings. Not to heed `maxmemory`: outside of commands that looks at the state at the last one.
         const FORMAT: &CStr = c"!ESv";
+        hold::call_out();
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
         // SAFETY: the context is live, the arguments are the server's strings, and the format says what
         // follows. The reply is nobody else's.

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int};
 use redis_module::raw;
 
 use super::Context;
-use crate::server::Str;
+use crate::server::{Str, hold};
 
 impl Context {
     /// Tells WATCHing clients and client-side caches that a key has changed.
@@ -25,6 +25,7 @@ impl Context {
     }
 
     fn notify(&self, class: c_int, event: &CStr, key: Str<'_>) {
+        hold::call_out();
         // SAFETY: context and key are live, the event's name is a C string.
         unsafe {
             api!(RedisModule_NotifyKeyspaceEvent(

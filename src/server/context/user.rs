@@ -7,11 +7,12 @@ use redis_module::raw;
 
 use super::Context;
 use super::call::{NO_COMMAND, Reply};
-use crate::server::Str;
+use crate::server::{Str, hold};
 
 impl Context {
     /// Whether the user who runs this command may publish to a channel. The server logs it if not.
     pub fn may_publish_to(&self, channel: Str<'_>) -> bool {
+        hold::call_out();
         if !self.has_user() {
             return true;
         }

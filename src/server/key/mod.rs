@@ -14,29 +14,32 @@ mod transfer;
 pub mod walk;
 
 use std::ffi::{c_int, c_void};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use redis_module::raw::{self, RedisModuleKey, RedisModuleType};
 
-use super::{Context, Error, Str, error::Result, info, neighbours};
+use super::{Context, Error, Str, error::Result, hold, info, neighbours};
 
 pub use name::Name;
 pub use transfer::Transfer;
 
 /// A key that is open in the selected database, until it is dropped.
-pub struct Key {
+pub struct Key<'a> {
     raw: NonNull<RedisModuleKey>,
+    /// The callback within which it is open.
+    context: PhantomData<&'a Context>,
 }
 
-impl Key {
+impl<'a> Key<'a> {
     /// Opens a key that exists, for looking at it.
-    pub fn open_to_read(context: &Context, name: Str<'_>) -> Option<Self> {
+    pub fn open_to_read(context: &'a Context, name: Str<'_>) -> Option<Self> {
         Self::open(context, name, raw::REDISMODULE_READ)
     }
 
     /// As [`Key::open_to_read`], leaving no trace: neither statistics nor the time of last use change, and nobody is told
     /// that a key is missing. It may be open though there is none.
-    pub fn open_to_inspect(context: &Context, name: Str<'_>) -> Option<Self> {
+    pub fn open_to_inspect(context: &'a Context, name: Str<'_>) -> Option<Self> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH;
         // SAFETY: the server has filled in its functions by now, and changes them no more.
         let knows_flags = unsafe { raw::RedisModule_GetOpenKeyModesAll }.is_some();
@@ -51,7 +54,7 @@ impl Key {
 
     /// Opens a key for changing it, whether it exists or not. Opening alone signals nothing: the
     /// module has said (see `lib.rs`) that it signals changes itself.
-    pub fn open_to_write(context: &Context, name: Str<'_>) -> Self {
+    pub fn open_to_write(context: &'a Context, name: Str<'_>) -> Self {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
         Self::open(context, name, mode).expect("a key opened for writing need not exist")
     }
@@ -59,7 +62,7 @@ impl Key {
     /// Whether a key has a value to which no stream entry can be added.
     pub fn holds_other_than_stream(context: &Context, name: Str<'_>) -> bool {
         let kinds = [raw::REDISMODULE_KEYTYPE_EMPTY, raw::REDISMODULE_KEYTYPE_STREAM];
-        Self::open_to_inspect(context, name).is_some_and(|key| {
+        Key::open_to_inspect(context, name).is_some_and(|key| {
             // SAFETY: the key is open.
             let kind = unsafe { api!(RedisModule_KeyType(key.raw.as_ptr())) };
             kinds.iter().all(|it| *it as c_int != kind)
@@ -68,16 +71,18 @@ impl Key {
 
     /// # Safety
     ///
-    /// `raw` must be an open key. It is closed when this is dropped.
+    /// `raw` must be a key that is open for `'a`. It is closed when this is dropped.
     pub(super) unsafe fn from_raw(raw: NonNull<RedisModuleKey>) -> Self {
-        Self { raw }
+        Self { raw, context: PhantomData }
     }
 
-    fn open(context: &Context, name: Str<'_>, mode: u32) -> Option<Self> {
+    fn open(context: &'a Context, name: Str<'_>, mode: u32) -> Option<Self> {
+        // If it has expired, the server deletes it, and says so.
+        hold::call_out();
         // SAFETY: context and name are live.
         let raw =
             unsafe { api!(RedisModule_OpenKey(context.as_ptr(), name.as_ptr(), mode as c_int)) };
-        NonNull::new(raw).map(|raw| Self { raw })
+        NonNull::new(raw).map(|raw| Self { raw, context: PhantomData })
     }
 
     /// The value, if it is of the module type `kind`; `None` if there is no value.
@@ -115,6 +120,7 @@ impl Key {
         kind: *mut RedisModuleType,
         value: NonNull<c_void>,
     ) {
+        hold::call_out();
         // SAFETY: the key is open, the caller vouches for the value.
         let status = unsafe {
             api!(RedisModule_ModuleTypeSetValue(self.raw.as_ptr(), kind, value.as_ptr()))
@@ -123,7 +129,7 @@ impl Key {
         if !neighbours::may_listen() {
             return;
         }
-        let found = Self::open_to_inspect(context, name).and_then(|key| key.value(kind).ok()?);
+        let found = Key::open_to_inspect(context, name).and_then(|key| key.value(kind).ok()?);
         if found == Some(value) {
             self.look_up_again();
         } else {
@@ -169,12 +175,13 @@ impl Key {
     /// Deletes the key, which must be open for writing, and frees its value. The server neither
     /// signals nor publishes that.
     pub fn delete(&mut self) {
+        hold::call_out();
         // SAFETY: the key is open.
         unsafe { api!(RedisModule_DeleteKey(self.raw.as_ptr())) };
     }
 }
 
-impl Drop for Key {
+impl Drop for Key<'_> {
     fn drop(&mut self) {
         // SAFETY: opened in `open`, closed here alone. No automatic memory is in use.
         unsafe { api!(RedisModule_CloseKey(self.raw.as_ptr())) };

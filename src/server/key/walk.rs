@@ -11,7 +11,7 @@ use crate::server::guard::guard;
 use crate::server::{Context, Str};
 
 /// Whom a walk shows keys to.
-type Show<'a> = &'a mut dyn FnMut(Str<'_>, &Key);
+type Show<'a> = &'a mut dyn FnMut(Str<'_>, &Key<'_>);
 
 /// A walk that goes on where it stopped. A key that is there from beginning to end is shown at least once,
 /// as SCAN has it.
@@ -30,7 +30,7 @@ impl Walk {
 
     /// Shows some more keys of the selected database, open for looking at them. Nothing may be changed
     /// meanwhile, nor another key opened. Returns whether there are more.
-    pub fn step(&mut self, context: &Context, mut show: impl FnMut(Str<'_>, &Key)) -> bool {
+    pub fn step(&mut self, context: &Context, mut show: impl FnMut(Str<'_>, &Key<'_>)) -> bool {
         let mut show: Show<'_> = &mut show;
         let data = (&raw mut show).cast::<c_void>();
         // SAFETY: context and cursor are live. The callback is called before this returns, with the data

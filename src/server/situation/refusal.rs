@@ -17,7 +17,7 @@ use redis_module::raw;
 
 use crate::server::call::{NO_COMMAND, Reply};
 use crate::server::info::Section;
-use crate::server::{Context, Str};
+use crate::server::{Context, Str, hold};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
@@ -37,6 +37,7 @@ impl Context {
     pub fn lets_clients_write(&self, key: Str<'_>) -> bool {
         /// Refuse what a script is refused; the key. Any command that writes will do.
         const FORMAT: &CStr = c"DSs";
+        hold::call_out();
         if self.knows_dry_runs() {
             // SAFETY: the context is live, and the format takes one string of the server's. The reply is nobody else's.
             let reply = unsafe {
@@ -64,6 +65,7 @@ impl Context {
         if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
             return true;
         }
+        hold::call_out();
         let (context, key) = (self.as_ptr(), key.as_ptr());
         if self.knows_dry_runs() {
             let (command, format) = (c"EXISTS".as_ptr(), c"Ds".as_ptr());
