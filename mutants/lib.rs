@@ -26,6 +26,12 @@ mod commands {
     mod args;
 }
 
+mod pending {
+    mod take;
+
+    pub use take::Take;
+}
+
 /// As much of it as the arguments need: what does not need the lawn is built without it.
 #[cfg(not(feature = "lawn"))]
 mod lawn {

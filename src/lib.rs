@@ -7,9 +7,10 @@
 //! for an arrow that goes up.
 //!
 //! ```text
-//!   8  lib
-//!   7  info                      the module's section of INFO
-//!   6  commands   background     what clients ask for; what the module does by itself
+//!   9  lib
+//!   8  info                      the module's section of INFO
+//!   7  background                what the module does by itself
+//!   6  commands                  what clients ask for
 //!   5  courier                   moving elements where a policy sends them
 //!   4  data_type                 a key's value, and how one is opened
 //!   3  replicate  pending        effects, spelled once; what waits for its time
@@ -24,11 +25,12 @@
 //! |---|---|
 //! | `lib`, to register them | `info`, `commands`, `background`, `data_type`, `config` |
 //! | `info` | `background`, `data_type`, `pending`, `metrics` |
-//! | `commands`, `background` | everything on the floors below theirs, and not each other |
+//! | `background` | everything on the floors below its own; of `commands` the room of POLL, which serves blocked clients |
+//! | `commands` | everything on the floors below its own |
 //! | `courier` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn` |
 //! | `replicate` | `level`, `policy`, `lawn` |
-//! | `pending` | `metrics`, `clock` |
+//! | `pending` | `metrics`, `clock`, `lawn` |
 //! | `metrics` | `clock` |
 //!
 //! *One PUSH*: [`commands()`] names `push::push`; `args` makes a typed request of the arguments;

@@ -13,6 +13,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use super::{delivery, pass, renamed};
 use crate::clock;
+use crate::commands::poll;
 use crate::data_type::{self, Compacted};
 use crate::metrics::{counters, latency};
 use crate::pending::{blocked, compaction, schedule, timer};
@@ -99,7 +100,7 @@ fn tick(context: &Context) {
 
     // A part of it at the most, so that none can keep the others waiting.
     let within = |part: u64| move || clock::monotonic_us().saturating_sub(started) < part;
-    blocked::backstop(context, within(BUDGET_US / 2));
+    poll::backstop(context, within(BUDGET_US / 2));
     while within(BUDGET_US * 3 / 4)() && schedule::free_some() {}
     renamed::begin(context);
 

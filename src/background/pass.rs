@@ -8,11 +8,11 @@
 //!   the loop sleeps ─▶ begins ─▶ commands, timers, cron ─▶ ends ─▶ the loop sleeps
 //!                                     │ timer::soon          │ has the time come?
 //!                                     ▼                      ▼
-//!                                   timer ───────▶ blocked::serve, delivery, renamed, timer::set
+//!                                   timer ───────▶ poll::serve, delivery, renamed, timer::set
 //! ```
 //!
 //! *Why at the end.* By then the server has read what has happened to connections; at the very end of the pass it
-//! frees those that have hung up, which is why [`blocked`] serves a key one pass after it is ready. If commands
+//! frees those that have hung up, which is why [`poll::serve`] serves a key one pass after it is ready. If commands
 //! have held the loop up, the server has not read all of that yet. Then blocked clients are not served before
 //! the loop has come round a few times, so that nothing is given to one that has gone.
 
@@ -23,6 +23,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use super::{delivery, renamed};
 use crate::clock;
+use crate::commands::poll;
 use crate::pending::{blocked, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event};
@@ -90,7 +91,7 @@ fn set_listening(on: bool) {
 /// Sets the timer to what is next. Also after the wall clock may have stepped.
 pub fn plan(context: &Context) {
     let grace = STATE.get().grace.map(|grace| grace.until_us);
-    let blocked = grace.or_else(blocked::next_us);
+    let blocked = grace.or_else(poll::next_us);
     // Where nothing may be replicated, the next tick looks again.
     let delivery = schedule::next_us().filter(|_| context.may_replicate());
     let next = [blocked, delivery, renamed::next_us()].into_iter().flatten().min();
@@ -124,7 +125,7 @@ fn ends(context: &Context) {
     if !has_come {
         return;
     }
-    blocked::serve(context, may_serve);
+    poll::serve(context, may_serve);
     delivery::run(context);
     renamed::go_on(context);
     plan(context);

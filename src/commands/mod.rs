@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `table` | every command, as the server and HELP know it; names the functions of the families |
 //! | `push` | PUSH, GIDPUSH, MPUSH |
-//! | `poll` | POLL, MPOLL: what is due, also for a client that is blocked |
+//! | `poll` | POLL, MPOLL: what is due, also for a client that sleeps until then |
 //! | `take` | PULL, XACK, REM, LEASE: by ids |
 //! | `settle` | SETTLE, RENEW: for those who hold a lease |
 //! | `update` | UPDATE, TOUCH |
@@ -31,7 +31,7 @@ mod limits;
 mod look;
 mod ondue;
 mod pause;
-mod poll;
+pub mod poll;
 mod push;
 mod range;
 mod require;

@@ -46,13 +46,16 @@ impl Overdue {
         Self { next: None, since_us: clock::now_us() }
     }
 
-    /// Says when the next element comes due, or did.
-    pub fn note(&mut self, next: Option<u64>) {
+    /// Notes when the next element comes due, or did. The clock, in microseconds since the epoch, is read if that matters.
+    pub fn note(&mut self, next: Option<u64>, clock_us: impl FnOnce() -> u64) {
         // What comes after one that was taken was there before.
         let has_come = next.is_some_and(|next| self.next.is_none_or(|before| next < before));
         self.next = next;
-        if has_come && next.is_some_and(|next| next <= clock::now()) {
-            self.since_us = clock::now_us();
+        if let Some(next) = next.filter(|_| has_come) {
+            let now_us = clock_us();
+            if next <= now_us / 1000 {
+                self.since_us = now_us;
+            }
         }
     }
 

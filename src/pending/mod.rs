@@ -1,12 +1,14 @@
 //! What waits for its time: noted by every write, and looked at by [`background`](crate::background).
 //!
-//! This folder is below [`data_type`](crate::data_type): a write notes here what there is to do later. It knows
-//! names and times, but no dehydrator and no command. What serves a blocked client is handed to it as a value.
+//! This folder is below [`data_type`](crate::data_type): a write notes here what there is to do later. It is tables and a
+//! clock, which know names and times, but open no key. Whoever has something to do asks here what is next; nothing here
+//! calls anybody above.
 //!
 //! | module | noun |
 //! |---|---|
 //! | `schedule` | dehydrators that have something to do by themselves, and when |
-//! | `blocked` | blocked clients, in the line of their key |
+//! | `blocked` | blocked clients, in the lines of their keys |
+//! | `take` | how a client has asked for what is due, which is kept while it sleeps |
 //! | `compaction` | dehydrators that have memory to give back |
 //! | `timer` | when the event loop comes round for schedule and blocked, which import it |
 //!
@@ -15,4 +17,7 @@
 pub mod blocked;
 pub mod compaction;
 pub mod schedule;
+mod take;
 pub mod timer;
+
+pub use take::Take;

@@ -155,7 +155,7 @@ pub fn note(
         if next > now {
             entry.announced = false;
         }
-        entry.overdue.note(Some(next));
+        entry.overdue.note(Some(next), clock::now_us);
         let look_at = match entry.look_at {
             // It waits for its look_at already, behind others whose it is.
             waits @ LookAt::At(at) if at <= now && next <= now => waits,

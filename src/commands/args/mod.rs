@@ -42,7 +42,7 @@ pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
 pub use range::{Look, Range};
 pub use require::Require;
 pub use settle::{Held, Renew, Settle};
-pub use take::{Lease, MPoll, Poll, Take, XPoll, numkeys};
+pub use take::{Lease, MPoll, Poll, XPoll, numkeys};
 pub use update::{Condition, Touch, Update};
 pub use word::shown;
 

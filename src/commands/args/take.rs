@@ -5,6 +5,7 @@ use hashbrown::HashSet;
 
 use crate::config;
 use crate::lawn::Token;
+use crate::pending::Take;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
@@ -14,18 +15,6 @@ use super::required;
 use super::timer::Timer;
 use super::token::chosen;
 use super::word::shown;
-
-/// How a POLL gives out what is due.
-#[derive(Clone, Copy)]
-pub struct Take {
-    /// As many as there are, if it is not said.
-    pub count: usize,
-    pub with_ids: bool,
-    /// How long it stays hidden, in milliseconds, instead of going.
-    pub lease: Option<u64>,
-    /// Under which token it is leased, if the client has chosen one.
-    pub token: Option<Token>,
-}
 
 /// `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`
 pub struct Poll<'a> {

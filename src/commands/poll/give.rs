@@ -4,12 +4,11 @@ use crate::courier;
 use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
+use crate::pending::Take;
 use crate::replicate::Batch;
 use crate::server::digits::Digits;
 use crate::server::reply::Array;
 use crate::server::{Context, Str, random};
-
-use crate::commands::args::Take;
 
 /// Takes or leases what is due, tells replicas, and gives each element to `give`.
 pub(super) fn take_due<'a>(
@@ -92,7 +91,7 @@ fn take_first(
 /// What the client holds already under the token that it has chosen: its reply was lost. The lawn may be looked at
 /// alone, as nothing is changed.
 pub(super) fn held(lawn: &Lawn, take: Take, now: u64) -> impl Iterator<Item = Element<'_>> {
-    let token = take.token.filter(|token| token.is_chosen());
+    let token = take.chosen_token();
     // A dead letter that is stuck is not given out again, though it can be settled by its token. All that are stand last.
     let is_stuck = |element: &Element<'_>| {
         element.deadline == STUCK && lawn.row(element.id).is_some_and(|row| is_stuck(&row))

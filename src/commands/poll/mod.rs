@@ -1,28 +1,44 @@
-//! What is due, to whoever asks for it: POLL, and MPOLL of several keys.
+//! What is due, to whoever asks for it: POLL, and MPOLL of several keys, also for a client that sleeps until then.
 //!
 //! | module | noun |
 //! |---|---|
 //! | this file | POLL |
 //! | `mpoll` | MPOLL |
-//! | `give` | giving out what is due, for both, and for a blocked client |
-//! | `blocked` | what is taken for a blocked client, and given back if it has gone |
+//! | `give` | giving out what is due, to whoever it is for |
+//! | `sleep` | falling asleep, where nothing is due |
+//! | `serve` | waking: whose turn it is, by [`pending`](crate::pending::blocked), is given something |
+//! | `parcel` | what was taken for a client that slept |
+//! | `unblocked` | clients that have been woken: they are replied to, or have gone |
+//! | `claims` | words that are sent twice, over another connection |
+//!
+//! ```text
+//!   POLL … BLOCK ─▶ sleep ─▶ pending::blocked: asleep, in line
+//!                                   │ its turn, at the end of a pass of the event loop
+//!                                   ▼
+//!                   parcel ◀── serve: woken ─▶ unblocked ─▶ parcel: replied, or given back
+//!                   taken
+//! ```
 
-mod blocked;
+mod claims;
 mod give;
 mod mpoll;
+mod parcel;
+mod serve;
+mod sleep;
+mod unblocked;
 
-use std::iter;
-
-use crate::data_type::{Dehydrator, Writing, inspect};
-use crate::pending::blocked::{self as line, Outlook};
+use crate::data_type::Writing;
+use crate::pending::blocked::Outlook;
 use crate::server::string::Args;
-use crate::server::{CommandContext, Context, Str, error::Result};
+use crate::server::{CommandContext, error::Result};
 
-use self::blocked::{Asker, claim};
+use self::claims::claim;
 use self::give::{held, take_due};
+use self::sleep::{has_to_wait, sleep};
 use super::{args, limits};
 
 pub use self::mpoll::mpoll;
+pub use self::serve::{backstop, next_us, serve};
 
 /// `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and gone;
 /// with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are some.
@@ -49,11 +65,10 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
                     .into(),
             );
         };
-        // Those who came before are served before.
-        if next.is_none_or(|next| next > now) || line::is_watched(context, key) {
+        let asked = (key, next);
+        if has_to_wait(context, asked, now) {
             drop(dehydrator);
-            let taker = Box::new(Asker::new(take, false, iter::once(key)));
-            if line::block(context, &[(key, next)], timeout, peek, taker) {
+            if sleep(context, &[asked], timeout, take, false) {
                 return Ok(());
             }
             dehydrator = Writing::open_at(context, key, now)?;
@@ -62,9 +77,4 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     let mut reply = context.reply_array_up_to(take.count);
     take_due(context, dehydrator, key, now, take, |element| take.reply(&mut reply, &element));
     Ok(())
-}
-
-/// What there is for blocked clients.
-fn peek(context: &Context, key: Str<'_>) -> Outlook {
-    inspect(context, key, Dehydrator::outlook).unwrap_or(Outlook::Next(None))
 }

@@ -2,20 +2,17 @@
 
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading, Writing};
-use crate::pending::blocked::{self as line, Outlook};
+use crate::pending::Take;
+use crate::pending::blocked::Outlook;
 use crate::server::command::access;
 use crate::server::reply::Array;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Str, error::Result};
 
-use super::blocked::{Asker, claim};
+use super::claims::claim;
 use super::give::{held, take_due};
-use super::peek;
-use crate::commands::args::{self, Take};
-use crate::commands::limits;
-
-/// A key, and when something can be given out, in milliseconds since the epoch.
-type Asked<'a> = (Str<'a>, Option<u64>);
+use super::sleep::{Asked, has_to_wait, sleep};
+use crate::commands::{args, limits};
 
 /// `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the first key that has
 /// something, and what POLL would reply of it, or nil. With BLOCK it waits until one has.
@@ -54,12 +51,10 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         return Ok(());
     };
     let first = asked.iter().find(|asked| is_due(asked, now));
-    // Those who came before are served before.
-    if first.is_none_or(|(key, _)| line::is_watched(context, *key)) {
-        let taker = Box::new(Asker::new(take, true, asked.iter().map(|(key, _)| *key)));
-        if line::block(context, &asked, timeout, peek, taker) {
-            return Ok(());
-        }
+    if first.is_none_or(|first| has_to_wait(context, *first, now))
+        && sleep(context, &asked, timeout, take, true)
+    {
+        return Ok(());
     }
     reply_first(context, &asked, take, now);
     Ok(())
@@ -69,7 +64,8 @@ fn is_due((_, next): &Asked<'_>, now: u64) -> bool {
     next.is_some_and(|next| next <= now)
 }
 
-/// What there is in a key, for who waits, or for who does not: that one asks for no policy, as with POLL.
+/// Returns when something can be given out in a key. What a policy delivers is not waited for; who does not wait is given
+/// it all the same if it is due, as by POLL.
 fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
     let dehydrator = Reading::open(context, key)?;
     Ok(match dehydrator.dehydrator() {
@@ -82,7 +78,7 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
 /// Replies what the client holds in one of these keys under the token that it has chosen. Returns whether it holds
 /// anything.
 fn reply_held(context: &Context, keys: &[Str<'_>], take: Take, now: u64) -> bool {
-    if !take.token.is_some_and(|token| token.is_chosen()) {
+    if take.chosen_token().is_none() {
         return false;
     }
     keys.iter().any(|key| {

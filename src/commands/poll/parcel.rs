@@ -1,30 +1,21 @@
-//! POLL and MPOLL for a client that is blocked: what is taken for it, and given back if it has gone.
+//! What is taken for a blocked client: on its way to the client, it is replied, or given back if the client has gone.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::clock;
 use crate::data_type::{Writing, inspect, restore_expiry};
 use crate::lawn::{Element, Lawn, Token};
-use crate::pending::blocked::{Asks, Taken};
+use crate::pending::Take;
+use crate::pending::blocked::Sleeper;
 use crate::replicate::{self, Pushed};
 use crate::server::guard::{Whole, trap};
 use crate::server::{Context, OwnedStr, Str, log};
 
+use super::claims::{OnItsWay, claim};
 use super::give::{held, take_due};
-use crate::commands::args::Take;
 
-/// What a client has asked for before it fell asleep.
-pub struct Asker {
-    take: Take,
-    /// Whether it is told which key it is served from.
-    is_named: bool,
-    /// The keys in which something may be held under the token that the client has chosen, if it has.
-    may_hold: Vec<Box<[u8]>>,
-}
-
-/// What was taken, copied: it is replied when the lawn may be another one.
-struct ForBlocked {
+/// What was taken for a client, copied: it is replied when the lawn may be another one.
+pub(super) struct Parcel {
     db: i32,
     key: OwnedStr,
     take: Take,
@@ -79,98 +70,34 @@ impl Copied {
     }
 }
 
-thread_local! {
-    // Commands, timers and ticks run on the server's main thread alone.
-    /// Tokens that clients have chosen, under which something is on its way to a blocked client: to how many, and
-    /// whether it was given to the client over another connection meanwhile.
-    static ON_THEIR_WAY: RefCell<BTreeMap<Token, (usize, bool)>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// Something is on its way to a client for as long as this lives.
-struct OnItsWay {
-    /// The token of the client's own choice under which it is.
-    token: Option<Token>,
-    /// A panic that drops it would lose what is nowhere else.
-    _whole: Whole,
-}
-
-impl OnItsWay {
-    fn new(token: Option<Token>, whole: Whole) -> Self {
-        let token = token.filter(|token| token.is_chosen());
-        if let Some(token) = token {
-            ON_THEIR_WAY.with_borrow_mut(|it| it.entry(token).or_default().0 += 1);
-        }
-        Self { token, _whole: whole }
+/// How it is taken.
+impl Parcel {
+    /// Takes what is due in a key of the selected database for a client that sleeps. `None`: nothing is.
+    pub(super) fn take(context: &Context, sleeper: &Sleeper, key: Str<'_>) -> Option<Self> {
+        Self::of_held(context, sleeper).or_else(|| Self::of_due(context, sleeper, key))
     }
 
-    /// Whether the client has it by another connection.
-    fn is_claimed(&self) -> bool {
-        let claimed = |token| ON_THEIR_WAY.with_borrow(|it| it.get(&token).is_some_and(|it| it.1));
-        self.token.is_some_and(claimed)
-    }
-}
-
-impl Drop for OnItsWay {
-    fn drop(&mut self) {
-        let Some(token) = self.token else { return };
-        // When the process ends, the table may have gone before.
-        let _ = ON_THEIR_WAY.try_with(|it| {
-            let mut it = it.borrow_mut();
-            if let Some((count, _)) = it.get_mut(&token) {
-                *count -= 1;
-                if *count == 0 {
-                    it.remove(&token);
-                }
-            }
-        });
-    }
-}
-
-/// Says that a client was told what it holds under a token of its own choice: what is on its way to it over another
-/// connection is not given back if that has been cut.
-pub(super) fn claim(token: Option<Token>) {
-    if let Some(token) = token {
-        ON_THEIR_WAY.with_borrow_mut(|it| {
-            if let Some((_, claimed)) = it.get_mut(&token) {
-                *claimed = true;
-            }
-        });
-    }
-}
-
-impl Asks for Asker {
-    fn take(&self, context: &Context, key: Str<'_>) -> Option<Box<dyn Taken>> {
-        self.held(context).or_else(|| Some(Box::new(self.due(context, key)?)))
-    }
-
-    /// Another connection of the client's may have been given something for it, which nobody has heard of.
-    fn held(&self, context: &Context) -> Option<Box<dyn Taken>> {
-        let now = clock::now();
-        let held = self.may_hold.iter().find_map(|key| {
-            let key = OwnedStr::new(key);
+    /// Looks for what the client holds under the token that it has chosen: another connection of the client's may have been
+    /// given something for it, which nobody has heard of. Nothing is taken.
+    pub(super) fn of_held(context: &Context, sleeper: &Sleeper) -> Option<Self> {
+        let (now, take) = (clock::now(), sleeper.take);
+        take.chosen_token()?;
+        sleeper.names.iter().filter(|name| context.select_db(name.db)).find_map(|name| {
+            let key = OwnedStr::new(&name.key);
             let elements = inspect(context, key.as_str(), |dehydrator| {
-                let held = held(&dehydrator.lawn, self.take, now);
                 let copied = |element: Element<'_>| {
                     let before = Before { deadline: element.deadline, ..Before::default() };
                     Copied::new(element, before)
                 };
-                held.map(copied).collect::<Vec<_>>()
+                held(&dehydrator.lawn, take, now).map(copied).collect::<Vec<_>>()
             });
             let elements = elements.filter(|elements| !elements.is_empty())?;
-            Some(self.taken(context, key, elements))
-        })?;
-        Some(Box::new(held))
-    }
-}
-
-impl Asker {
-    pub fn new<'a>(take: Take, is_named: bool, keys: impl Iterator<Item = Str<'a>>) -> Self {
-        let keys = keys.filter(|_| take.token.is_some_and(|token| token.is_chosen()));
-        Self { take, is_named, may_hold: keys.map(|key| key.bytes().into()).collect() }
+            Some(Self::new(context, sleeper, key, elements))
+        })
     }
 
-    fn due(&self, context: &Context, name: Str<'_>) -> Option<ForBlocked> {
-        let (take, now) = (self.take, clock::now());
+    fn of_due(context: &Context, sleeper: &Sleeper, name: Str<'_>) -> Option<Self> {
+        let (take, now) = (sleeper.take, clock::now());
         // What is given back is to be what it was.
         let befores = inspect(context, name, |dehydrator| {
             let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
@@ -198,24 +125,27 @@ impl Asker {
         trap::pass("taken");
         // The key may have expired in between.
         elements.first()?;
-        let taken = self.taken(context, OwnedStr::new(name.bytes()), elements);
-        let on_its_way = Some(OnItsWay::new(take.token, whole));
-        Some(ForBlocked { expiry, on_its_way, ..taken })
+        let taken = Self::new(context, sleeper, OwnedStr::new(name.bytes()), elements);
+        let on_its_way = Some(OnItsWay::new(take.chosen_token(), whole));
+        Some(Self { expiry, on_its_way, ..taken })
     }
 
-    fn taken(&self, context: &Context, key: OwnedStr, elements: Vec<Copied>) -> ForBlocked {
-        let (Self { take, is_named, .. }, db) = (self, context.selected_db());
+    fn new(context: &Context, sleeper: &Sleeper, key: OwnedStr, elements: Vec<Copied>) -> Self {
+        let (Sleeper { take, is_named, .. }, db) = (sleeper, context.selected_db());
         let (take, is_named) = (*take, *is_named);
-        ForBlocked { db, key, take, elements, is_named, expiry: None, on_its_way: None }
+        Self { db, key, take, elements, is_named, expiry: None, on_its_way: None }
     }
 }
 
-impl Taken for ForBlocked {
-    fn deadline(&self) -> u64 {
+/// What becomes of it.
+impl Parcel {
+    /// Returns when the first of it came due, in milliseconds since the epoch.
+    pub(super) fn deadline(&self) -> u64 {
         self.elements.first().map_or(0, |element| element.before.deadline)
     }
 
-    fn reply(&self, context: &Context) {
+    /// Replies it to the client.
+    pub(super) fn reply(&self, context: &Context) {
         if self.on_its_way.is_none() {
             claim(self.take.token);
         }
@@ -229,8 +159,9 @@ impl Taken for ForBlocked {
         }
     }
 
-    /// What was taken or leased is what it was before, with its deadline: it comes after what else is due at that time.
-    fn give_back(&self, context: &Context) {
+    /// Puts it back where it was, because the client has gone. What was taken or leased is what it was before, with its
+    /// deadline: it comes after what else is due at that time.
+    pub(super) fn give_back(&self, context: &Context) {
         let Some(on_its_way) = &self.on_its_way else { return };
         if on_its_way.is_claimed() {
             return;
@@ -248,10 +179,8 @@ impl Taken for ForBlocked {
             self.put_back(context);
         }
     }
-}
 
-impl ForBlocked {
-    /// Nobody has heard of the leases: they have not been.
+    /// Ends the leases as if they had not been: nobody has heard of them.
     fn end_leases(&self, context: &Context) {
         let key = self.key.as_str();
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };

@@ -13,17 +13,18 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use redis_module::raw::RedisModuleCommandFilterCtx;
 
-use super::super::timer;
-use super::{Taken, leave};
+use crate::pending::{blocked, timer};
 use crate::server::blocked_client::{BlockedClient, Handle, Waking};
 use crate::server::command_filter::{CommandFilter, Shown};
 use crate::server::guard::{guard, trap};
 use crate::server::{Context, Error};
 
+use super::parcel::Parcel;
+
 /// Why a client is unblocked.
 pub(super) enum Outcome {
     /// Something was taken for it.
-    Taken(Box<dyn Taken>),
+    Given(Parcel),
     /// It has waited long enough.
     TimedOut,
     /// There is nothing to wait for any more.
@@ -47,15 +48,15 @@ thread_local! {
     /// A filter is called with no context.
     static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
     /// What was taken for clients that have gone.
-    static GIVEN_UP: RefCell<Vec<Box<dyn Taken>>> = const { RefCell::new(Vec::new()) };
+    static GIVEN_UP: RefCell<Vec<Parcel>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Has the server tell a client what came of its waiting.
 pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome) {
-    let is_taken = matches!(outcome, Outcome::Taken(_));
+    let is_given = matches!(outcome, Outcome::Given(_));
     let (outcome, replied) = (RefCell::new(outcome), Cell::new(false));
     let unblocked = Rc::new(Unblocked { client: client.handle(), outcome, replied });
-    if is_taken {
+    if is_given {
         ON_THEIR_WAY.with_borrow_mut(|it| it.insert(client.handle(), Rc::clone(&unblocked)));
         if FILTER.with_borrow(Option::is_none) {
             CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
@@ -71,14 +72,14 @@ pub(super) fn has_given_up() -> bool {
 }
 
 /// Gives back what was taken for clients that had gone.
-pub(super) fn take_back(context: &Context) {
+pub(super) fn give_back(context: &Context) {
     give_back_given_up(context);
     lift_filter(context);
 }
 
 fn give_back_given_up(context: &Context) {
-    for taken in GIVEN_UP.take() {
-        taken.give_back(context);
+    for parcel in GIVEN_UP.take() {
+        parcel.give_back(context);
     }
 }
 
@@ -98,7 +99,7 @@ impl Waking for Unblocked {
         self.replied.set(guard(false, || {
             trap::pass("reply");
             match &*self.outcome.borrow() {
-                Outcome::Taken(taken) => taken.reply(context),
+                Outcome::Given(parcel) => parcel.reply(context),
                 Outcome::TimedOut => context.reply_null_array(),
                 Outcome::SentAway(reason) => context.reply_error(reason),
             }
@@ -117,9 +118,9 @@ impl Waking for Unblocked {
             }
         });
         let outcome = self.outcome.replace(Outcome::TimedOut);
-        if let (Outcome::Taken(taken), false) = (outcome, self.replied.get()) {
+        if let (Outcome::Given(parcel), false) = (outcome, self.replied.get()) {
             // It went when something had been taken for it. To write is not for this callback.
-            GIVEN_UP.with_borrow_mut(|given_up| given_up.push(taken));
+            GIVEN_UP.with_borrow_mut(|given_up| given_up.push(parcel));
             timer::soon(context);
         }
         lift_filter(context);
@@ -131,7 +132,7 @@ impl Waking for Unblocked {
     }
 
     fn on_disconnect(client: Handle) {
-        if let Some(client) = leave(client) {
+        if let Some(client) = blocked::with(|lines| lines.leave_by_itself(client)) {
             client.forget();
         }
     }
@@ -158,8 +159,8 @@ fn give_back_all(context: &Context) {
     for unblocked in all.into_iter().filter(|it| !it.replied.get()) {
         // It is told so if the command is refused. If not, the server hangs up.
         let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::Elsewhere));
-        if let Outcome::Taken(taken) = outcome {
-            taken.give_back(context);
+        if let Outcome::Given(parcel) = outcome {
+            parcel.give_back(context);
         }
     }
     // Outside of commands effects are told when the next one has run.
