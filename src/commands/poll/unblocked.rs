@@ -11,11 +11,10 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use redis_module::raw::RedisModuleCommandFilterCtx;
 
 use crate::pending::{blocked, timer};
 use crate::server::blocked_client::{BlockedClient, Handle, Waking};
-use crate::server::command_filter::{CommandFilter, Shown};
+use crate::server::command_filter::{CommandFilter, Sees, Shown};
 use crate::server::guard::{guard, trap};
 use crate::server::{Context, Error};
 
@@ -60,7 +59,7 @@ pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome
         ON_THEIR_WAY.with_borrow_mut(|it| it.insert(client.handle(), Rc::clone(&unblocked)));
         if FILTER.with_borrow(Option::is_none) {
             CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
-            FILTER.set(CommandFilter::set(context, on_command));
+            FILTER.set(CommandFilter::set::<BecomesReplica>(context));
         }
     }
     client.unblock(unblocked);
@@ -138,15 +137,16 @@ impl Waking for Unblocked {
     }
 }
 
-unsafe extern "C" fn on_command(command: *mut RedisModuleCommandFilterCtx) {
-    guard((), || {
-        // SAFETY: the server's promise.
-        let Some(command) = (unsafe { Shown::from_raw(command) }) else { return };
+/// Looks for the command that makes this server a replica.
+struct BecomesReplica;
+
+impl Sees for BecomesReplica {
+    fn see(command: &Shown) {
         let is_replicaof = command.is(0, b"REPLICAOF") || command.is(0, b"SLAVEOF");
         if is_replicaof && !(command.is(1, b"NO") && command.is(2, b"ONE")) {
             CONTEXT.with(|context| context.get().map(give_back_all));
         }
-    });
+    }
 }
 
 /// Gives back, and tells replicas of it at once, what is on its way to clients, and what was taken for those that have gone.

@@ -4,10 +4,12 @@ use std::ptr::NonNull;
 
 use redis_module::raw::{self, RedisModuleCommandFilter, RedisModuleCommandFilterCtx};
 
-use crate::server::{Context, Str};
+use crate::server::{Context, Str, guard::guard};
 
-/// What the server calls with each command, whether its client may run it or not.
-pub type OnCommand = unsafe extern "C" fn(*mut RedisModuleCommandFilterCtx);
+/// What looks at each command, whether its client may run it or not.
+pub trait Sees {
+    fn see(command: &Shown);
+}
 
 /// A filter that is in force until it is [lifted](CommandFilter::lift). It costs each command some tens of nanoseconds.
 pub struct CommandFilter {
@@ -16,11 +18,11 @@ pub struct CommandFilter {
 
 impl CommandFilter {
     /// Has the server show all commands but those that the module itself calls. `None` if it refuses.
-    pub fn set(context: &Context, on_command: OnCommand) -> Option<Self> {
+    pub fn set<T: Sees>(context: &Context) -> Option<Self> {
         let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
         // SAFETY: the context is live, and the callback lives as long as the module.
         let raw = unsafe {
-            api!(RedisModule_RegisterCommandFilter(context.as_ptr(), Some(on_command), flags))
+            api!(RedisModule_RegisterCommandFilter(context.as_ptr(), Some(on_command::<T>), flags))
         };
         NonNull::new(raw).map(|raw| Self { raw })
     }
@@ -38,14 +40,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// # Safety
-    ///
-    /// `raw` must be what the server handed to the filter's callback that is running, and not outlive it.
-    pub unsafe fn from_raw(raw: *mut RedisModuleCommandFilterCtx) -> Option<Self> {
-        NonNull::new(raw).map(|raw| Self { raw })
-    }
-
-    /// Whether the argument at this place, the name being the first, is this word, in letters of either size.
+    /// Returns whether the argument at this place, the name being the first, is this word, in letters of either size.
     pub fn is(&self, at: i32, word: &[u8]) -> bool {
         // SAFETY: the command is live, and so are its arguments; of one that is not there the server says null.
         let argument = unsafe {
@@ -54,4 +49,13 @@ impl Shown {
         };
         argument.is_some_and(|argument| argument.bytes().eq_ignore_ascii_case(word))
     }
+}
+
+/// Is called by the server with each command, which is live for the call.
+unsafe extern "C" fn on_command<T: Sees>(command: *mut RedisModuleCommandFilterCtx) {
+    guard((), || {
+        if let Some(raw) = NonNull::new(command) {
+            T::see(&Shown { raw });
+        }
+    });
 }
