@@ -41,7 +41,7 @@ pub struct Overdue {
 }
 
 impl Overdue {
-    /// Of a key that has just come, with whatever is in it.
+    /// Makes that of a key that has just come, with whatever is in it.
     pub fn since_now() -> Self {
         Self { next: None, since_us: clock::now_us() }
     }

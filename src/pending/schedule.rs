@@ -5,9 +5,8 @@
 //! with their next deadline. At the end of a pass of the event loop whose time has come, as at each tick,
 //! the deliveries take them from here one after the other.
 //!
-//! A name may mean nothing any more, or something else, when its time comes: whoever takes it looks. A
-//! name that is noted without knowing its deadline (by a load or a copy, where the key is not there yet) is
-//! looked at by the next tick.
+//! When its time comes, a name may mean another value, or none: whoever takes it looks. Where its deadline is not known (after
+//! a load or a copy, when the key is not there yet), the next tick looks at it.
 //!
 //! Each database has names of its own, so that SWAPDB exchanges two and FLUSHDB drops one, however many
 //! names are in it.
@@ -29,8 +28,8 @@ const BACK_OFF_US: u64 = 100_000;
 /// The longest: what is put right is noticed no later than this.
 const BACK_OFF_MAX_US: u64 = 10_000_000;
 
-/// Tells one value from all others, so that one which leaves a name does not take another's entry along: the
-/// server makes a copy, or loads a key, before it deletes what it puts it over.
+/// Tells one value from all others. When the server puts a copy, or a key that it loads, over another, it makes the new one
+/// before it deletes the old one: that must not take the new one's entry along.
 pub type Serial = u64;
 
 /// A key's name, within its database.
@@ -39,14 +38,13 @@ type Key = Rc<[u8]>;
 /// When an entry is looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum LookAt {
-    /// Something is due, which has been said, and which nobody asked to have delivered; or it is being
-    /// looked at.
+    /// Not by itself: what is due has been announced, and nobody asked to have it delivered; or somebody looks at it now.
     #[default]
     Never,
     /// At this moment, in milliseconds since the epoch.
     At(u64),
-    /// After a failure, on the monotonic clock, in microseconds: a wall clock that steps back must not make
-    /// it wait for ever.
+    /// After a failure: at this moment of the monotonic clock, in microseconds. A wall clock that steps back must not make it
+    /// wait for ever.
     Retry(u64),
 }
 
@@ -55,8 +53,8 @@ enum LookAt {
 struct Entry {
     serial: Serial,
     look_at: LookAt,
-    /// When dead letters that cannot go are tried again, on the monotonic clock, in microseconds. The rest of the key goes
-    /// on meanwhile.
+    /// When dead letters that cannot go are tried again, on the monotonic clock, in microseconds. The key's other elements do
+    /// not wait for that.
     stuck_us: Option<u64>,
     /// Whether it has been said that something is due.
     announced: bool,
@@ -108,12 +106,12 @@ thread_local! {
     static SCHEDULE: RefCell<Schedule> = RefCell::default();
 }
 
-/// How many names there are.
+/// Returns how many names there are.
 pub fn len() -> usize {
     sum(|database| database.entries.len())
 }
 
-/// How many of them have deliveries that fail.
+/// Returns how many of them have deliveries that fail.
 pub fn stuck() -> usize {
     sum(|database| database.failures.len())
 }
@@ -125,18 +123,18 @@ fn sum(count: impl Fn(&Database) -> usize) -> usize {
     })
 }
 
-/// The deliveries of a dehydrator that failed, if the last one did.
+/// Returns the deliveries of a dehydrator that failed one after the other. `None`: the last one went well.
 pub fn failure(name: &Name) -> Option<Failure> {
     SCHEDULE.with_borrow(|schedule| {
         schedule.databases.get(&name.db)?.failures.get(&name.key[..]).cloned()
     })
 }
 
-/// Says when the next element of a dehydrator comes due, as it was left at `now`. `delivers`: it is to be looked at for
-/// as long as something is due, not only once.
+/// Notes when the next element of a dehydrator comes due. `delivers`: it is to be looked at for as long as something is
+/// due, not only once.
 ///
-/// `now` is the time by which a command saw what is due, not a later one: what comes due while a long reply is made is
-/// not in it, and has to be announced.
+/// `now` is the time by which the command that was run looked for what is due, not a later one: it did not see what came due
+/// while it made a long reply, and that has to be announced.
 pub fn note(
     context: &Context,
     key: Str<'_>,
@@ -157,9 +155,9 @@ pub fn note(
         }
         entry.overdue.note(Some(next), clock::now_us);
         let look_at = match entry.look_at {
-            // It waits for its look_at already, behind others whose it is.
-            waits @ LookAt::At(at) if at <= now && next <= now => waits,
-            waits @ LookAt::Retry(_) => waits,
+            // Its time has come already: it keeps its place among the others whose time has come.
+            before @ LookAt::At(at) if at <= now && next <= now => before,
+            before @ LookAt::Retry(_) => before,
             _ if delivers || !entry.announced => LookAt::At(next),
             _ => LookAt::Never,
         };
@@ -205,7 +203,8 @@ pub fn forget(name: &Name) {
     });
 }
 
-/// The name that has waited longest of those whose time has come. It stays noted, but is not looked at again by itself.
+/// Returns the name that has waited longest of those whose time has come. It stays noted, but will not be returned again until
+/// somebody says when.
 pub fn take() -> Option<Name> {
     let (now_us, now_monotonic_us) = (clock::now_us(), clock::monotonic_us());
     SCHEDULE.with_borrow_mut(|schedule| {
@@ -231,8 +230,7 @@ pub fn take() -> Option<Name> {
     })
 }
 
-/// Says that dead letters of a dehydrator cannot go: they are tried again when it is time for that, however often this
-/// is said.
+/// Notes that dead letters of a dehydrator cannot go, and are tried again. To note that once more does not put it off.
 pub fn note_stuck(name: &Name) {
     let now_us = clock::monotonic_us();
     with_entry(name, |database, key| {
@@ -243,25 +241,25 @@ pub fn note_stuck(name: &Name) {
     });
 }
 
-/// Says that dead letters that cannot go are to be tried again after so many microseconds.
+/// Sets after how many microseconds dead letters that cannot go are tried again.
 pub fn try_stuck_in(name: &Name, us: u64) {
     let at_us = clock::monotonic_us() + us;
     with_entry(name, |database, key| database.set_stuck(key, Some(at_us)));
 }
 
-/// Says that there is more to do with a name, when others have had their turn.
+/// Has a name be looked at again, when others have had their turn.
 pub fn again(name: &Name) {
     let now = clock::now();
     with_entry(name, |database, key| database.set_look_at(key, LookAt::At(now)));
 }
 
-/// Says that nothing can be done with a name for so many microseconds.
+/// Has a name not be looked at for so many microseconds.
 pub fn wait(name: &Name, us: u64) {
     let at = clock::monotonic_us() + us;
     with_entry(name, |database, key| database.set_look_at(key, LookAt::Retry(at)));
 }
 
-/// When the first name's time comes, on the monotonic clock, in microseconds.
+/// Returns when the first name's time comes, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
     SCHEDULE.with_borrow(|schedule| {
         let firsts = schedule.databases.values().flat_map(|database| {
@@ -273,7 +271,7 @@ pub fn next_us() -> Option<u64> {
     })
 }
 
-/// How late an element of this deadline is, in microseconds.
+/// Returns how late an element of this deadline is, in microseconds.
 pub fn late_us(name: &Name, deadline: u64) -> u64 {
     SCHEDULE.with_borrow(|schedule| {
         let entry = schedule.databases.get(&name.db).and_then(|it| it.entries.get(&name.key[..]));
@@ -281,7 +279,7 @@ pub fn late_us(name: &Name, deadline: u64) -> u64 {
     })
 }
 
-/// Says that it is being said that something is due. Returns whether that is news.
+/// Notes that something is due in a dehydrator, and that this is being announced. Returns whether it was not before.
 pub fn announce(name: &Name) -> bool {
     let mut is_news = false;
     with_entry(name, |database, key| {
@@ -290,8 +288,8 @@ pub fn announce(name: &Name) -> bool {
     is_news
 }
 
-/// Says that a delivery failed; it is to be tried again after a while, which grows. Returns whether it is the
-/// first failure in a row, and after how many microseconds it is to be tried again.
+/// Notes that a delivery failed. Returns whether it is the first failure in a row, and after how many microseconds it is
+/// to be tried again: that grows with each.
 pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
     let mut is_first = false;
     let mut wait = BACK_OFF_US;
@@ -312,20 +310,20 @@ pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
     (is_first, wait)
 }
 
-/// Whether the deliveries of a dehydrator are not tried yet, because the last one failed a moment ago.
+/// Returns whether deliveries of a dehydrator have to wait, because the last one failed a moment ago.
 pub fn waits(name: &Name) -> bool {
     let now_us = clock::monotonic_us();
     failure(name).is_some_and(|failure| failure.again_us > now_us)
 }
 
 impl Failure {
-    /// How long it takes until the next try, if it fails once more.
+    /// Returns how long it takes until the next try, if it fails once more.
     fn back_off_us(&self) -> u64 {
         BACK_OFF_US.saturating_mul(1 << self.count.min(16)).min(BACK_OFF_MAX_US)
     }
 }
 
-/// Says that a delivery went well, or that it is another one from here on: it waits no longer.
+/// Notes that a delivery went well, or that another policy was set: nothing waits any longer because one failed.
 pub fn succeeded(context: &Context, name: &Name) {
     let (now, now_us) = (clock::now(), clock::monotonic_us());
     with_entry(name, |database, key| {
@@ -340,12 +338,12 @@ pub fn succeeded(context: &Context, name: &Name) {
     });
 }
 
-/// Says that another policy was set: what is overdue could not be delivered before.
+/// Notes that another policy was set: what is overdue could not be delivered before.
 pub fn begin(name: &Name) {
     with_entry(name, |database, key| database.entry(key).overdue = Overdue::since_now());
 }
 
-/// Says that what made names wait may be over: all of them are looked at now.
+/// Has all names be looked at now that wait after a failure: the reason may be over.
 pub fn look_again() {
     let now = clock::now();
     SCHEDULE.with_borrow_mut(|schedule| {
@@ -358,7 +356,7 @@ pub fn look_again() {
     });
 }
 
-/// A database was emptied, or all (`None`).
+/// Forgets the names in a database that was emptied, or in all (`None`).
 pub fn flushed(db: Option<i32>) {
     SCHEDULE.with_borrow_mut(|schedule| {
         let emptied = match db {
@@ -388,7 +386,7 @@ pub fn free_some() -> bool {
     })
 }
 
-/// The contents of two databases were exchanged.
+/// Exchanges the names in two databases, as their contents were.
 pub fn swapped(first: i32, second: i32) {
     SCHEDULE.with_borrow_mut(|schedule| {
         let [at_first, at_second] = [first, second].map(|db| schedule.databases.remove(&db));
@@ -407,7 +405,7 @@ fn with_entry(name: &Name, change: impl FnOnce(&mut Database, &Key)) {
 }
 
 impl Database {
-    /// The entry of a name, made if there was none.
+    /// Makes an entry for a name, if there is none, and has it be this value's.
     fn enter(&mut self, key: &[u8], serial: Serial) -> Key {
         let found = self.entries.get_key_value(key).map(|(key, _)| Rc::clone(key));
         let key = found.unwrap_or_else(|| {

@@ -47,7 +47,7 @@ thread_local! {
     static SET_LISTENING: Cell<fn(bool)> = const { Cell::new(|_| {}) };
 }
 
-/// Says what has the server tell of passes of the event loop, or not.
+/// Sets what is called to have the server tell of passes of the event loop, or not.
 pub fn register(set_listening: fn(bool)) {
     SET_LISTENING.set(set_listening);
 }
@@ -68,13 +68,13 @@ pub fn stop_listening() {
     }
 }
 
-/// What the timer calls.
+/// Is called by the timer.
 fn on_time() {
     HAS_FIRED.set(true);
     come();
 }
 
-/// What the server calls in a pass that it was asked for.
+/// Is called by the server in a pass that it was asked for.
 fn on_asked() {
     IS_ASKED.set(false);
     come();
@@ -98,8 +98,8 @@ pub fn at(context: &Context, at_us: u64) {
     }
 }
 
-/// Says that the time has come: at the end of this pass of the event loop, or of one that begins at once. While what
-/// is due is being done that is nothing new: whoever does it asks in the end what is next.
+/// Asks for a pass at once: the end of the one that is under way, or of one that begins at once. While what is due is
+/// being done that changes nothing: whoever does it asks in the end what is next.
 pub fn soon(context: &Context) {
     if !IS_BUSY.get() && !HAS_COME.replace(true) {
         listen();
@@ -126,17 +126,17 @@ fn ask_for_pass(context: &Context) {
     }
 }
 
-/// When a deadline is, on the monotonic clock, in microseconds, if the wall clock does not step.
+/// Returns when a deadline is, on the monotonic clock, in microseconds, if the wall clock does not step.
 pub fn from_deadline(deadline: u64) -> u64 {
     clock::monotonic_us() + deadline.saturating_mul(1000).saturating_sub(clock::now_us())
 }
 
-/// Says that a pass of the event loop begins.
+/// Notes that a pass of the event loop begins.
 pub fn pass_begins() {
     IN_PASS.set(true);
 }
 
-/// Says that a pass of the event loop is at its end. Returns whether the time has come; then what is due is
+/// Notes that a pass of the event loop is at its end. Returns whether the time has come; then what is due is
 /// done, the timer is [`set`] to what is next, and the loop may [`rest`].
 pub fn pass_ends() -> bool {
     let has_come = HAS_COME.replace(false);
@@ -148,7 +148,7 @@ pub fn pass_ends() -> bool {
     has_come
 }
 
-/// Says that the loop is about to sleep.
+/// Notes that the loop is about to sleep.
 pub fn rest() {
     IS_BUSY.set(false);
     IN_PASS.set(false);
@@ -167,7 +167,7 @@ pub fn set(context: &Context, at_us: Option<u64>) {
         return;
     }
     let in_us = at_us.saturating_sub(clock::monotonic_us()).min(AHEAD_MAX_US);
-    // What the timer is set to beside that does no harm: in the end it is set to what is next.
+    // In the first case the timer stays as it is: at the end of the pass it is set to what is next.
     if in_us == 0 { ask_for_pass(context) } else { set_timer(context, in_us) }
 }
 

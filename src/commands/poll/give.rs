@@ -28,8 +28,8 @@ pub(super) fn take_due<'a>(
     take_first(context, dehydrator, key, now, take, give);
 }
 
-/// As [`take_due`], where there is a limit of deliveries: dead letters that come first go where they belong, a few at a
-/// time, and are passed over.
+/// Does what [`take_due`] does where there is a limit of deliveries. Dead letters are passed over: those that stand before
+/// what is taken are moved where they belong, a few at a time.
 fn take_below_limit<'a>(
     context: &'a Context,
     mut dehydrator: Writing<'a>,
@@ -88,11 +88,10 @@ fn take_first(
     }
 }
 
-/// What the client holds already under the token that it has chosen: its reply was lost. The lawn may be looked at
-/// alone, as nothing is changed.
+/// Returns what the client holds already under the token that it has chosen, because its reply was lost. Nothing is changed.
 pub(super) fn held(lawn: &Lawn, take: Take, now: u64) -> impl Iterator<Item = Element<'_>> {
     let token = take.chosen_token();
-    // A dead letter that is stuck is not given out again, though it can be settled by its token. All that are stand last.
+    // A dead letter that is stuck is not given out again, though it can be settled by its token. Those come last.
     let is_stuck = |element: &Element<'_>| {
         element.deadline == STUCK && lawn.row(element.id).is_some_and(|row| is_stuck(&row))
     };
@@ -154,7 +153,7 @@ fn lease_due(
 }
 
 impl Take {
-    /// A lease has a token, if the client has not chosen one.
+    /// Draws a token for a lease, if the client has not chosen one.
     pub(super) fn with_token(self) -> Self {
         let token = match self.lease {
             Some(_) => self.token.or_else(|| Some(drawn_token())),
@@ -183,7 +182,7 @@ impl Take {
     }
 }
 
-/// A token that no other lease has.
+/// Draws a token that no other lease has.
 fn drawn_token() -> Token {
     Token::drawn(u64::from_le_bytes(random::bytes()))
 }

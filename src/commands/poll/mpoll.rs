@@ -26,7 +26,7 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let take = take.with_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();
-    // All are looked at before anything is given out: a key of another type is an error whatever is due elsewhere.
+    // All are looked at before anything is given out: a key of another type is an error, whatever is due in the others.
     let outlooks: Vec<_> =
         keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
@@ -94,7 +94,7 @@ fn reply_held(context: &Context, keys: &[Str<'_>], take: Take, now: u64) -> bool
 /// Replies what is due in the first key that gives something out, or nil.
 fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take, now: u64) {
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
-        // Events call out: what it was found to be it may be no more.
+        // Dead letters of the key before may have been moved, and events called out: this one may be of another type now.
         let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
         let mut reply = None;
         take_due(context, dehydrator, *key, now, take, |element| {
@@ -107,7 +107,7 @@ fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take, now: u64) {
     context.reply_null_array();
 }
 
-/// The key, and an array for what it gives out.
+/// Begins a reply of the key, and of an array for what it gives out.
 fn named<'a>(context: &'a Context, key: Str<'_>, take: Take) -> Array<'a> {
     context.reply_named_array_up_to(key.bytes(), take.count)
 }

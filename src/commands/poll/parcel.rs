@@ -1,4 +1,7 @@
-//! What is taken for a blocked client: on its way to the client, it is replied, or given back if the client has gone.
+//! What was taken for a client that slept. It is on its way: the client is replied it, or has gone, and it is given back.
+//!
+//! What is given back is what it was before, with its deadline, its deliveries and its token. So all of that is kept, and
+//! the elements are copied: by then they are in the lawn no more.
 
 use std::collections::VecDeque;
 
@@ -14,7 +17,7 @@ use crate::server::{Context, OwnedStr, Str, log};
 use super::claims::{OnItsWay, claim};
 use super::give::{held, take_due};
 
-/// What was taken for a client, copied: it is replied when the lawn may be another one.
+/// What was taken for a client, or is held by it already.
 pub(super) struct Parcel {
     db: i32,
     key: OwnedStr,
@@ -22,9 +25,9 @@ pub(super) struct Parcel {
     elements: Vec<Copied>,
     /// Whether it is replied from which key that is.
     is_named: bool,
-    /// When the key was to expire. It went with its last element.
+    /// When the key was to expire. If this was the last in it, the key has gone.
     expiry: Option<u64>,
-    /// What was held before is not given back.
+    /// `None`: the client held it already, so it is not given back.
     on_its_way: Option<OnItsWay>,
 }
 
@@ -46,7 +49,7 @@ struct Before {
 }
 
 impl Before {
-    /// Of an element that came to be due while others were taken.
+    /// Returns what is likely of an element that came to be due while others were taken.
     fn of_unknown(element: &Element<'_>, take: Take, now: u64) -> Self {
         let is_leased = take.lease.is_some();
         Self {
@@ -96,9 +99,9 @@ impl Parcel {
         })
     }
 
+    /// Takes what is due in a key. `None`: nothing is.
     fn of_due(context: &Context, sleeper: &Sleeper, name: Str<'_>) -> Option<Self> {
         let (take, now) = (sleeper.take, clock::now());
-        // What is given back is to be what it was.
         let befores = inspect(context, name, |dehydrator| {
             let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
             let due = dehydrator.given_out(now, count);
@@ -116,7 +119,8 @@ impl Parcel {
         let mut befores = befores;
         let mut elements = Vec::new();
         take_due(context, dehydrator, name, now, take, |element| {
-            // Nearly always it is the first. Where dead letters are passed over events call out, and another may come.
+            // Nearly always it is the first. But where dead letters are passed over, events call out, and what a listener
+            // pushes may be due.
             let known = befores.iter().position(|(id, _)| **id == *element.id);
             let known = known.and_then(|at| befores.remove(at)).map(|(_, before)| before);
             let before = known.unwrap_or_else(|| Before::of_unknown(&element, take, now));
@@ -159,8 +163,7 @@ impl Parcel {
         }
     }
 
-    /// Puts it back where it was, because the client has gone. What was taken or leased is what it was before, with its
-    /// deadline: it comes after what else is due at that time.
+    /// Puts it back, because the client has gone. It has its deadline again, and comes after what else is due at that time.
     pub(super) fn give_back(&self, context: &Context) {
         let Some(on_its_way) = &self.on_its_way else { return };
         if on_its_way.is_claimed() {
@@ -188,7 +191,7 @@ impl Parcel {
         let mut any = false;
         for copied in &self.elements {
             let Copied { id, deliveries, before, .. } = copied;
-            // Who has the token may have changed it, or given it back, meanwhile; or another lease has begun.
+            // Somebody who has the token may have changed it meanwhile, or given it back; or it is leased to another.
             let is_held = lawn.holds(id, token)
                 && lawn.look(id).is_some_and(|element| element.deliveries == *deliveries);
             if !is_held || !lawn.restart_at(id, before.ttl, before.deadline) {
@@ -205,6 +208,7 @@ impl Parcel {
         }
     }
 
+    /// Puts back what was removed.
     fn put_back(&self, context: &Context) {
         let key = self.key.as_str();
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
@@ -220,7 +224,7 @@ impl Parcel {
             }
             if given_back.is_empty() { Err(()) } else { Ok(()) }
         });
-        // What came to be in the key since has an expiry of its own.
+        // If others have pushed to the key since, it is a new one, and expires as they said.
         let expiry = self.expiry.filter(|_| dehydrator.is_new());
         if expiry.is_some_and(|at| at <= dehydrator.now()) {
             return;
@@ -235,6 +239,7 @@ impl Parcel {
     }
 }
 
+/// Tells replicas of an element that is what it was before. `replaces`: it was leased, and is in the lawn.
 fn replicate_given_back(
     context: &Context,
     key: Str<'_>,

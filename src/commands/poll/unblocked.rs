@@ -1,11 +1,14 @@
-//! Clients that are being unblocked: what each is told, until the server has told it.
+//! Clients that have been woken: the server is to reply to each what came of its waiting, or finds that it has gone.
 //!
-//! Redis 7.0 tells them at the end of the pass of its event loop in which they were unblocked; later servers do in the next one,
-//! after the commands that have come meanwhile. One of these may be REPLICAOF: the server hangs up on all clients that are
-//! blocked, and what was taken for them cannot be given back on a replica. (Nor while it runs: the server tells its
-//! replicas, of which one may be the next primary, nothing more from there on.) So for as long as anything is on its way,
-//! the module has a look at commands before they run, and gives back what is when one is about to make this server a
-//! replica.
+//! *It has gone.* What was taken for it is given back at the end of a pass of the event loop: when the server says so,
+//! nothing may be written.
+//!
+//! *The server becomes a replica.* Redis 7.0 replies at the end of the pass in which clients were unblocked; later servers do
+//! in the next one, after the commands that have come meanwhile. One of these may be REPLICAOF: then the server hangs up on
+//! all clients that are blocked, and a replica cannot give back what was taken for them. (Nor can it while REPLICAOF runs:
+//! from there on the server tells its replicas, of which one may be the next primary, nothing more.) So for as long as
+//! anything is on its way, the module looks at commands before they run. Before one that makes this server a replica, it
+//! gives back all that is on its way.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -30,7 +33,7 @@ pub(super) enum Outcome {
     SentAway(Error),
 }
 
-/// A client that is being unblocked.
+/// A client that was woken, until the server has replied to it or found that it has gone.
 pub(super) struct Unblocked {
     client: Handle,
     outcome: RefCell<Outcome>,
@@ -39,18 +42,18 @@ pub(super) struct Unblocked {
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    /// Those for whom something was taken.
+    /// Those of them for whom something was taken.
     static ON_THEIR_WAY: RefCell<HashMap<Handle, Rc<Unblocked>, ahash::RandomState>> =
         RefCell::default();
     /// Set while there are any, or something is to be given back.
     static FILTER: RefCell<Option<CommandFilter>> = const { RefCell::new(None) };
-    /// A filter is called with no context.
+    /// For the filter, which the server calls without a context.
     static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
     /// What was taken for clients that have gone.
     static GIVEN_UP: RefCell<Vec<Parcel>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has the server tell a client what came of its waiting.
+/// Has the server reply to a client what came of its waiting.
 pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome) {
     let is_given = matches!(outcome, Outcome::Given(_));
     let (outcome, replied) = (RefCell::new(outcome), Cell::new(false));
@@ -65,7 +68,7 @@ pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome
     client.unblock(unblocked);
 }
 
-/// Whether anything is to be given back.
+/// Returns whether anything is to be given back.
 pub(super) fn has_given_up() -> bool {
     GIVEN_UP.with_borrow(|given_up| !given_up.is_empty())
 }
@@ -82,7 +85,7 @@ fn give_back_given_up(context: &Context) {
     }
 }
 
-/// Looks at commands no more, if nothing is on its way or to be given back.
+/// Stops looking at commands, if nothing is on its way or to be given back.
 fn lift_filter(context: &Context) {
     if ON_THEIR_WAY.with_borrow(|it| it.is_empty())
         && !has_given_up()
@@ -93,7 +96,8 @@ fn lift_filter(context: &Context) {
 }
 
 impl Waking for Unblocked {
-    /// Otherwise it is given back, as if the client had gone: that it was taken has been written by now.
+    /// Replies what came of its waiting. After a panic what was taken is given back, as if the client had gone: that it was
+    /// taken has been written by now.
     fn reply(&self, context: &Context) {
         self.replied.set(guard(false, || {
             trap::pass("reply");
@@ -109,6 +113,7 @@ impl Waking for Unblocked {
         }
     }
 
+    /// Has what was taken be given back, if the client has not been replied to.
     fn done(self: Rc<Self>, context: &Context) {
         ON_THEIR_WAY.with_borrow_mut(|it| {
             // Another client may be called the same by now.
@@ -118,7 +123,6 @@ impl Waking for Unblocked {
         });
         let outcome = self.outcome.replace(Outcome::TimedOut);
         if let (Outcome::Given(parcel), false) = (outcome, self.replied.get()) {
-            // It went when something had been taken for it. To write is not for this callback.
             GIVEN_UP.with_borrow_mut(|given_up| given_up.push(parcel));
             timer::soon(context);
         }
@@ -157,12 +161,12 @@ fn give_back_all(context: &Context) {
     give_back_given_up(context);
     let all: Vec<_> = ON_THEIR_WAY.with_borrow(|it| it.values().cloned().collect());
     for unblocked in all.into_iter().filter(|it| !it.replied.get()) {
-        // It is told so if the command is refused. If not, the server hangs up.
+        // If the server refuses the command, this is what the client is told. If not, the server hangs up.
         let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::Elsewhere));
         if let Outcome::Given(parcel) = outcome {
             parcel.give_back(context);
         }
     }
-    // Outside of commands effects are told when the next one has run.
+    // Replicas are told of what is changed outside of commands when the next command has run.
     let _ = context.call(c"PING", &[]);
 }
