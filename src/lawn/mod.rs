@@ -29,8 +29,9 @@
 //!
 //! | room or file | noun |
 //! |---|---|
-//! | `form`, `leased` | the lawn itself: small at first, then full; under which tokens its elements are leased |
+//! | `lawn` | the lawn itself: small at first, then full |
 //! | `full` | a lawn of any size: what the rooms make together |
+//! | `due` | its taking and giving out of what is due |
 //! | `upkeep` | its giving memory back, moving allocations, measuring, checking |
 //! | `small` | a room: a lawn of a few elements, in one allocation, and how they lie there |
 //! | `store` | a room: slots in pages (slab, handle), what is too wide for one (boxes), lists that grow without copying (shelves), and in them the bytes of an element (records) |
@@ -53,10 +54,10 @@
 //! | operation | cost |
 //! |---|---|
 //! | [`Lawn::start`] | O(1); O(log n) for TTLs beyond the 1,024th with fewer than sixteen elements each, beyond the 16,384th, and out of order by more than a hundred |
-//! | [`Lawn::stop`], [`Lawn::look`](form::Lawn::look), [`Lawn::update`] | O(1); in the overflow O(log n) |
+//! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1); in the overflow O(log n) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; O(log n) from the overflow; nothing due: O(1) |
-//! | [`Lawn::next_deadline`](form::Lawn::next_deadline) | O(1), exact |
-//! | [`Lawn::iter`](form::Lawn::iter), [`Lawn::rows`](form::Lawn::rows) | O(log TTLs) for each element; to begin in the middle O(TTLs), whatever is before |
+//! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
+//! | [`Lawn::iter`](Lawn::iter), [`Lawn::rows`](Lawn::rows) | O(log TTLs) for each element; to begin in the middle O(TTLs), whatever is before |
 //! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 16,384 queues, or the table of pages, 24 bytes for each 256 KiB |
 //!
 //! # Rules
@@ -74,13 +75,13 @@
 // A room is called by what is the most important in it.
 #![allow(clippy::module_inception)]
 
+mod due;
 mod element;
 mod error;
-mod form;
 mod full;
 mod index;
+mod lawn;
 mod lease;
-mod leased;
 mod memory;
 #[allow(unsafe_code)]
 mod processor;
@@ -96,11 +97,10 @@ mod tests;
 
 pub use element::{Element, Row};
 pub use error::{StartError, UpdateError};
-pub use form::Shared;
 #[cfg(test)]
-pub use form::Taken;
+pub use lawn::Taken;
+pub use lawn::{Lawn, Shared};
 pub use lease::Token;
-pub use leased::Leased as Lawn;
 pub use memory::{Mover, rounded};
 pub use small::SmallMax;
 pub use turn::{DEADLINE_MAX, Start};

@@ -69,6 +69,7 @@ impl Full {
             + self.index.memory()
             + self.queues.memory()
             + self.overflow.memory()
+            + self.leases.memory()
     }
 
     /// About how many allocations dropping it will free. O(1).
@@ -77,6 +78,7 @@ impl Full {
             + self.index.allocations()
             + self.queues.allocations()
             + self.overflow.allocations()
+            + self.leases.allocations()
     }
 
     fn compact_record(&mut self) -> bool {
@@ -103,10 +105,16 @@ impl Full {
         assert_eq!(queued + self.overflow.len(), self.len(), "index and order disagree");
         let mut handles = Vec::new();
         self.index.scan(0, usize::MAX, |handle| handles.push(handle));
-        let records = self.records.check(handles.into_iter());
+        let records = self.records.check(handles.iter().copied());
         assert_eq!(records, self.len(), "records and index disagree");
         let all = self.iter_until(DEADLINE_MAX);
         let delivered = all.filter(|(_, element)| element.deliveries > 0).count();
         assert_eq!(self.delivered, delivered, "elements under a lease");
+        let live: std::collections::HashSet<_> = handles.into_iter().collect();
+        let held = self.leases.check(|handle| {
+            let record = live.contains(&handle).then(|| self.records.get(handle))?;
+            (record.deliveries() > 0).then(|| record.turn())
+        });
+        assert!(held <= delivered, "a token of what is not given out");
     }
 }

@@ -1,63 +1,53 @@
 //! What is held under tokens that clients have chosen, in the order of delivery: what a client that has lost a reply is
 //! replied from.
-//!
-//! It lists the lawns that are full alone. A small one is walked instead, which is little.
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
-use super::super::index::IdHash;
+use super::super::store::Handle;
 use super::super::turn::Turn;
 use super::token::Token;
 
-/// What finds an element wherever its record lies: the hash of its id, and its turn, which is no other's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Address {
-    pub hash: IdHash,
-    pub turn: Turn,
-}
-
-/// Elements by token and turn.
+/// Records by token and turn.
 #[derive(Clone, Default)]
 pub(super) struct Chosen {
-    hashes: BTreeMap<(Token, Turn), IdHash>,
+    records: BTreeMap<(Token, Turn), Handle>,
 }
 
 impl Chosen {
-    pub(super) fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
+    /// Lists a record, or another one in the place of that with this token and this turn.
+    pub(super) fn insert(&mut self, token: Token, turn: Turn, record: Handle) {
+        self.records.insert((token, turn), record);
     }
 
-    pub(super) fn insert(&mut self, token: Token, Address { hash, turn }: Address) {
-        self.hashes.insert((token, turn), hash);
+    /// Forgets a record that is listed.
+    pub(super) fn remove(&mut self, token: Token, turn: Turn) {
+        self.records.remove(&(token, turn)).expect("what is held is listed");
     }
 
-    /// Returns whether it was there.
-    pub(super) fn remove(&mut self, token: Token, turn: Turn) -> bool {
-        self.hashes.remove(&(token, turn)).is_some()
+    /// Lists what is held under a token from a turn on, in order. O(log n) for all of what is before that.
+    pub(super) fn from(&self, token: Token, turn: Turn) -> impl Iterator<Item = Handle> + '_ {
+        let range = self.records.range((token, turn)..=(token, Turn::LAST));
+        range.map(|(_, record)| *record)
     }
 
-    /// What is held under a token from a turn on, in order. O(log n) for all of what is before that.
-    pub(super) fn from(&self, token: Token, turn: Turn) -> impl Iterator<Item = Address> + '_ {
-        let range: RangeInclusive<_> = (token, turn)..=(token, Turn::LAST);
-        self.hashes.range(range).map(|((_, turn), hash)| Address { hash: *hash, turn: *turn })
+    /// Returns the bytes allocated, about: the standard library's nodes hold up to eleven entries. They are half full when
+    /// what is put in is the last each time, and two thirds otherwise. O(1).
+    pub(super) fn memory(&self) -> usize {
+        self.records.len() * size_of::<((Token, Turn), Handle)>() * 7 / 4
+    }
+
+    /// Returns how many allocations freeing it takes, about. O(1).
+    pub(super) fn allocations(&self) -> usize {
+        self.records.len() / 7
     }
 
     #[cfg(any(test, fuzzing))]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Token, Address)> + '_ {
-        self.hashes
-            .iter()
-            .map(|((token, turn), hash)| (*token, Address { hash: *hash, turn: *turn }))
+    pub(super) fn get(&self, token: Token, turn: Turn) -> Option<Handle> {
+        self.records.get(&(token, turn)).copied()
     }
 
-    /// Bytes allocated, about: the standard library's nodes hold up to eleven entries. They are half full when what is
-    /// put in is the last each time, and two thirds otherwise. O(1).
-    pub(super) fn memory(&self) -> usize {
-        self.hashes.len() * size_of::<((Token, Turn), IdHash)>() * 7 / 4
-    }
-
-    /// Allocations that freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
-        self.hashes.len() / 7
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
     }
 }

@@ -12,6 +12,5 @@ mod leases;
 mod token;
 mod tokens;
 
-pub use chosen::Address;
 pub use leases::Leases;
 pub use token::Token;

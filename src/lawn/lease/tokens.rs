@@ -1,23 +1,34 @@
-//! A table of tokens by the hash of an id, which grows and shrinks a little at a time.
+//! A table of tokens by record, which grows and shrinks a little at a time.
 //!
 //! *Linear hashing*: the table is cut into small ones, by the lowest bits of the hash. When there is too much in them on
 //! average, one of them is split in two, in turn, whichever it was that something was put into; when there is too
 //! little, the last two are joined again. So nothing ever moves more than one of the small tables.
 
+use std::sync::LazyLock;
+
+use ahash::RandomState;
 use hashbrown::HashTable;
 
 use super::super::memory::{allotted, push_tight, rounded, shrink};
+use super::super::store::Handle;
 use super::super::tiny::TINY;
 use super::token::Token;
 
 /// Tokens in a part, on average, when another part is added.
 const PART: usize = if TINY { 8 } else { 128 };
 
-/// Tokens by hash.
+/// Hashes handles: drawn at random once a process. Who may choose what is leased chooses handles as well.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+
+/// Tokens by record.
 #[derive(Clone, Default)]
 pub(super) struct Tokens {
-    parts: Vec<HashTable<(u64, Token)>>,
+    parts: Vec<HashTable<(Handle, Token)>>,
     len: usize,
+}
+
+fn hash(record: Handle) -> u64 {
+    HASHER.hash_one(Handle::to_bits(Some(record)))
 }
 
 /// Within a part the lowest bits are all the same.
@@ -30,30 +41,34 @@ impl Tokens {
         self.len
     }
 
-    pub(super) fn get(&self, hash: u64) -> Option<Token> {
+    pub(super) fn get(&self, record: Handle) -> Option<Token> {
+        let hash = hash(record);
         let part = self.parts.get(self.part_of(hash))?;
-        part.find(within(hash), |entry| entry.0 == hash).map(|entry| entry.1)
+        part.find(within(hash), |entry| entry.0 == record).map(|entry| entry.1)
     }
 
-    /// Returns what was there before.
-    pub(super) fn insert(&mut self, hash: u64, token: Token) -> Option<Token> {
+    /// Writes the token of a record, in the place of the one that it had.
+    pub(super) fn insert(&mut self, record: Handle, token: Token) {
         if self.len >= self.parts.len() * PART {
             self.split();
         }
+        let hash = hash(record);
         let part = self.part_of(hash);
         let part = &mut self.parts[part];
-        if let Some(entry) = part.find_mut(within(hash), |entry| entry.0 == hash) {
-            return Some(std::mem::replace(&mut entry.1, token));
+        if let Some(entry) = part.find_mut(within(hash), |entry| entry.0 == record) {
+            entry.1 = token;
+            return;
         }
-        part.insert_unique(within(hash), (hash, token), |entry| within(entry.0));
+        part.insert_unique(within(hash), (record, token), rehash);
         self.len += 1;
-        None
     }
 
-    pub(super) fn remove(&mut self, hash: u64) -> Option<Token> {
+    /// Takes the token of a record out.
+    pub(super) fn remove(&mut self, record: Handle) -> Option<Token> {
+        let hash = hash(record);
         let part = self.part_of(hash);
         let part = self.parts.get_mut(part)?;
-        let entry = part.find_entry(within(hash), |entry| entry.0 == hash).ok()?;
+        let entry = part.find_entry(within(hash), |entry| entry.0 == record).ok()?;
         let ((_, token), _) = entry.remove();
         self.len -= 1;
         if self.parts.len() > 1 && self.len < self.parts.len() * PART / 4 {
@@ -62,13 +77,18 @@ impl Tokens {
         Some(token)
     }
 
-    /// Bytes allocated, about. O(parts).
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Handle, Token)> + '_ {
+        self.parts.iter().flatten().copied()
+    }
+
+    /// Returns the bytes allocated, about. O(parts).
     pub(super) fn memory(&self) -> usize {
         let parts = self.parts.iter().map(|part| rounded(part.allocation_size()));
         parts.sum::<usize>() + allotted(&self.parts)
     }
 
-    /// Allocations that freeing it takes. O(1).
+    /// Returns how many allocations freeing it takes. O(1).
     pub(super) fn allocations(&self) -> usize {
         1 + self.parts.len()
     }
@@ -80,7 +100,7 @@ impl Tokens {
         if part < count { part } else { part - doubled / 2 }
     }
 
-    /// The part that was cut in two when this one came, which is not the first.
+    /// Names the part that was cut in two when this one came, which is not the first.
     fn origin_of(part: usize) -> usize {
         part - (1 << part.ilog2())
     }
@@ -102,12 +122,17 @@ impl Tokens {
         shrink(&mut self.parts);
     }
 
-    fn put_back(&mut self, entries: HashTable<(u64, Token)>) {
+    fn put_back(&mut self, entries: HashTable<(Handle, Token)>) {
         for entry in entries {
-            let part = self.part_of(entry.0);
-            self.parts[part].insert_unique(within(entry.0), entry, |entry| within(entry.0));
+            let hash = hash(entry.0);
+            let part = self.part_of(hash);
+            self.parts[part].insert_unique(within(hash), entry, rehash);
         }
     }
+}
+
+fn rehash(entry: &(Handle, Token)) -> u64 {
+    within(hash(entry.0))
 }
 
 #[cfg(test)]
@@ -116,28 +141,33 @@ mod tests {
 
     #[test]
     fn what_was_put_in_is_found_while_the_table_grows_and_shrinks() {
-        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let record = |number: u64| Handle::from_bits(number as u32 + 1).expect("not zero");
         let token = |number: u64| Token::drawn(number);
         let mut tokens = Tokens::default();
-        assert_eq!((tokens.get(7), tokens.remove(7), tokens.memory()), (None, None, 0));
+        assert_eq!(
+            (tokens.get(record(7)), tokens.remove(record(7)), tokens.memory()),
+            (None, None, 0)
+        );
         const COUNT: u64 = 20_000;
         for number in 0..COUNT {
-            assert_eq!(tokens.insert(hash(number), token(number)), None);
+            tokens.insert(record(number), token(number));
             let earlier = number / 2;
-            assert_eq!(tokens.get(hash(earlier)), Some(token(earlier)));
+            assert_eq!(tokens.get(record(earlier)), Some(token(earlier)));
         }
         assert_eq!(tokens.len(), COUNT as usize);
-        assert_eq!(tokens.insert(hash(7), token(8)), Some(token(7)));
-        assert_eq!(tokens.insert(hash(7), token(7)), Some(token(8)));
+        tokens.insert(record(7), token(8));
+        assert_eq!((tokens.get(record(7)), tokens.len()), (Some(token(8)), COUNT as usize));
+        tokens.insert(record(7), token(7));
+        assert_eq!(tokens.iter().count(), COUNT as usize);
         let full = tokens.memory();
         if !TINY {
             assert!(full < 40 * COUNT as usize, "{full} bytes");
         }
         for number in 0..COUNT {
-            assert_eq!(tokens.get(hash(COUNT - 1)), Some(token(COUNT - 1)));
+            assert_eq!(tokens.get(record(COUNT - 1)), Some(token(COUNT - 1)));
             if number < COUNT - 1 {
-                assert_eq!(tokens.remove(hash(number)), Some(token(number)));
-                assert_eq!(tokens.remove(hash(number)), None);
+                assert_eq!(tokens.remove(record(number)), Some(token(number)));
+                assert_eq!(tokens.remove(record(number)), None);
             }
         }
         assert_eq!((tokens.len(), tokens.parts.len()), (1, 1));

@@ -4,12 +4,13 @@
 //!   flags   1          bits 0 to 3: which of the parts with a `?` are there; bits 4 to 7: bytes of the TTL
 //!   length of the id, length of all of it, deadline                      1 + 1 + 6, the low bytes of each
 //!   more of the length of the id ?, of the deadline ?, of the length ?   1, 2, 1
-//!   how often it was given out ?                                         2
+//!   how often it was given out, and the token of its lease or 0 ?        2 + 8
 //!   TTL     0 to 8
 //!   id, payload
 //! ```
 
 use super::super::element::Element;
+use super::super::lease::Token;
 
 const ID_LONG: u8 = 1;
 const DEADLINE_LONG: u8 = 2;
@@ -21,7 +22,9 @@ const TTL_SHIFT: u32 = 4;
 
 /// Bytes of flags, and of what every element has.
 const HEAD_MIN: usize = 9;
-pub(super) const HEAD_MAX: usize = HEAD_MIN + 1 + 2 + 1 + 2 + 8;
+/// Bytes of what an element has that was given out.
+const DELIVERED_BYTES: usize = 2 + 8;
+pub(super) const HEAD_MAX: usize = HEAD_MIN + 1 + 2 + 1 + DELIVERED_BYTES + 8;
 const DEADLINE_BITS: u32 = 48;
 /// The widest element, with the longest head that it may get.
 pub(super) const WIDTH_MAX: usize = u16::MAX as usize - HEAD_MAX;
@@ -32,6 +35,15 @@ pub(super) struct Timer {
     pub(super) deadline: u64,
     pub(super) ttl: u64,
     pub(super) deliveries: u16,
+    /// Of what was given out alone.
+    pub(super) token: Option<Token>,
+}
+
+impl Timer {
+    /// Of an element that was not given out.
+    pub(super) fn new(deadline: u64, ttl: u64) -> Self {
+        Self { deadline, ttl, deliveries: 0, token: None }
+    }
 }
 
 /// What is before the id.
@@ -40,22 +52,26 @@ pub(super) struct Head {
     pub(super) len: usize,
     /// Bytes of the whole element.
     pub(super) width: usize,
+    has_token: bool,
 }
 
 impl Head {
     pub(super) fn new(id: usize, payload: usize, timer: Timer) -> Self {
-        let Timer { deadline, ttl, deliveries } = timer;
+        let Timer { deadline, ttl, deliveries, token } = timer;
         let ttl_bytes = 8 - ttl.leading_zeros() as usize / 8;
         let later = (deadline >> DEADLINE_BITS) as u16;
-        let mut head = Self { bytes: [0; HEAD_MAX], len: HEAD_MIN, width: 0 };
+        let has_token = deliveries > 0 && token.is_some();
+        let mut head = Self { bytes: [0; HEAD_MAX], len: HEAD_MIN, width: 0, has_token };
         head.put_if(id > 0xff, ID_LONG, [(id >> 8) as u8]);
         head.put_if(later > 0, DEADLINE_LONG, later.to_le_bytes());
-        let rest = if deliveries > 0 { 2 } else { 0 } + ttl_bytes + id + payload;
+        let delivered = if deliveries > 0 { DELIVERED_BYTES } else { 0 };
+        let rest = delivered + ttl_bytes + id + payload;
         // Its own second byte counts.
         let is_wide = head.len + rest > 0xff;
         head.width = head.len + usize::from(is_wide) + rest;
         head.put_if(is_wide, WIDTH_LONG, [(head.width >> 8) as u8]);
         head.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
+        head.put_if(deliveries > 0, DELIVERED, token.map_or(0, Token::number).to_le_bytes());
         head.bytes[head.len..][..8].copy_from_slice(&ttl.to_le_bytes());
         head.len += ttl_bytes;
         head.bytes[0] |= (ttl_bytes as u8) << TTL_SHIFT;
@@ -67,6 +83,11 @@ impl Head {
     /// Whether it says how often the element was given out.
     pub(super) fn has_deliveries(&self) -> bool {
         self.bytes[0] & DELIVERED != 0
+    }
+
+    /// Whether it says under which token the element is held.
+    pub(super) fn has_token(&self) -> bool {
+        self.has_token
     }
 
     fn put_if<const N: usize>(&mut self, condition: bool, flag: u8, part: [u8; N]) {
@@ -145,7 +166,14 @@ impl Entry {
         if !self.has_deliveries {
             return 0;
         }
-        u16::from_le_bytes([bytes[self.ttl - 2], bytes[self.ttl - 1]])
+        let at = self.ttl - DELIVERED_BYTES;
+        u16::from_le_bytes([bytes[at], bytes[at + 1]])
+    }
+
+    /// Returns the token under which the element is held.
+    pub(super) fn token(&self, bytes: &[u8]) -> Option<Token> {
+        let before = self.has_deliveries.then(|| &bytes[..self.ttl])?;
+        Token::new(u64::from_le_bytes(*before.last_chunk()?))
     }
 
     #[inline]
@@ -160,8 +188,12 @@ impl Entry {
     }
 
     pub(super) fn timer(&self, bytes: &[u8]) -> Timer {
-        let (ttl, deliveries) = (self.ttl(bytes), self.deliveries(bytes));
-        Timer { deadline: self.deadline, ttl, deliveries }
+        Timer {
+            deadline: self.deadline,
+            ttl: self.ttl(bytes),
+            deliveries: self.deliveries(bytes),
+            token: self.token(bytes),
+        }
     }
 
     /// Whether that is its id. Ids often begin as others do, so their ends are compared first.
@@ -186,7 +218,7 @@ impl Parts {
         let id = (part(ID_LONG, 1) as usize) << 8;
         let deadline = part(DEADLINE_LONG, 2) << DEADLINE_BITS;
         let width = (part(WIDTH_LONG, 1) as usize) << 8;
-        part(DELIVERED, 2);
+        part(DELIVERED, DELIVERED_BYTES);
         Self { id, deadline, width, len }
     }
 }

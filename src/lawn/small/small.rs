@@ -15,6 +15,7 @@ use std::fmt;
 
 use super::super::element::{Element, Row};
 use super::super::error::{StartError, UpdateError};
+use super::super::lease::Token;
 use super::super::memory::{Mover, relocate, rounded};
 use super::super::turn::DEADLINE_MAX;
 use super::packed::{Entries, Entry, Head, Timer, WIDTH_MAX};
@@ -41,6 +42,8 @@ pub struct Small {
     /// Elements that were given out under a lease and are still here.
     delivered: u16,
     ttls: u16,
+    /// Elements that are held under a token.
+    held: u16,
 }
 
 /// An element that leaves: it does when this is dropped, and until then its bytes are read where they lie.
@@ -90,7 +93,7 @@ impl Small {
         let Some((place, has_ttl)) = self.vacancy(id, ttl, deadline) else {
             return Some(Err(StartError::Exists));
         };
-        let head = Head::new(id.len(), payload.len(), Timer { deadline, ttl, deliveries: 0 });
+        let head = Head::new(id.len(), payload.len(), Timer::new(deadline, ttl));
         if !self.may_have(self.len() + 1, self.bytes.len() + head.width, max)
             || head.width > WIDTH_MAX
         {
@@ -113,7 +116,7 @@ impl Small {
         let Some(old) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else {
             return self.start_at(id, ttl, payload, deadline, max);
         };
-        let head = Head::new(id.len(), payload.len(), Timer { deadline, ttl, deliveries: 0 });
+        let head = Head::new(id.len(), payload.len(), Timer::new(deadline, ttl));
         let bytes = self.bytes.len() - old.width() + head.width;
         if !self.may_have(self.len(), bytes, max) || head.width > WIDTH_MAX {
             return None;
@@ -129,8 +132,9 @@ impl Small {
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
         let Some(entry) = found else { return false };
-        let deliveries = entry.deliveries(&self.bytes);
-        self.set_timer(&entry, Timer { deadline, ttl, deliveries });
+        let before = entry.timer(&self.bytes);
+        let token = before.token.filter(|_| ttl > 0);
+        self.set_timer(&entry, Timer { deadline, ttl, token, ..before });
         true
     }
 
@@ -143,7 +147,7 @@ impl Small {
         self.find(id).map(|entry| entry.element(&self.bytes))
     }
 
-    /// As [`Lawn::row`](super::super::form::Lawn::row).
+    /// As [`Lawn::row`](super::super::Lawn::row).
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         let entry = self.find(id)?;
         Some(Row { ttl: entry.ttl(&self.bytes), element: entry.element(&self.bytes), number: None })
@@ -183,42 +187,63 @@ impl Small {
         count: usize,
         mut give: impl FnMut(u64, Element<'_>),
     ) -> usize {
-        let (mut end, mut drained, mut delivered) = (0, 0, 0);
+        let (mut end, mut drained, mut delivered, mut held) = (0, 0, 0, 0);
         for entry in self.entries().take_while(|entry| entry.deadline <= now).take(count) {
             give(entry.ttl(&self.bytes), entry.element(&self.bytes));
             (end, drained) = (entry.end, drained + 1);
             delivered += u16::from(entry.has_deliveries);
+            held += u16::from(entry.token(&self.bytes).is_some());
         }
         if drained > 0 {
             self.bytes.drain(..end);
             self.len -= drained;
             self.delivered -= delivered;
+            self.held -= held;
             self.ttls = self.different_ttls();
             self.shrink();
         }
         drained.into()
     }
 
-    pub fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
+    pub fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<Element<'_>> {
         debug_assert_ne!(ttl, 0, "a lease of no time");
         let first = self.first_due(now)?;
-        let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX));
+        let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
         Some(Entry::read(&self.bytes, at).element(&self.bytes))
     }
 
-    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
         let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
-        found.map(|entry| self.lease(&entry, ttl, deadline)).is_some()
+        found.map(|entry| self.lease(&entry, ttl, deadline, token)).is_some()
     }
 
-    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
+    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
         let Some(entry) = self.find(id) else { return false };
-        self.set_head(&entry, Timer { deliveries, ..entry.timer(&self.bytes) });
+        self.set_head(&entry, Timer { deliveries, token, ..entry.timer(&self.bytes) });
         true
     }
 
     pub fn delivered(&self) -> usize {
         self.delivered.into()
+    }
+
+    pub fn token(&self, element: &Element<'_>) -> Option<Token> {
+        self.find(element.id)?.token(&self.bytes)
+    }
+
+    pub fn holds(&self, id: &[u8], token: Token) -> bool {
+        self.find(id).is_some_and(|entry| entry.token(&self.bytes) == Some(token))
+    }
+
+    pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
+        let is_held =
+            move |entry: &Entry| entry.deadline > now && entry.token(&self.bytes) == Some(token);
+        let entries = self.entries().filter(is_held);
+        entries.map(|entry| entry.element(&self.bytes))
+    }
+
+    pub fn has_tokens(&self) -> bool {
+        self.held > 0
     }
 
     pub fn next_deadline(&self) -> Option<u64> {
@@ -300,6 +325,7 @@ impl Small {
     fn insert(&mut self, place: usize, head: &Head, id: &[u8], payload: &[u8]) {
         self.reserve(head.width);
         self.delivered += u16::from(head.has_deliveries());
+        self.held += u16::from(head.has_token());
         self.len += 1;
         let end = self.bytes.len();
         self.bytes.extend_from_slice(head.bytes());
@@ -313,13 +339,14 @@ impl Small {
     fn remove(&mut self, entry: &Entry) {
         self.ttls -= u16::from(!self.has_ttl(entry.ttl(&self.bytes), Some(entry)));
         self.delivered -= u16::from(entry.has_deliveries);
+        self.held -= u16::from(entry.token(&self.bytes).is_some());
         self.len -= 1;
         self.bytes.drain(entry.at..entry.end);
     }
 
-    fn lease(&mut self, entry: &Entry, ttl: u64, deadline: u64) -> usize {
+    fn lease(&mut self, entry: &Entry, ttl: u64, deadline: u64, token: Option<Token>) -> usize {
         let deliveries = entry.deliveries(&self.bytes).saturating_add(1);
-        self.set_timer(entry, Timer { deadline, ttl, deliveries })
+        self.set_timer(entry, Timer { deadline, ttl, deliveries, token })
     }
 
     /// Gives an element another timer: it comes after all others of that deadline. Returns where it is now.
@@ -361,8 +388,10 @@ impl Small {
     /// Writes an element's head anew, where it is. The TTLs are not counted.
     fn set_head(&mut self, entry: &Entry, timer: Timer) -> Entry {
         let head = Head::new(entry.payload - entry.id, entry.end - entry.payload, timer);
-        self.delivered += u16::from(timer.deliveries > 0);
+        self.delivered += u16::from(head.has_deliveries());
         self.delivered -= u16::from(entry.has_deliveries);
+        self.held += u16::from(head.has_token());
+        self.held -= u16::from(entry.token(&self.bytes).is_some());
         if head.len == entry.id - entry.at {
             self.bytes[entry.at..entry.id].copy_from_slice(head.bytes());
         } else {
@@ -419,6 +448,8 @@ impl Small {
         assert_eq!(self.ttls, self.different_ttls());
         let delivered = self.entries().filter(|entry| entry.has_deliveries).count();
         assert_eq!(self.delivered(), delivered, "elements under a lease");
+        let held = self.entries().filter(|entry| entry.token(&self.bytes).is_some()).count();
+        assert_eq!(usize::from(self.held), held, "elements under a token");
         let spare = self.bytes.capacity() - self.bytes.len();
         assert!(spare <= self.bytes.len() + 2 * super::packed::HEAD_MAX, "{spare} bytes are spare");
     }
@@ -499,13 +530,16 @@ mod tests {
                 let payload = vec![7; lengths[number] + if index % 5 < 2 { index } else { 0 }];
                 let deliveries = [0, 1, u16::MAX][index % 3];
                 assert_eq!(small.start_at(&id, ttl, &payload, deadline, max), Some(Ok(())));
-                assert!(small.set_deliveries(&id, deliveries));
-                expected.push((ttl, id, payload, deadline, deliveries));
+                let token =
+                    Token::new((index as u64 % 2) * (u64::MAX >> 1)).filter(|_| deliveries > 0);
+                assert!(small.set_deliveries(&id, deliveries, token));
+                expected.push((ttl, id, payload, deadline, deliveries, token));
             }
         }
         small.check();
         let found = small.iter_until(DEADLINE_MAX).map(|(ttl, it)| {
-            (ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline, it.deliveries)
+            let (id, payload) = (it.id.to_vec(), it.payload.to_vec());
+            (ttl, id, payload, it.deadline, it.deliveries, small.token(&it))
         });
         assert!(found.eq(expected));
         assert_eq!((small.ttls(), small.len()), (8, 40));
@@ -548,7 +582,7 @@ mod tests {
         for id in 0..6_u8 {
             start(&mut small, &[id], 10 + u64::from(id % 2), b"p", 100 + u64::from(id / 2));
         }
-        assert!(small.lease_at(&[0], 7, 101));
+        assert!(small.lease_at(&[0], 7, 101, Some(Token::drawn(7))));
         small.check();
         let mut taken = Vec::new();
         let mut drain = |small: &mut Small, now, count| {

@@ -452,7 +452,7 @@ fn records_are_read_ahead_a_few_at_a_time_and_once() {
     start_numbered(&mut lawn, 0..40, 10, 0);
     let mut reads = Vec::new();
     for taken in 0..40 {
-        let parts = lawn.plain.parts_mut();
+        let parts = lawn.parts_mut();
         parts.queues.settle(&parts.records);
         if let Some(handles) = parts.queues.unread() {
             reads.push((taken, handles.iter().flatten().count()));

@@ -17,11 +17,11 @@ use ahash::RandomState;
 use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::full::{self, Full};
-use super::lease::Address;
+use super::lease::Token;
 use super::memory::{Mover, rounded};
 use super::queues;
 use super::small::{self, Small, SmallMax};
-use super::turn::{DEADLINE_MAX, Start, Turn};
+use super::turn::{DEADLINE_MAX, Start};
 
 /// What lawns share: the key of the hash, and how far the small form goes.
 pub struct Shared {
@@ -87,15 +87,6 @@ impl Taken<'_> {
             Self::Full(taken) => taken.element(),
         }
     }
-
-    /// Where it stood in the order of delivery, if it has a number there.
-    #[inline]
-    pub(super) fn turn(&self) -> Option<Turn> {
-        match self {
-            Self::Small(_) => None,
-            Self::Full(taken) => Some(taken.turn()),
-        }
-    }
 }
 
 impl Lawn {
@@ -125,7 +116,8 @@ impl Lawn {
     ///
     /// [`StartError::TooLate`].
     pub fn deadline(ttl: u64, now: u64) -> Result<u64, StartError> {
-        Full::deadline(ttl, now)
+        let deadline = now.checked_add(ttl).filter(|deadline| *deadline <= DEADLINE_MAX);
+        deadline.ok_or(StartError::TooLate)
     }
 
     /// Starts an element that comes due `ttl` milliseconds after `now`. Returns its deadline.
@@ -194,8 +186,8 @@ impl Lawn {
         self.full().replace_at(id, ttl, payload, deadline)
     }
 
-    /// Gives an element a new timer: it comes after all others of that deadline. Returns whether there
-    /// is such an element.
+    /// Gives an element a new timer: it comes after all others of that deadline. A TTL of 0 gives it back: it is held
+    /// under no token any more. Returns whether there is such an element.
     #[inline]
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         either!(&mut self.form, it => it.restart_at(id, ttl, deadline))
@@ -222,19 +214,14 @@ impl Lawn {
     ///
     /// [`UpdateError`]; then nothing has changed.
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
-        self.prepare_update(id, payload);
-        match &mut self.form {
-            Form::Small(small) => small.update(id, payload).map(Taken::Small),
-            Form::Full(full) => full.update(id, payload).map(Taken::Full),
-        }
-    }
-
-    /// Gives it the form that it needs for such an update.
-    pub(super) fn prepare_update(&mut self, id: &[u8], payload: &[u8]) {
         if let Form::Small(small) = &self.form
             && !small.may_update(id, payload, (self.shared.small_max)())
         {
             self.full();
+        }
+        match &mut self.form {
+            Form::Small(small) => small.update(id, payload).map(Taken::Small),
+            Form::Full(full) => full.update(id, payload).map(Taken::Full),
         }
     }
 
@@ -252,31 +239,54 @@ impl Lawn {
 
     /// Takes out up to `count` elements that are due at `now`, in order, and gives each away. Returns how many those
     /// were.
-    pub fn drain(&mut self, now: u64, count: usize, mut give: impl FnMut(Row<'_>)) -> usize {
-        match &mut self.form {
-            Form::Small(small) => {
-                small.drain(now, count, |ttl, element| give(Row { ttl, element, number: None }))
-            }
-            Form::Full(full) => full.drain(now, count, give),
-        }
+    pub fn drain(&mut self, now: u64, count: usize, give: impl FnMut(u64, Element<'_>)) -> usize {
+        either!(&mut self.form, it => it.drain(now, count, give))
     }
 
     /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
     /// after `ttl` milliseconds, and counts the delivery. A lease is a TTL: the element moves into that
-    /// queue. `ttl` must not be 0, or the element would be due again at once and never end.
-    pub fn lease_due(&mut self, now: u64, ttl: u64) -> Option<Element<'_>> {
-        either!(&mut self.form, it => it.lease_due(now, ttl))
+    /// queue. `ttl` must not be 0, or the element would be due again at once and never end. It is held under `token`.
+    pub fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<Element<'_>> {
+        either!(&mut self.form, it => it.lease_due(now, ttl, token))
     }
 
-    /// Leases an element by its id, due or not, until `deadline`. Returns whether there is one.
-    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
-        either!(&mut self.form, it => it.lease_at(id, ttl, deadline))
+    /// Leases an element by its id, due or not, until `deadline`, and holds it under `token`. Returns whether there is
+    /// one.
+    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
+        either!(&mut self.form, it => it.lease_at(id, ttl, deadline, token))
     }
 
-    /// Says how often an element was given out, as dumps and the append-only file do. Returns whether
-    /// there is one.
-    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16) -> bool {
-        either!(&mut self.form, it => it.set_deliveries(id, deliveries))
+    /// Says how often an element was given out, as dumps and the append-only file do, and under which token it is held
+    /// if it was. Returns whether there is one.
+    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
+        either!(&mut self.form, it => it.set_deliveries(id, deliveries, token))
+    }
+
+    /// Returns the token under which an element that is here is held.
+    pub fn token(&self, element: &Element<'_>) -> Option<Token> {
+        either!(&self.form, it => it.token(element))
+    }
+
+    /// Returns whether an element is held under this token: whether the lease of that name is the last one that was
+    /// given out of it. It may have run out.
+    pub fn holds(&self, id: &[u8], token: Token) -> bool {
+        either!(&self.form, it => it.holds(id, token))
+    }
+
+    /// Lists what is held under a token of a client's own choice, in the order of delivery, unless its lease has run out
+    /// at `now`. Costs O(log n), and what is shown; a small lawn looks at all it has.
+    pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
+        let (small, full) = match &self.form {
+            Form::Small(small) => (Some(small.held(token, now)), None),
+            Form::Full(full) => (None, Some(full.held(token, now))),
+        };
+        let all = small.into_iter().flatten().chain(full.into_iter().flatten());
+        all.filter(move |_| token.is_chosen())
+    }
+
+    /// Returns whether any element is held under a token.
+    pub fn has_tokens(&self) -> bool {
+        either!(&self.form, it => it.has_tokens())
     }
 
     /// How many elements were given out under a lease and not settled, whether it has run out or not.
@@ -351,33 +361,6 @@ impl Lawn {
         match &self.form {
             Form::Small(small) => small.row(id),
             Form::Full(full) => full.row(id),
-        }
-    }
-
-    /// What finds the element of that id, until it has another turn. A small lawn has no such thing, here and below.
-    pub(super) fn address(&self, id: &[u8]) -> Option<Address> {
-        self.if_full()?.address(id)
-    }
-
-    /// As [`Lawn::address`], of the element whose turn is first.
-    pub(super) fn first_address(&self) -> Option<Address> {
-        self.if_full()?.first_address()
-    }
-
-    /// The element there.
-    pub(super) fn at(&self, address: Address) -> Option<Element<'_>> {
-        self.if_full()?.at(address)
-    }
-
-    /// The number in the turn of what was pushed, leased or restarted last.
-    pub(super) fn last_push(&self) -> Option<u64> {
-        self.if_full().map(Full::last_push)
-    }
-
-    fn if_full(&self) -> Option<&Full> {
-        match &self.form {
-            Form::Small(_) => None,
-            Form::Full(full) => Some(full),
         }
     }
 
@@ -487,7 +470,7 @@ fn grown(small: &Small, hasher: RandomState) -> Box<Full> {
         let Element { id, payload, deadline, deliveries } = element;
         full.start_at(id, ttl, payload, deadline).expect("there is room for the first few");
         if deliveries > 0 {
-            full.set_deliveries(id, deliveries);
+            full.set_deliveries(id, deliveries, small.token(&element));
         }
     }
     full

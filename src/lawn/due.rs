@@ -1,0 +1,173 @@
+//! Taking and giving out what is due.
+
+use super::element::Element;
+use super::full::{Full, Taken};
+use super::index::IdHash;
+use super::lease::Token;
+use super::processor::prefetch;
+use super::queues::{AHEAD, PLACES};
+use super::store::{Handle, Spot};
+use super::turn::{DEADLINE_MAX, Turn};
+
+/// Bytes of an id that is hashed before its turn.
+const ID_AHEAD_MAX: usize = 256;
+
+impl Full {
+    #[allow(
+        dead_code,
+        reason = "the module takes what is due in runs; tests and benches take one at a time"
+    )]
+    pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
+        let handle = self.first_due(now, Self::read_ahead_to_take)?;
+        let record = self.records.get(handle);
+        let (hash, spot, deliveries) =
+            (self.index.hash(record.id()), record.spot(), record.deliveries());
+        self.index.remove_handle(hash, handle);
+        Some(self.unfile(handle, spot, deliveries))
+    }
+
+    /// Costs less than as many calls of [`Full::pop_due`]: elements that follow each other in one queue are taken in a run,
+    /// which reads ahead and changes the heap once.
+    pub fn drain(
+        &mut self,
+        now: u64,
+        count: usize,
+        mut give: impl FnMut(u64, Element<'_>),
+    ) -> usize {
+        let mut done = 0;
+        while done < count {
+            if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
+                break;
+            }
+            self.queues.settle(&self.records);
+            let queued = self.queues.first(&self.records).map(|(turn, _)| turn);
+            let overflowing = self.overflow.first_entry();
+            if let Some((turn, entry)) = overflowing
+                && queued.is_none_or(|queued| turn < queued)
+            {
+                if turn.deadline > now {
+                    break;
+                }
+                let record = self.records.get(entry.handle);
+                let (hash, deliveries) = (self.index.hash(record.id()), record.deliveries());
+                self.index.remove_handle(hash, entry.handle);
+                let taken = self.unfile(entry.handle, None, deliveries);
+                give(entry.ttl, taken.element());
+                done += 1;
+                continue;
+            }
+            let rivals = [self.queues.rival(), overflowing.map(|(turn, _)| turn)];
+            let end = Turn::after(now);
+            let end = rivals.into_iter().flatten().fold(end, Turn::min);
+            let run = self.drain_run(end, count - done, &mut give);
+            if run == 0 {
+                break;
+            }
+            done += run;
+        }
+        done
+    }
+
+    /// Takes out of the queue with the earliest head what comes before `end`. Heads are settled.
+    fn drain_run(
+        &mut self,
+        end: Turn,
+        most: usize,
+        give: &mut impl FnMut(u64, Element<'_>),
+    ) -> usize {
+        let Some((number, ttl, _)) = self.queues.earliest() else { return 0 };
+        let mut done = 0;
+        // How many are read ahead: more and more, as what is read ahead may come too late for this run.
+        let mut ahead = 1;
+        let mut run = [(Handle::PLACEHOLDER, 0_u8); PLACES];
+        let mut hashes = [IdHash::default(); PLACES];
+        while let Some(block) = self.queues.first_block(number, ttl) {
+            let view = self.queues.blocks.view(block);
+            let mut length = 0;
+            for ((place, handle), slot) in view.handles().zip(&mut run) {
+                *slot = (handle, place as u8);
+                length += 1;
+            }
+            if let Some(next) = view.block.next {
+                self.queues.blocks.prefetch(next);
+            }
+            let run = &run[..length];
+            let (mut asked, mut hashed) = (0, 0);
+            for (at, (handle, place)) in run.iter().enumerate() {
+                while asked < length.min(at + 2 * ahead) {
+                    self.records.prefetch(run[asked].0);
+                    asked += 1;
+                }
+                while hashed < length.min(at + ahead) {
+                    let record = self.records.get(run[hashed].0);
+                    hashes[hashed] = self.index.hash(record.id());
+                    self.index.prefetch(hashes[hashed]);
+                    // It begins near the id. Where it ends was not known before.
+                    record.payload().last().into_iter().for_each(prefetch);
+                    hashed += 1;
+                }
+                let record = self.records.get(*handle);
+                if done == most || record.turn() >= end {
+                    return done;
+                }
+                let deliveries = record.deliveries();
+                self.index.remove_handle(hashes[at], *handle);
+                self.queues.take_head(Spot { block, place: *place });
+                if deliveries > 0 {
+                    self.unlease(*handle);
+                }
+                let taken = Taken { records: &mut self.records, handle: *handle };
+                give(ttl, taken.element());
+                done += 1;
+                ahead = (2 * ahead).min(AHEAD / 2);
+            }
+        }
+        done
+    }
+
+    pub fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<Element<'_>> {
+        debug_assert_ne!(ttl, 0, "a lease of no time");
+        let handle = self.first_due(now, Self::read_ahead)?;
+        self.lease(handle, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
+        Some(self.records.get(handle).into())
+    }
+
+    /// Finds the record whose turn is first, if it is due at `now`. Each of those that follow it in its queue waits for
+    /// memory; before the first of a few is given out, `read` reads all of them, so that they wait together.
+    fn first_due(
+        &mut self,
+        now: u64,
+        read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
+    ) -> Option<Handle> {
+        // What is asked most often, at every look at the clock, touches neither block nor record.
+        if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
+            return None;
+        }
+        self.queues.settle(&self.records);
+        let (turn, handle) = self.first()?;
+        if turn.deadline > now {
+            return None;
+        }
+        if let Some(handles) = self.queues.unread() {
+            read(self, &handles);
+        }
+        Some(handle)
+    }
+
+    /// Asks for records that will be read soon.
+    fn read_ahead(&self, handles: &[Option<Handle>; AHEAD]) {
+        handles.iter().flatten().for_each(|handle| self.records.prefetch(*handle));
+    }
+
+    /// Asks for records that will be read soon and leave the index.
+    fn read_ahead_to_take(&self, handles: &[Option<Handle>; AHEAD]) {
+        self.read_ahead(handles);
+        for handle in handles.iter().flatten() {
+            let record = self.records.get(*handle);
+            // To hash a long id takes longer than to wait for its bucket.
+            if record.id().len() <= ID_AHEAD_MAX {
+                self.index.prefetch(self.index.hash(record.id()));
+            }
+        }
+    }
+}
