@@ -8,7 +8,8 @@
 //! [`COUNT`] commands of each kind, in pipelines of [`BATCH`]. A *leased job* is put away, given out under a lease, and
 //! settled; in a stream it is added, read by a consumer, acknowledged and deleted.
 //!
-//! Needs valgrind. `PROFILE=folder` keeps what callgrind found, a file for each row, for `callgrind_annotate`.
+//! Needs valgrind. `PROFILE=folder` keeps what callgrind found, a file for each row, for `callgrind_annotate`. An argument,
+//! `plain` or `file`, leaves out all but what is counted without or with an append-only file.
 
 #[path = "../tests/server/harness.rs"]
 #[allow(dead_code)]
@@ -295,8 +296,19 @@ fn printed(number: f64) -> String {
 }
 
 fn main() {
-    let server = server_itself();
     let is_usual = env::var_os(SERVER).is_none();
+    let server = server_itself();
+    // cargo adds an argument of its own.
+    if let Some(part) = env::args().skip(1).find(|it| it != "--bench") {
+        assert!(["plain", "file"].contains(&&*part), "{part}: plain or file");
+        let counted = counted(part == "file");
+        counted.iter().for_each(|(row, count)| println!("{row:40} {:>7}", printed(*count)));
+        let ratio = |ours, theirs| sum(&counted, ours) / sum(&counted, theirs);
+        BESIDE
+            .iter()
+            .for_each(|(row, ours, theirs)| println!("{row:50} {:.2}", ratio(ours, theirs)));
+        return;
+    }
     let (plain, file) = (counted(false), counted(true));
     let mut told = format!(
         "{COUNT} of each, in pipelines of {BATCH}, ids of 16 bytes, elements of {BYTES}\n\n\

@@ -93,7 +93,7 @@ fn tick(context: &Context) {
     if started.saturating_sub(LOOKED_US.get()) >= RESET_LOOK_US {
         LOOKED_US.set(started);
         reset_with_server();
-        quiet::listen();
+        quiet::listen(context);
     }
     refusal::look_again();
     let mut statistics = STATISTICS.get();

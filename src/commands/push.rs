@@ -50,7 +50,11 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         replicate::pushed(context, &pushed, if_there == IfThere::Replace);
     }
     counters::count(&PUSHES, 1);
-    dehydrator.changed(c"dehydrator.push");
+    if if_there == IfThere::Replace {
+        dehydrator.changed(c"dehydrator.push");
+    } else {
+        dehydrator.grown(c"dehydrator.push");
+    }
     context.reply_ok();
     Ok(())
 }
@@ -80,7 +84,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let pushed = Pushed { key, ttl: ttl.ms, element, id: name.as_str(), deadline };
     replicate::pushed(context, &pushed, false);
     counters::count(&PUSHES, 1);
-    dehydrator.changed(c"dehydrator.push");
+    dehydrator.grown(c"dehydrator.push");
     context.reply_bulk(&id);
     Ok(())
 }
@@ -135,7 +139,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     drop(reply);
     if count > 0 {
         counters::count(&PUSHES, count);
-        dehydrator.changed(c"dehydrator.push");
+        dehydrator.grown(c"dehydrator.push");
     }
     Ok(())
 }

@@ -121,8 +121,8 @@ impl Dehydrator {
             Policy::Hold => false,
             Policy::Send(_) => true,
             Policy::Limit { .. } => {
-                let first = self.lawn.iter().next();
-                first.is_some_and(|(_, element)| self.rules.policy.sends(element.deliveries))
+                let first = self.lawn.first();
+                first.is_some_and(|first| self.rules.policy.sends(first.deliveries))
             }
         }
     }

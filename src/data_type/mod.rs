@@ -136,6 +136,8 @@ pub struct Writing<'a> {
     new: Option<Dehydrator>,
     /// The key holds an idle dehydrator, which only ReDe's dumps do.
     is_leftover: bool,
+    /// Whether all that was done is that elements were added.
+    has_grown: bool,
     /// The time by which it is changed, in milliseconds since the epoch, once anybody has asked.
     now: Option<u64>,
 }
@@ -149,8 +151,8 @@ impl<'a> Writing<'a> {
         let value = dehydrator_in(&key)?;
         trap::pass("open");
         let (key, hold, whole) = (Some(key), Some(Hold::begin()), None);
-        let (new, is_leftover, now) = (None, false, None);
-        Ok(Self { whole, context, name, key, value, hold, new, is_leftover, now })
+        let (new, is_leftover, has_grown, now) = (None, false, false, None);
+        Ok(Self { whole, context, name, key, value, hold, new, is_leftover, has_grown, now })
     }
 
     /// As [`Writing::open`], for who has read the clock already.
@@ -289,6 +291,12 @@ impl<'a> Writing<'a> {
         self.whole.get_or_insert_with(Whole::begin);
     }
 
+    /// As [`Writing::changed`], where elements were added, and nothing else: there is no more memory to give back than before.
+    pub fn grown(mut self, event: &CStr) {
+        self.has_grown = true;
+        self.changed(event);
+    }
+
     /// Says that elements were added or changed. Replicas must have been told.
     pub fn changed(mut self, event: &CStr) {
         trap::pass("changed");
@@ -323,7 +331,7 @@ impl<'a> Writing<'a> {
         // SAFETY: as in `existing`; the value is used no more when this block ends.
         let dehydrator = new.as_mut().or(value.map(|mut value| unsafe { value.as_mut() }));
         if let Some(dehydrator) = dehydrator {
-            settle(context, name, dehydrator, self.now);
+            settle(context, name, dehydrator, self.now, self.has_grown);
             is_idle = if_idle == IfIdle::Goes && dehydrator.is_idle();
         }
         self.hold = None;
@@ -358,10 +366,16 @@ impl Drop for Writing<'_> {
 }
 
 /// Notes what is to be done with a dehydrator that was changed.
-fn settle(context: &Context, name: Str<'_>, dehydrator: &mut Dehydrator, now: Option<u64>) {
+fn settle(
+    context: &Context,
+    name: Str<'_>,
+    dehydrator: &mut Dehydrator,
+    now: Option<u64>,
+    has_grown: bool,
+) {
     dehydrator.recount();
     let mark = dehydrator.tracking().mark();
-    if !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
+    if !has_grown && !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
         compaction::note(mark, context.selected_db(), name.bytes());
     }
     blocked::note(context, name, || dehydrator.outlook());

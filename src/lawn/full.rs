@@ -290,6 +290,10 @@ impl Full {
         }
     }
 
+    pub(super) fn first_element(&self) -> Option<Element<'_>> {
+        self.first().map(|(_, handle)| self.records.get(handle).into())
+    }
+
     /// Stores a record and files it. It is in the index only when the caller puts it there.
     fn store(
         &mut self,

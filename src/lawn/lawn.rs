@@ -299,6 +299,11 @@ impl Lawn {
         either!(&self.form, it => it.next_deadline())
     }
 
+    /// Returns the element whose turn is first. O(1).
+    pub fn first(&self) -> Option<Element<'_>> {
+        either!(&self.form, it => it.first_element())
+    }
+
     /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 62, and at each
     /// element in the overflow.
     pub fn count_due(&self, now: u64) -> usize {

@@ -11,7 +11,7 @@
 //! Each database has names of its own, so that SWAPDB exchanges two and FLUSHDB drops one, however many
 //! names are in it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::rc::Rc;
 
@@ -101,9 +101,28 @@ struct Waste {
     times: btree_set::IntoIter<(u64, Key)>,
 }
 
+/// When a dehydrator's next element comes due, and whether it is to be looked at for as long as something is due.
+pub type Task = (Option<u64>, bool);
+
+/// What was noted of a value, whether it was due then, and after how many changes of the schedule by others than [`note`].
+type Noted = Option<(Serial, Task, bool, u64)>;
+
+/// Values of which that is known: one for each remainder of their serials.
+const LAST_MAX: usize = 64;
+
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     static SCHEDULE: RefCell<Schedule> = RefCell::default();
+    static CHANGES: Cell<u64> = const { Cell::new(0) };
+    /// Most writes leave it as it is when there is something to do next. To note that again would change nothing, and
+    /// costs as much as the rest of a write.
+    static LAST: [Cell<Noted>; LAST_MAX] = const { [const { Cell::new(None) }; LAST_MAX] };
+}
+
+/// Changes the schedule, so that [`note`] has to look again at what it has noted.
+fn change<T>(change: impl FnOnce(&mut Schedule) -> T) -> T {
+    CHANGES.set(CHANGES.get() + 1);
+    SCHEDULE.with_borrow_mut(change)
 }
 
 /// Returns how many names there are.
@@ -135,13 +154,13 @@ pub fn failure(name: &Name) -> Option<Failure> {
 ///
 /// `now` is the time by which the command that was run looked for what is due, not a later one: it did not see what came due
 /// while it made a long reply, and that has to be announced.
-pub fn note(
-    context: &Context,
-    key: Str<'_>,
-    serial: Serial,
-    (next, delivers): (Option<u64>, bool),
-    now: u64,
-) {
+pub fn note(context: &Context, key: Str<'_>, serial: Serial, task: Task, now: u64) {
+    let is_due = task.0.is_some_and(|next| next <= now);
+    let last = Some((serial, task, is_due, CHANGES.get()));
+    if LAST.with(|noted| noted[serial as usize % noted.len()].replace(last)) == last {
+        return;
+    }
+    let (next, delivers) = task;
     SCHEDULE.with_borrow_mut(|schedule| {
         let database = schedule.databases.entry(context.selected_db()).or_default();
         let Some(next) = next else {
@@ -175,7 +194,7 @@ pub fn note(
 
 /// Notes a name, to be looked at by the next tick.
 pub fn add(name: &Name, serial: Serial) {
-    SCHEDULE.with_borrow_mut(|schedule| {
+    change(|schedule| {
         let database = schedule.databases.entry(name.db).or_default();
         let key = database.enter(&name.key, serial);
         let entry = database.entry(&key);
@@ -187,7 +206,7 @@ pub fn add(name: &Name, serial: Serial) {
 
 /// Forgets a name, if it is still this value's.
 pub fn remove(name: &Name, serial: Serial) {
-    SCHEDULE.with_borrow_mut(|schedule| {
+    change(|schedule| {
         if let Some(database) = schedule.databases.get_mut(&name.db) {
             database.remove(&name.key, serial);
         }
@@ -196,7 +215,7 @@ pub fn remove(name: &Name, serial: Serial) {
 
 /// Forgets a name, whosever it is.
 pub fn forget(name: &Name) {
-    SCHEDULE.with_borrow_mut(|schedule| {
+    change(|schedule| {
         if let Some(database) = schedule.databases.get_mut(&name.db) {
             database.forget(&name.key);
         }
@@ -207,7 +226,7 @@ pub fn forget(name: &Name) {
 /// somebody says when.
 pub fn take() -> Option<Name> {
     let (now_us, now_monotonic_us) = (clock::now_us(), clock::monotonic_us());
-    SCHEDULE.with_borrow_mut(|schedule| {
+    change(|schedule| {
         let waited_us = |database: &Database| {
             // By how much each is late is comparable, whichever clock it goes by.
             let time = database.times.first();
@@ -346,7 +365,7 @@ pub fn begin(name: &Name) {
 /// Has all names be looked at now that wait after a failure: the reason may be over.
 pub fn look_again() {
     let now = clock::now();
-    SCHEDULE.with_borrow_mut(|schedule| {
+    change(|schedule| {
         for database in schedule.databases.values_mut() {
             let waiting: Vec<Key> = database.retries.iter().map(|(_, key)| key.clone()).collect();
             for key in waiting {
@@ -358,7 +377,7 @@ pub fn look_again() {
 
 /// Forgets the names in a database that was emptied, or in all (`None`).
 pub fn flushed(db: Option<i32>) {
-    SCHEDULE.with_borrow_mut(|schedule| {
+    change(|schedule| {
         let emptied = match db {
             Some(db) => schedule.databases.remove(&db).into_iter().collect(),
             None => std::mem::take(&mut schedule.databases).into_values().collect::<Vec<_>>(),
@@ -376,7 +395,7 @@ pub fn flushed(db: Option<i32>) {
 pub fn free_some() -> bool {
     /// A few microseconds' work.
     const NAMES: usize = 64;
-    SCHEDULE.with_borrow_mut(|schedule| {
+    change(|schedule| {
         let Some(Waste { entries, times }) = schedule.waste.last_mut() else { return false };
         let freed = entries.take(NAMES).count() + times.take(NAMES).count();
         if freed == 0 {
@@ -388,19 +407,19 @@ pub fn free_some() -> bool {
 
 /// Exchanges the names in two databases, as their contents were.
 pub fn swapped(first: i32, second: i32) {
-    SCHEDULE.with_borrow_mut(|schedule| {
+    change(|schedule| {
         let [at_first, at_second] = [first, second].map(|db| schedule.databases.remove(&db));
         schedule.databases.extend(at_first.map(|database| (second, database)));
         schedule.databases.extend(at_second.map(|database| (first, database)));
     });
 }
 
-fn with_entry(name: &Name, change: impl FnOnce(&mut Database, &Key)) {
-    SCHEDULE.with_borrow_mut(|schedule| {
+fn with_entry(name: &Name, change_it: impl FnOnce(&mut Database, &Key)) {
+    change(|schedule| {
         let Some(database) = schedule.databases.get_mut(&name.db) else { return };
         let Some((key, _)) = database.entries.get_key_value(&name.key[..]) else { return };
         let key = Rc::clone(key);
-        change(database, &key);
+        change_it(database, &key);
     });
 }
 

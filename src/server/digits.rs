@@ -29,15 +29,36 @@ impl Digits {
         &self.bytes[..self.len]
     }
 
+    /// Two digits at a time, from the last on: a division costs more than all else here.
     fn put(&mut self, mut number: u64) {
-        let len = number.checked_ilog10().map_or(1, |log| log as usize + 1);
-        for digit in self.bytes[self.len..][..len].iter_mut().rev() {
-            *digit = b'0' + (number % 10) as u8;
-            number /= 10;
+        let mut digits = [0; DIGITS_MAX];
+        let mut from = DIGITS_MAX;
+        while number >= 10 {
+            from -= 2;
+            digits[from..from + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+            number /= 100;
         }
+        // The first one, if it is alone.
+        if number > 0 || from == DIGITS_MAX {
+            from -= 1;
+            digits[from] = b'0' + number as u8;
+        }
+        let len = DIGITS_MAX - from;
+        self.bytes[self.len..][..len].copy_from_slice(&digits[from..]);
         self.len += len;
     }
 }
+
+/// The digits of the numbers up to 99.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
 
 #[cfg(test)]
 mod tests {

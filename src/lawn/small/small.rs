@@ -250,6 +250,10 @@ impl Small {
         (self.len > 0).then(|| Entry::read(&self.bytes, 0).deadline)
     }
 
+    pub fn first_element(&self) -> Option<Element<'_>> {
+        (self.len > 0).then(|| Entry::read(&self.bytes, 0).element(&self.bytes))
+    }
+
     pub fn count_due(&self, now: u64) -> usize {
         self.entries().take_while(|entry| entry.deadline <= now).count()
     }

@@ -26,6 +26,15 @@ impl Context {
         }
     }
 
+    /// Returns whether this server writes an append-only file, is a replica or belongs to a cluster.
+    pub fn is_recorded(&self) -> bool {
+        const ANY: u32 = raw::REDISMODULE_CTX_FLAGS_AOF
+            | raw::REDISMODULE_CTX_FLAGS_SLAVE
+            | raw::REDISMODULE_CTX_FLAGS_CLUSTER;
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & ANY != 0 }
+    }
+
     /// Whether this server is a replica to which nothing may be written.
     pub fn is_read_only(&self) -> bool {
         // SAFETY: the context is live.

@@ -70,9 +70,9 @@ unsafe extern "C" fn on_disturbance(
     });
 }
 
-/// Asks the server, for some tens of microseconds, unless it is quiet already.
-pub fn listen() {
-    if !IS_QUIET.get() && IS_TOLD.get() {
+/// Asks the server, for some tens of microseconds, unless it is quiet already, or a flag says that it is not.
+pub fn listen(context: &Context) {
+    if !IS_QUIET.get() && IS_TOLD.get() && !context.is_recorded() {
         let are = |section, numbers: &[(&CStr, u64)]| {
             Section::with(section, |info| {
                 numbers.iter().all(|(field, number)| info.number(field) == Some(*number))
