@@ -85,7 +85,7 @@ fn blocking_poll() -> Vec<f64> {
             });
         }
         harness::until("all are asleep", || {
-            (server.info("dehydrator", "dehydrator_waiters") == KEYS as u64).then_some(())
+            (server.info("dehydrator", "dehydrator_blocked_clients") == KEYS as u64).then_some(())
         });
         let deadlines = deadlines();
         send_all(&mut client, SOON, |pipe, number| {

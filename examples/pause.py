@@ -68,7 +68,7 @@ def main():
     push(server, 1)
     worker = threading.Thread(target=work, args=[paused, settled])
     worker.start()
-    while not info(server)["leased"]:
+    while not info(server)["given-out"]:
         time.sleep(0.01)
 
     server.execute_command("DEHYDRATOR.PAUSE", KEY)

@@ -28,9 +28,9 @@ fn fields() -> Vec<(&'static CStr, u64)> {
     vec![
         (c"dehydrators", all.dehydrators as u64),
         (c"elements", all.elements as u64),
-        (c"leased", all.leased as u64),
+        (c"given_out", all.given_out as u64),
         (c"ttls", all.ttls as u64),
-        (c"waiters", blocked::len() as u64),
+        (c"blocked_clients", blocked::len() as u64),
         (c"pushes", PUSHES.get()),
         (c"pulls", PULLS.get()),
         (c"polls", POLLS.get()),
@@ -45,12 +45,12 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"lateness_p99_us", latency::percentile_us(990)),
         (c"lateness_p999_us", latency::percentile_us(999)),
         (c"lateness_max_us", late_max),
-        (c"on_agenda", schedule::len() as u64),
+        (c"scheduled", schedule::len() as u64),
         (c"ticks", ticks.ticks),
         (c"tick_last_us", ticks.last_us),
         (c"tick_longest_us", ticks.longest_us),
-        (c"tidied", ticks.compacted),
-        (c"untidy", compaction::len() as u64),
+        (c"compactions", ticks.compacted),
+        (c"compaction_pending", compaction::len() as u64),
     ]
 }
 

@@ -51,7 +51,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let number = |number: Option<usize>| number.unwrap_or(0) as i64;
     reply.push(b"length").integer(number(lawn.map(|lawn| lawn.len())));
     reply.push(b"due").integer(number(lawn.map(|lawn| lawn.count_due(now))));
-    reply.push(b"leased").integer(number(lawn.map(|lawn| lawn.delivered())));
+    reply.push(b"given-out").integer(number(lawn.map(|lawn| lawn.delivered())));
     reply.push(b"ttls").integer(number(lawn.map(|lawn| lawn.ttls())));
     match dehydrator.dehydrator().and_then(Dehydrator::next_deadline) {
         Some(deadline) => reply.push(b"next-deadline").integer(deadline as i64),

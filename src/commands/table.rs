@@ -85,7 +85,7 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"xack", handler!(take::xack), c"write fast", -3, access::TAKE).described(
             "key id [id ...]",
             c"O(N), N being the number of ids",
-            c"Takes those of the given elements that are due or leased.",
+            c"Takes those of the given elements that are due or were given out under a lease.",
         ),
         Command::new(c"settle", handler!(settle::settle), c"write fast", -4, access::DELETE)
             .described(

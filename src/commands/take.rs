@@ -50,7 +50,8 @@ pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `XACK key id [id ...]`: for each id the element if it was due or leased, which goes, or nil.
+/// `XACK key id [id ...]`: for each id the element if it was due or had been given out under a lease, which goes, or
+/// nil.
 pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;

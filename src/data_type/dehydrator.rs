@@ -142,7 +142,7 @@ impl Dehydrator {
     pub fn recount(&mut self) {
         let now = Counted {
             elements: counted(self.lawn.len()),
-            leased: counted(self.lawn.delivered()),
+            given_out: counted(self.lawn.delivered()),
             ttls: counted(self.lawn.ttls()),
             paused: self.rules.pause.is_some().into(),
         };
@@ -205,7 +205,7 @@ pub struct Census {
     pub dehydrators: usize,
     pub elements: usize,
     /// Elements that were given out under a lease and are still there.
-    pub leased: usize,
+    pub given_out: usize,
     /// TTLs, those of one dehydrator apart from those of another.
     pub ttls: usize,
     /// Dehydrators that are paused.
@@ -215,7 +215,7 @@ pub struct Census {
 // A value may be freed on a background thread, hence atomics. Nothing is ordered by them.
 static DEHYDRATORS: AtomicUsize = AtomicUsize::new(0);
 static ELEMENTS: AtomicUsize = AtomicUsize::new(0);
-static LEASED: AtomicUsize = AtomicUsize::new(0);
+static GIVEN_OUT: AtomicUsize = AtomicUsize::new(0);
 static TTLS: AtomicUsize = AtomicUsize::new(0);
 static PAUSED: AtomicUsize = AtomicUsize::new(0);
 
@@ -225,7 +225,7 @@ impl Census {
         Self {
             dehydrators: DEHYDRATORS.load(Ordering::Relaxed),
             elements: ELEMENTS.load(Ordering::Relaxed),
-            leased: LEASED.load(Ordering::Relaxed),
+            given_out: GIVEN_OUT.load(Ordering::Relaxed),
             ttls: TTLS.load(Ordering::Relaxed),
             paused: PAUSED.load(Ordering::Relaxed),
         }
@@ -236,7 +236,7 @@ impl Census {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Counted {
     elements: u32,
-    leased: u32,
+    given_out: u32,
     ttls: u32,
     paused: u32,
 }
@@ -251,7 +251,7 @@ impl Counted {
         let old = std::mem::replace(self, new);
         for (sum, old, new) in [
             (&ELEMENTS, old.elements, new.elements),
-            (&LEASED, old.leased, new.leased),
+            (&GIVEN_OUT, old.given_out, new.given_out),
             (&TTLS, old.ttls, new.ttls),
             (&PAUSED, old.paused, new.paused),
         ] {

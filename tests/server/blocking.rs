@@ -323,7 +323,7 @@ fn two_thousand_asleep_on_one_key_cost_no_more_than_one() {
     for (before, sleeper) in (0..).zip(&mut sleepers) {
         sleeper.send_packed_command(&poll).expect("it is sent");
         until("it is asleep", || {
-            (client.info("dehydrator", "dehydrator_waiters") == before + 1).then_some(())
+            (client.info("dehydrator", "dehydrator_blocked_clients") == before + 1).then_some(())
         });
     }
     let count = 500;
@@ -393,7 +393,7 @@ fn thousands_that_are_sent_away_together_do_not_stall_the_server() {
     // Other clients have their turn in between, and see how many are left.
     let mut seen = std::collections::BTreeSet::new();
     until("all are sent away", || {
-        let left = client.info("dehydrator", "dehydrator_waiters");
+        let left = client.info("dehydrator", "dehydrator_blocked_clients");
         seen.insert(left);
         (left == 0).then_some(())
     });
@@ -449,8 +449,8 @@ fn many_watched_keys_do_not_keep_the_tick_from_tidying() {
         pipe.cmd("DEHYDRATOR.REM").arg("k").arg(id);
     }
     pipe.exec(&mut client).expect("replies");
-    until("the tick has tidied up", || {
-        (client.info("dehydrator", "dehydrator_untidy") == 0).then_some(())
+    until("the tick has compacted it", || {
+        (client.info("dehydrator", "dehydrator_compaction_pending") == 0).then_some(())
     });
     // And all watched keys are looked at, in turn.
     client.ask("DEHYDRATOR.PUSH other 0 element id");

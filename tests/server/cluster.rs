@@ -159,7 +159,7 @@ fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
         .send_packed_command(&crate::harness::cmd(poll).get_packed_command())
         .expect("it is sent");
     until("it is asleep", || {
-        (cluster.nodes[0].info("dehydrator", "dehydrator_waiters") == 1).then_some(())
+        (cluster.nodes[0].info("dehydrator", "dehydrator_blocked_clients") == 1).then_some(())
     });
     let to = cluster.id_of(1);
     for node in &cluster.nodes[..3] {
@@ -206,7 +206,7 @@ fn keys_of_several_slots_are_refused_and_who_sleeps_on_several_keys_is_sent_away
     sleeper
         .send_packed_command(&crate::harness::cmd(line).get_packed_command())
         .expect("it is sent");
-    let asleep = || cluster.nodes[0].info("dehydrator", "dehydrator_waiters");
+    let asleep = || cluster.nodes[0].info("dehydrator", "dehydrator_blocked_clients");
     until("it is asleep", || (asleep() == 1).then_some(()));
     let to = cluster.id_of(1);
     for node in &cluster.nodes[..3] {
@@ -279,7 +279,7 @@ fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
     assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(0));
     assert!(cluster.nodes[1].info("dehydrator", "dehydrator_deliveries") > 0);
     until("the old node has forgotten it", || {
-        (cluster.nodes[0].info("dehydrator", "dehydrator_on_agenda") == 0).then_some(())
+        (cluster.nodes[0].info("dehydrator", "dehydrator_scheduled") == 0).then_some(())
     });
 }
 

@@ -176,7 +176,7 @@ fn to_reset_the_statistics_resets_ours() {
     });
     // It counts on, from there. What there is stays.
     assert!(count("tick_longest_us") <= longest);
-    assert_eq!(count("leased"), 1);
+    assert_eq!(count("given_out"), 1);
     client.ask("DEHYDRATOR.PUSH k 0 x c");
     assert_eq!(count("pushes"), 1);
 }

@@ -171,13 +171,13 @@ fn a_burst_gives_its_memory_back_within_a_few_ticks() {
     // Every 20th stays: each page keeps some, so none can simply be dropped.
     remove_many(&mut client, (0..200_000).filter(|id| id % 20 != 0));
     let before = client.digest("k");
-    let left = until("the tick has tidied up", || {
+    let left = until("the tick has compacted it", || {
         let left = usage(&mut client);
-        (server.info("dehydrator", "dehydrator_untidy") == 0).then_some(left)
+        (server.info("dehydrator", "dehydrator_compaction_pending") == 0).then_some(left)
     });
     assert!(left * 8 < full, "{left} of {full} bytes are left for a twentieth");
     assert_eq!(client.digest("k"), before, "tidying changed something");
-    assert!(server.info("dehydrator", "dehydrator_tidied") > 0);
+    assert!(server.info("dehydrator", "dehydrator_compactions") > 0);
     // A budget of one millisecond, give or take what the machine does to us meanwhile.
     let longest = server.info("dehydrator", "dehydrator_tick_longest_us");
     assert!(longest < 50_000, "a tick took {longest} us");
@@ -219,15 +219,15 @@ fn memory_comes_back_after_updates_too() {
         }
         pipe.exec(&mut client).expect("updates");
     }
-    until("the tick has tidied up", || {
-        (server.info("dehydrator", "dehydrator_untidy") == 0).then_some(())
+    until("the tick has compacted it", || {
+        (server.info("dehydrator", "dehydrator_compaction_pending") == 0).then_some(())
     });
     let left = usage(&mut client);
     assert!(left * 10 < full * 8, "{left} of {full} bytes are left");
 }
 
 #[test]
-fn a_sparse_dehydrator_that_was_renamed_is_tidied_when_it_is_next_written_to() {
+fn a_sparse_dehydrator_that_was_renamed_is_compacted_when_it_is_next_written_to() {
     let server = Server::start(&["--hz", "10"]);
     let mut client = server.connect();
     push_many(&mut client, 0..50_000);
@@ -246,11 +246,11 @@ fn a_sparse_dehydrator_that_was_renamed_is_tidied_when_it_is_next_written_to() {
     client.ask("RENAME elsewhere k");
     // Finds nothing to pull.
     client.ask("DEHYDRATOR.PULL k nobody");
-    until("the tick has tidied up", || (usage(&mut client) * 8 < full).then_some(()));
+    until("the tick has compacted it", || (usage(&mut client) * 8 < full).then_some(()));
 }
 
 #[test]
-fn thousands_of_sparse_dehydrators_are_all_tidied() {
+fn thousands_of_sparse_dehydrators_are_all_compacted() {
     let server = Server::start(&["--hz", "100"]);
     let mut client = server.connect();
     let keys = 3000;
@@ -267,10 +267,10 @@ fn thousands_of_sparse_dehydrators_are_all_tidied() {
         pipe.cmd("DEHYDRATOR.REM").arg(key).arg((0..57).collect::<Vec<_>>());
     }
     pipe.exec(&mut client).expect("removals");
-    until("the ticks have tidied up", || {
-        (server.info("dehydrator", "dehydrator_untidy") == 0).then_some(())
+    until("the ticks have compacted all", || {
+        (server.info("dehydrator", "dehydrator_compaction_pending") == 0).then_some(())
     });
-    assert!(server.info("dehydrator", "dehydrator_tidied") >= keys);
+    assert!(server.info("dehydrator", "dehydrator_compactions") >= keys);
 }
 
 /// Of the servers that Debian packages none is built with it: they use the system's allocator, and the

@@ -37,12 +37,12 @@ fn delivered(node: &mut Connection, stream: &str) -> Vec<usize> {
 
 /// A client that is blocked in a POLL.
 fn sleeper(node: &Server, key: &str) -> Connection {
-    let blocked = node.info("dehydrator", "dehydrator_waiters");
+    let blocked = node.info("dehydrator", "dehydrator_blocked_clients");
     let mut sleeper = node.connect();
     let poll = cmd(&format!("DEHYDRATOR.POLL {key} BLOCK 0"));
     sleeper.send_packed_command(&poll.get_packed_command()).expect("it is sent");
     until("it is asleep", || {
-        (node.info("dehydrator", "dehydrator_waiters") == blocked + 1).then_some(())
+        (node.info("dehydrator", "dehydrator_blocked_clients") == blocked + 1).then_some(())
     });
     sleeper
 }
@@ -87,7 +87,7 @@ fn what_comes_due_while_its_slot_moves_is_delivered_once_in_order_by_one_owner_o
     assert_eq!(by[0] + by[1], ELEMENTS as u64, "{by:?}");
     assert!(by[0] > 0 && by[1] > 0, "{by:?}");
     until("the old node has forgotten it", || {
-        (cluster.nodes[0].info("dehydrator", "dehydrator_on_agenda") == 0).then_some(())
+        (cluster.nodes[0].info("dehydrator", "dehydrator_scheduled") == 0).then_some(())
     });
 }
 
@@ -144,7 +144,7 @@ fn leases_deadlines_and_policies_move_with_their_slot_and_sleepers_are_sent_away
     there.ask("DEHYDRATOR.PUSH {fHh}:w 0 element id");
     assert_eq!(woken.recv_response().expect("a reply"), texts(&["element"]));
     until("the old node is empty", || {
-        let left = ["dehydrators", "on_agenda", "waiters"];
+        let left = ["dehydrators", "scheduled", "blocked_clients"];
         let left =
             left.map(|field| cluster.nodes[0].info("dehydrator", &format!("dehydrator_{field}")));
         (left == [0; 3]).then_some(())

@@ -591,7 +591,7 @@ fn a_thousand_asleep_on_the_same_hundred_keys_do_not_make_a_write_slow() {
     for (before, sleeper) in (0..).zip(&mut sleepers) {
         sleeper.send_packed_command(&mpoll).expect("it is sent");
         until("it is asleep", || {
-            (client.info("dehydrator", "dehydrator_waiters") == before + 1).then_some(())
+            (client.info("dehydrator", "dehydrator_blocked_clients") == before + 1).then_some(())
         });
     }
 

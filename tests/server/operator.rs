@@ -288,7 +288,7 @@ fn info_counts_what_there_is_and_what_was_done() {
             assert_eq!(found, *expected, "{field}");
         }
     };
-    let there = [("dehydrators", 3), ("elements", 12), ("leased", 3), ("ttls", 3)];
+    let there = [("dehydrators", 3), ("elements", 12), ("given_out", 3), ("ttls", 3)];
     expect(&mut client, &there);
     let done = [("pushes", 13), ("pulls", 1), ("polls", 7), ("redeliveries", 2), ("deliveries", 0)];
     expect(&mut client, &done);

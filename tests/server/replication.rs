@@ -379,7 +379,7 @@ fn paused_writes_wait_and_the_tick_does_not_replicate_meanwhile() {
         (primary.info("dehydrator", "dehydrator_ticks") > ticks + 10).then_some(())
     });
     assert!(client.exists("emptied"));
-    assert_eq!(primary.info("dehydrator", "dehydrator_untidy"), 1);
+    assert_eq!(primary.info("dehydrator", "dehydrator_compaction_pending"), 1);
     client.ask("CLIENT UNPAUSE");
     until("the tick has deleted it", || (!client.exists("emptied")).then_some(()));
 }

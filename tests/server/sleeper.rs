@@ -60,5 +60,5 @@ impl Sleeper {
 
 /// How many clients are asleep in the server.
 pub fn waiters(server: &Server) -> u64 {
-    server.info("dehydrator", "dehydrator_waiters")
+    server.info("dehydrator", "dehydrator_blocked_clients")
 }

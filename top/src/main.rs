@@ -1,5 +1,5 @@
 //! A live view of the dehydrators in a server, in the terminal: how many elements each holds, how many
-//! are due and leased, how fast it grows, its TTLs as bars, and how late the server is.
+//! are due and given out, how fast it grows, its TTLs as bars, and how late the server is.
 //!
 //! `model` is what is shown, `watch` asks the server for it, `view` draws it.
 

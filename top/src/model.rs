@@ -10,7 +10,7 @@ use std::time::Duration;
 pub struct Facts {
     pub length: u64,
     pub due: u64,
-    pub leased: u64,
+    pub given_out: u64,
     pub ttls: u64,
     /// In unix milliseconds.
     pub next_deadline: Option<u64>,
@@ -76,7 +76,7 @@ pub enum Order {
     #[default]
     Length,
     Due,
-    Leased,
+    GivenOut,
     Net,
     Memory,
     Key,
@@ -84,7 +84,7 @@ pub enum Order {
 
 impl Order {
     pub const ALL: [Self; 6] =
-        [Self::Length, Self::Due, Self::Leased, Self::Net, Self::Memory, Self::Key];
+        [Self::Length, Self::Due, Self::GivenOut, Self::Net, Self::Memory, Self::Key];
 
     pub fn next(self) -> Self {
         let place = Self::ALL.iter().position(|order| *order == self).unwrap_or(0);
@@ -166,7 +166,7 @@ impl Model {
         let number = |dehydrator: &Dehydrator| match self.order {
             Order::Length => dehydrator.facts.length as f64,
             Order::Due => dehydrator.facts.due as f64,
-            Order::Leased => dehydrator.facts.leased as f64,
+            Order::GivenOut => dehydrator.facts.given_out as f64,
             Order::Net => dehydrator.net.unwrap_or(0.0),
             Order::Memory => dehydrator.facts.memory as f64,
             Order::Key => 0.0,

@@ -218,8 +218,8 @@ fn long_info(seconds: u64) -> String {
     let times = times.map(|name| format!("dehydrator_{name}_us:59940000\r\n"));
     format!(
         "redis_version:7.0.15\r\nserver_time_usec:1700000600000000\r\n{}{}\
-         dehydrator_elements:1234567890\r\ndehydrator_leased:1234567890\r\n\
-         dehydrator_waiters:10000\r\ndehydrator_retries:1234567890\r\n\
+         dehydrator_elements:1234567890\r\ndehydrator_given_out:1234567890\r\n\
+         dehydrator_blocked_clients:10000\r\ndehydrator_retries:1234567890\r\n\
          dehydrator_dead_letters:1234567890\r\n\
          dehydrator_tick_longest_us:59940000\r\n",
         counters.concat(),
@@ -237,7 +237,7 @@ fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
     let facts = Facts {
         length: 1_234_567_890,
         due: 9_999_999,
-        leased: 1_234_567,
+        given_out: 1_234_567,
         ttls: 1_234_567,
         next_deadline: Some(1_700_000_600_000 + 59_940),
         memory: 999_900_000,
@@ -256,8 +256,8 @@ fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
     let all = words(&drawn);
     for (name, value) in [
         ("elements", "1,234,567,890"),
-        ("leased", "1,234,567,890"),
-        ("waiters", "10,000"),
+        ("given out", "1,234,567,890"),
+        ("blocked", "10,000"),
         ("retries", "1,234,567,890"),
         ("dead letters", "1,234,567,890"),
         ("in", "2,469,134/s"),
@@ -275,7 +275,7 @@ fn eighty_columns_hold_every_figure_and_cut_no_text_without_an_ellipsis() {
     ] {
         assert!(all.contains(&format!("{name} {value}")), "no {name} {value} in {drawn:#?}");
     }
-    let titles = "key length due leased net/s ttls next in memory";
+    let titles = "key length due given out net/s ttls next in memory";
     assert!(all.contains(titles), "{drawn:#?}");
     let row = "… 1234.6 M 9,999,999 1,234,567 +1234.6M 1,234,567 59.9 s 999.9 MB";
     assert!(all.contains(row), "{drawn:#?}");

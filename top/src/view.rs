@@ -94,8 +94,8 @@ fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
     let rate = |name: &str| model.rate(name).map_or(UNKNOWN.into(), per_second);
     let mut there = vec![
         ("elements", field("elements")),
-        ("leased", field("leased")),
-        ("waiters", field("waiters")),
+        ("given out", field("given_out")),
+        ("blocked", field("blocked_clients")),
         ("retries", field("retries")),
         ("dead letters", field("dead_letters")),
     ];
@@ -154,7 +154,7 @@ const COLUMNS: [(&str, Option<Order>, usize); 8] = [
     ("key", Some(Order::Key), 8),
     ("length", Some(Order::Length), 9),
     ("due", Some(Order::Due), 7),
-    ("leased", Some(Order::Leased), 7),
+    ("given out", Some(Order::GivenOut), 9),
     ("net/s", Some(Order::Net), 7),
     ("ttls", None, 5),
     ("next in", None, 8),
@@ -222,7 +222,7 @@ fn cells(key: &[u8], dehydrator: &Dehydrator, now_ms: u64) -> [String; 8] {
         shown(key),
         short_count(facts.length as f64),
         short_count(facts.due as f64),
-        short_count(facts.leased as f64),
+        short_count(facts.given_out as f64),
         dehydrator.net.map_or(UNKNOWN.into(), net),
         short_count(facts.ttls as f64),
         next,

@@ -190,7 +190,7 @@ fn parse(reply: &Value) -> Option<(Facts, Vec<(u64, u64)>)> {
         match name.as_slice() {
             b"length" => facts.length = number(value).unwrap_or(0),
             b"due" => facts.due = number(value).unwrap_or(0),
-            b"leased" => facts.leased = number(value).unwrap_or(0),
+            b"given-out" => facts.given_out = number(value).unwrap_or(0),
             b"ttls" => facts.ttls = number(value).unwrap_or(0),
             b"next-deadline" => facts.next_deadline = number(value),
             b"memory" => facts.memory = number(value).unwrap_or(0),

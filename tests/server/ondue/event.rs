@@ -69,7 +69,7 @@ fn one_event_tells_that_something_is_due() {
         assert_eq!(event.get_payload::<String>().expect("a key"), "k");
         client.ask("DEL k");
     }
-    until("it is forgotten", || (field(&server, "on_agenda") == 0).then_some(()));
+    until("it is forgotten", || (field(&server, "scheduled") == 0).then_some(()));
 }
 
 #[test]

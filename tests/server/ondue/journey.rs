@@ -115,9 +115,9 @@ fn what_is_gone_is_forgotten() {
         client.ask("DEL k");
         client.ask("DEHYDRATOR.ONDUE k STREAM s");
         client.ask("DEHYDRATOR.PUSH k 600000 element id");
-        assert_eq!(field(&server, "on_agenda"), 1);
+        assert_eq!(field(&server, "scheduled"), 1);
         client.ask(gone);
-        until(gone, || (field(&server, "on_agenda") == 0).then_some(()));
+        until(gone, || (field(&server, "scheduled") == 0).then_some(()));
     }
 }
 
@@ -176,7 +176,7 @@ fn many_bound_keys_do_not_make_whole_databases_slow() {
         }
         pipe.exec(&mut client).expect("replies");
     }
-    assert_eq!(field(&server, "on_agenda"), 100_000);
+    assert_eq!(field(&server, "scheduled"), 100_000);
     client.ask("SLOWLOG RESET");
     client.ask("SWAPDB 0 1");
     client.ask("FLUSHALL ASYNC");
@@ -186,7 +186,7 @@ fn many_bound_keys_do_not_make_whole_databases_slow() {
         // It was 350 milliseconds, in proportion to the keys.
         assert!(entry.2 < 150_000, "{:?} took {} us", entry.3, entry.2);
     }
-    assert_eq!(field(&server, "on_agenda"), 0);
+    assert_eq!(field(&server, "scheduled"), 0);
 }
 
 #[test]

@@ -137,7 +137,7 @@ impl Torture {
         let now = self.now();
         assert_eq!(info.number("length"), count(&|_| true));
         assert_eq!(info.number("due"), count(&|entry| entry.deadline <= now));
-        assert_eq!(info.number("leased"), count(&|entry| entry.deliveries > 0));
+        assert_eq!(info.number("given-out"), count(&|entry| entry.deliveries > 0));
         let mut ttls: Vec<_> = ordered.iter().map(|entry| entry.ttl).collect();
         ttls.sort_unstable();
         let by_ttl: Vec<_> = ttls.chunk_by(u64::eq).map(|same| (same[0], same.len())).collect();
