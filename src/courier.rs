@@ -93,8 +93,8 @@ fn send(
     mut go_on: impl FnMut() -> bool,
 ) -> (u64, Result<(), String>) {
     let Some(route) = policy.route().filter(|_| !batch.is_empty()) else { return (0, Ok(())) };
-    let mut command = Command::of(route, policy.limits());
-    let adds = command.as_ref().is_some_and(|command| command.adds);
+    let mut carrier = Carrier::of(route, policy.limits());
+    let adds = carrier.as_ref().is_some_and(|carrier| carrier.adds);
     if adds && context.is_out_of_memory() {
         return (0, Err("OOM used memory > 'maxmemory'".to_owned()));
     }
@@ -119,7 +119,7 @@ fn send(
             continue;
         }
         whole.get_or_insert_with(Whole::begin);
-        result = command.as_mut().map_or(Ok(()), |command| command.send(context, &delivery));
+        result = carrier.as_mut().map_or(Ok(()), |carrier| carrier.send(context, &delivery));
         trap::pass("sent");
         if result.is_err() {
             break;
@@ -311,12 +311,12 @@ fn batch_of<'a>(elements: impl Iterator<Item = Element<'a>>) -> Vec<Delivery> {
 }
 
 /// The command of the server's that moves an element.
-struct Command {
+struct Carrier {
     name: &'static CStr,
     /// The words before the id, or before the element if that is all that is sent.
     head: Vec<OwnedStr>,
     /// The names of a stream's fields.
-    fields: Option<Fields>,
+    fields: Option<FieldNames>,
     /// Whether it adds data, which a server without memory does not take.
     adds: bool,
     /// Whether the stream's last id is later than the clock, so that the server makes the next one.
@@ -324,14 +324,14 @@ struct Command {
 }
 
 /// The names of the fields of a stream's entry.
-struct Fields {
+struct FieldNames {
     id: OwnedStr,
     element: OwnedStr,
     /// Of a dead letter's.
     deliveries: Option<OwnedStr>,
 }
 
-impl Command {
+impl Carrier {
     /// `None` if nothing is sent.
     fn of(route: &Route, is_dead: bool) -> Option<Self> {
         match route {
@@ -340,7 +340,7 @@ impl Command {
                 let mut head = vec![OwnedStr::new(dest)];
                 let trim = maxlen.map(MaxLen::words).into_iter().flatten();
                 head.extend(trim.map(|word| OwnedStr::new(&word)));
-                let fields = Some(Fields {
+                let fields = Some(FieldNames {
                     id: OwnedStr::new(b"id"),
                     element: OwnedStr::new(b"element"),
                     deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),

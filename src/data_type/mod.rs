@@ -331,7 +331,7 @@ impl<'a> Writing<'a> {
         // SAFETY: as in `existing`; the value is used no more when this block ends.
         let dehydrator = new.as_mut().or(value.map(|mut value| unsafe { value.as_mut() }));
         if let Some(dehydrator) = dehydrator {
-            settle(context, name, dehydrator, self.now, self.has_grown);
+            follow_up(context, name, dehydrator, self.now, self.has_grown);
             is_idle = if_idle == IfIdle::Goes && dehydrator.is_idle();
         }
         self.hold = None;
@@ -366,7 +366,7 @@ impl Drop for Writing<'_> {
 }
 
 /// Notes what is to be done with a dehydrator that was changed.
-fn settle(
+fn follow_up(
     context: &Context,
     name: Str<'_>,
     dehydrator: &mut Dehydrator,

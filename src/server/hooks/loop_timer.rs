@@ -24,11 +24,11 @@ pub type OnTime = fn();
 
 /// One timer, which fires once each time it is set.
 pub struct LoopTimer {
-    source: Source,
+    kind: Kind,
     on_time: OnTime,
 }
 
-enum Source {
+enum Kind {
     /// Readable when it has fired. Setting it anew makes it unreadable.
     Kernel(OwnedFd),
     /// The server's, if one is set.
@@ -39,8 +39,8 @@ impl LoopTimer {
     /// A timer of the kernel's where there is one. It lasts as long as the process.
     pub fn new(on_time: OnTime) -> &'static Self {
         let kernel = kernel::timer().and_then(|fd| {
-            let timer = &*Box::leak(Box::new(Self { source: Source::Kernel(fd), on_time }));
-            let Source::Kernel(fd) = &timer.source else { return None };
+            let timer = &*Box::leak(Box::new(Self { kind: Kind::Kernel(fd), on_time }));
+            let Kind::Kernel(fd) = &timer.kind else { return None };
             let data = ptr::from_ref(timer).cast_mut().cast::<c_void>();
             let mask = raw::REDISMODULE_EVENTLOOP_READABLE as c_int;
             // SAFETY: the descriptor and the data live as long as the process.
@@ -54,14 +54,14 @@ impl LoopTimer {
 
     /// As where the kernel has none.
     pub fn of_server(on_time: OnTime) -> &'static Self {
-        Box::leak(Box::new(Self { source: Source::Server(Cell::new(None)), on_time }))
+        Box::leak(Box::new(Self { kind: Kind::Server(Cell::new(None)), on_time }))
     }
 
     /// Sets the timer to fire after so many microseconds, instead of when it was to fire before.
     pub fn set(&'static self, context: &Context, in_us: u64) {
-        match &self.source {
-            Source::Kernel(fd) => kernel::set(fd, in_us),
-            Source::Server(set) => {
+        match &self.kind {
+            Kind::Kernel(fd) => kernel::set(fd, in_us),
+            Kind::Server(set) => {
                 self.stop(context);
                 let period = in_us.div_ceil(1000) as i64;
                 let data = ptr::from_ref(self).cast_mut().cast::<c_void>();
@@ -77,14 +77,14 @@ impl LoopTimer {
     /// Whether the timer, once it has fired, has the event loop come round again and again until it is set or
     /// stopped.
     pub fn stays_fired(&self) -> bool {
-        matches!(self.source, Source::Kernel(_))
+        matches!(self.kind, Kind::Kernel(_))
     }
 
     /// The timer does not fire until it is set.
     pub fn stop(&self, context: &Context) {
-        match &self.source {
-            Source::Kernel(fd) => kernel::stop(fd),
-            Source::Server(set) => {
+        match &self.kind {
+            Kind::Kernel(fd) => kernel::stop(fd),
+            Kind::Server(set) => {
                 if let Some(id) = set.take() {
                     // SAFETY: the context is live; the data is not ours to free.
                     unsafe {
@@ -121,7 +121,7 @@ unsafe extern "C" fn on_timer(_context: *mut RedisModuleCtx, data: *mut c_void) 
     guard((), || {
         // SAFETY: the server's promise above.
         let timer = unsafe { &*data.cast::<LoopTimer>() };
-        if let Source::Server(set) = &timer.source {
+        if let Kind::Server(set) = &timer.kind {
             set.set(None);
         }
         (timer.on_time)();
@@ -173,14 +173,14 @@ mod kernel {
     pub fn set(fd: &OwnedFd, in_us: u64) {
         // No time at all would stop the timer.
         let nanoseconds = (in_us % 1_000_000 * 1000).max(1) as c_long;
-        settle(fd, Time { seconds: (in_us / 1_000_000) as c_long, nanoseconds });
+        set_time(fd, Time { seconds: (in_us / 1_000_000) as c_long, nanoseconds });
     }
 
     pub fn stop(fd: &OwnedFd) {
-        settle(fd, Time { seconds: 0, nanoseconds: 0 });
+        set_time(fd, Time { seconds: 0, nanoseconds: 0 });
     }
 
-    fn settle(fd: &OwnedFd, value: Time) {
+    fn set_time(fd: &OwnedFd, value: Time) {
         let setting = Setting { interval: Time { seconds: 0, nanoseconds: 0 }, value };
         // SAFETY: the descriptor is open, the setting lives for the call, and nothing is to be returned.
         // It fails for a bad descriptor or a bad time, of which there is neither.
