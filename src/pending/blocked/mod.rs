@@ -94,11 +94,15 @@ pub fn join(
     }
 }
 
-/// Notes when something can be given out in a key, after it was changed. Nobody asks for that, nor for the key's name,
-/// while no client is blocked.
+/// Notes when something can be given out in a key, after it was changed. Nobody asks for that while no client waits for the
+/// key, nor for the key's name while no client is blocked at all.
 pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) {
-    if with(|lines| !lines.is_empty()) {
-        note_name(context, &Name::of(context, key), outlook());
+    if with(|lines| lines.is_empty()) {
+        return;
+    }
+    let name = Name::of(context, key);
+    if with(|lines| lines.is_watched(&name)) {
+        note_name(context, &name, outlook());
     }
 }
 
