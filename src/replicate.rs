@@ -526,29 +526,31 @@ impl<'a> Batch<'a> {
         greet(self.context);
         let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
         let (ids, count) = (self.room.ids.as_ptr(), self.room.ids.len());
-        // SAFETY: the context is live. The formats say what follows: a string of the server's, for a
-        // lease a buffer with its length, and an array of strings of the server's with its length; those live, as
-        // arguments of the command or in `kept`.
+        let (remove, lease) = (c"DEHYDRATOR.REM".as_ptr(), c"DEHYDRATOR.LEASE".as_ptr());
+        // SAFETY: the context is live. The formats say what follows: a string of the server's, for a lease a buffer with
+        // its length, and a string of the server's or an array of such with its length; those live, as arguments of the
+        // command or in `kept`.
         unsafe {
-            match &self.lease {
-                None => api!(RedisModule_Replicate(
-                    context,
-                    c"DEHYDRATOR.REM".as_ptr(),
-                    c"sv".as_ptr(),
-                    key,
-                    ids,
-                    count,
-                )),
-                Some(lease) => api!(RedisModule_Replicate(
-                    context,
-                    c"DEHYDRATOR.LEASE".as_ptr(),
-                    c"sbv".as_ptr(),
-                    key,
-                    lease.bytes().as_ptr(),
-                    lease.bytes().len(),
-                    ids,
-                    count,
-                )),
+            match (&self.lease, &self.room.ids[..]) {
+                // One is by far the most frequent, and for an array the server allocates once more.
+                (None, [id]) => {
+                    api!(RedisModule_Replicate(context, remove, c"ss".as_ptr(), key, *id))
+                }
+                (None, _) => {
+                    api!(RedisModule_Replicate(context, remove, c"sv".as_ptr(), key, ids, count))
+                }
+                (Some(timer), [id]) => {
+                    let (start, length) = (timer.bytes().as_ptr(), timer.bytes().len());
+                    let format = c"sbs".as_ptr();
+                    api!(RedisModule_Replicate(context, lease, format, key, start, length, *id))
+                }
+                (Some(timer), _) => {
+                    let (start, length) = (timer.bytes().as_ptr(), timer.bytes().len());
+                    let format = c"sbv".as_ptr();
+                    api!(RedisModule_Replicate(
+                        context, lease, format, key, start, length, ids, count
+                    ))
+                }
             }
         };
         self.room.ids.clear();
