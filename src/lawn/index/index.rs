@@ -131,7 +131,7 @@ impl Index {
         let number = self.table_of(hash);
         let table = &mut self.tables[number];
         let (place, handle, found) = table.find(hash, read)?;
-        table.remove(hash, place);
+        table.remove(place);
         self.len -= 1;
         if table.len < table.fewest {
             self.cut(number);

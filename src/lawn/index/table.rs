@@ -97,6 +97,8 @@ impl Bucket {
 /// Where an entry is in its table.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
+    /// The bucket where its hash belongs.
+    home: usize,
     bucket: usize,
     slot: usize,
 }
@@ -174,68 +176,45 @@ impl Table {
         self.buckets.iter().flat_map(Bucket::entries)
     }
 
-    /// The entry under this hash that `read` makes something of, and what that is.
+    /// Finds the entry under this hash that `read` makes something of, and returns what that is.
     #[inline(always)]
     pub(super) fn find<R>(
         &self,
         hash: IdHash,
         mut read: impl FnMut(Handle) -> Option<R>,
     ) -> Option<(Place, Handle, R)> {
-        let at = self.home(hash);
-        let found = self.find_in(at, hash, &mut read);
-        if found.is_some() || self.passed[at] == 0 {
-            return found;
-        }
-        self.find_behind(at, hash, &mut read)
-    }
-
-    #[inline(always)]
-    fn find_in<R>(
-        &self,
-        at: usize,
-        hash: IdHash,
-        read: &mut impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Place, Handle, R)> {
-        let bucket = &self.buckets[at];
-        for slot in bucket.matches(hash) {
-            if let Some(handle) = bucket.handle(slot)
-                && let Some(found) = read(handle)
-            {
-                return Some((Place { bucket: at, slot }, handle, found));
+        let home = self.home(hash);
+        let mut at = home;
+        loop {
+            let bucket = &self.buckets[at];
+            for slot in bucket.matches(hash) {
+                if let Some(handle) = bucket.handle(slot)
+                    && let Some(found) = read(handle)
+                {
+                    return Some((Place { home, bucket: at, slot }, handle, found));
+                }
             }
-        }
-        None
-    }
-
-    /// As [`Table::find`], of an entry that is not in its own bucket.
-    #[inline(never)]
-    fn find_behind<R>(
-        &self,
-        home: usize,
-        hash: IdHash,
-        read: &mut impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Place, Handle, R)> {
-        let mut at = self.next(home);
-        while at != home {
-            let found = self.find_in(at, hash, read);
-            if found.is_some() || self.passed[at] == 0 {
-                return found;
+            if self.passed[at] == 0 {
+                return None;
             }
             at = self.next(at);
+            if at == home {
+                return None;
+            }
         }
-        None
     }
 
     /// Adds an entry; there must be room.
     pub(super) fn insert(&mut self, entry: Entry) {
-        let mut at = self.home(entry.hash);
+        let home = self.home(entry.hash);
+        let mut at = home;
         let slot = loop {
             match self.buckets[at].blank() {
                 Some(slot) => break slot,
                 None => at = self.pass(at),
             }
         };
-        self.put(Place { bucket: at, slot }, entry);
+        self.put(Place { home, bucket: at, slot }, entry);
     }
 
     /// Counts an entry that passes a full bucket, and returns the next one.
@@ -244,7 +223,7 @@ impl Table {
         self.next(bucket)
     }
 
-    fn put(&mut self, Place { bucket, slot }: Place, entry: Entry) {
+    fn put(&mut self, Place { bucket, slot, .. }: Place, entry: Entry) {
         let bucket = &mut self.buckets[bucket];
         bucket.hashes[slot % SLOTS] = entry.hash.0;
         bucket.handles[slot % SLOTS] = Handle::to_bits(Some(entry.handle));
@@ -252,10 +231,10 @@ impl Table {
     }
 
     #[inline(always)]
-    pub(super) fn remove(&mut self, hash: IdHash, place: Place) {
-        self.buckets[place.bucket].handles[place.slot] = 0;
+    pub(super) fn remove(&mut self, place: Place) {
+        self.buckets[place.bucket].handles[place.slot % SLOTS] = 0;
         self.len -= 1;
-        let mut at = self.home(hash);
+        let mut at = place.home;
         while at != place.bucket {
             if self.passed[at] < u8::MAX {
                 self.passed[at] -= 1;
