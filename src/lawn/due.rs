@@ -1,29 +1,50 @@
 //! Taking and giving out what is due.
 
 use super::element::Element;
-use super::full::{Full, Taken};
+use super::full::Full;
 use super::index::IdHash;
 use super::lease::Token;
 use super::processor::prefetch;
 use super::queues::{AHEAD, PLACES};
-use super::store::{Handle, Spot};
+use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Turn};
 
 /// Bytes of an id that is hashed before its turn.
 const ID_AHEAD_MAX: usize = 256;
+
+/// The record of an element that is given away: freed when this is dropped, whatever comes of giving it.
+struct Leaving<'a> {
+    records: &'a mut Records,
+    handle: Handle,
+}
+
+impl Leaving<'_> {
+    #[inline(always)]
+    fn element(&self) -> Element<'_> {
+        self.records.get(self.handle).into()
+    }
+}
+
+impl Drop for Leaving<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.records.remove(self.handle);
+    }
+}
 
 impl Full {
     #[allow(
         dead_code,
         reason = "the module takes what is due in runs; tests and benches take one at a time"
     )]
-    pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
+    pub fn pop_due(&mut self, now: u64) -> Option<Handle> {
         let handle = self.first_due(now, Self::read_ahead_to_take)?;
         let record = self.records.get(handle);
         let (hash, spot, deliveries) =
             (self.index.hash(record.id()), record.spot(), record.deliveries());
         self.index.remove_handle(hash, handle);
-        Some(self.unfile(handle, spot, deliveries))
+        self.unfile(handle, spot, deliveries);
+        Some(handle)
     }
 
     /// Costs less than as many calls of [`Full::pop_due`]: elements that follow each other in one queue are taken in a run,
@@ -51,8 +72,9 @@ impl Full {
                 let record = self.records.get(entry.handle);
                 let (hash, deliveries) = (self.index.hash(record.id()), record.deliveries());
                 self.index.remove_handle(hash, entry.handle);
-                let taken = self.unfile(entry.handle, None, deliveries);
-                give(entry.ttl, taken.element());
+                self.unfile(entry.handle, None, deliveries);
+                let leaving = Leaving { records: &mut self.records, handle: entry.handle };
+                give(entry.ttl, leaving.element());
                 done += 1;
                 continue;
             }
@@ -116,8 +138,8 @@ impl Full {
                 if deliveries > 0 {
                     self.unlease(*handle);
                 }
-                let taken = Taken { records: &mut self.records, handle: *handle };
-                give(ttl, taken.element());
+                let leaving = Leaving { records: &mut self.records, handle: *handle };
+                give(ttl, leaving.element());
                 done += 1;
                 ahead = (2 * ahead).min(AHEAD / 2);
             }

@@ -10,35 +10,47 @@ use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
 use super::queues::{Iter, Overflow, Queues, Rows};
-use super::store::{Handle, Records, Spot};
+use super::store::{Handle, RecordMut, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
-/// An element that has been taken out: nothing in the lawn points to it any more. Its bytes are read
-/// where they lie, and freed when this is dropped.
-pub struct Taken<'a> {
-    pub(super) records: &'a mut Records,
-    pub(super) handle: Handle,
+/// Returns the turn of an element that is pushed now, when there were so many pushes before.
+#[inline(always)]
+fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
+    let push = *pushes % Turn::PUSHES;
+    *pushes += 1;
+    Turn { deadline, push }
 }
 
-impl Taken<'_> {
-    /// Shows what was taken.
-    #[inline(always)]
-    pub fn element(&self) -> Element<'_> {
-        self.records.get(self.handle).into()
-    }
+/// What a record has left that is to be filed at another turn.
+enum Left {
+    /// The overflow, in which it still is.
+    Overflow,
+    /// A place that nobody need look at.
+    Blank,
+    /// A place that somebody must look at: see [`Queues::removed`].
+    Disorder(Spot),
 }
 
-impl fmt::Debug for Taken<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Taken").field(&self.element()).finish()
+/// Files a record at another turn, if that takes one look at it and two at blocks, as it does for nearly all.
+///
+/// # Errors
+///
+/// What it has left; it is to be [filed](Full::refile) yet.
+#[inline(always)]
+fn refile_lately(
+    queues: &mut Queues,
+    record: RecordMut<'_>,
+    handle: Handle,
+    ttl: u64,
+    turn: Turn,
+) -> Result<(), Left> {
+    let left = record.spot().ok_or(Left::Overflow)?;
+    if queues.blank(left) {
+        return Err(Left::Disorder(left));
     }
-}
-
-impl Drop for Taken<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        self.records.remove(self.handle);
-    }
+    let spot = queues.append_lately(handle, ttl, turn).ok_or(Left::Blank)?;
+    record.set_turn(turn, Some(spot));
+    Ok(())
 }
 
 /// Puts a record into the order of deadlines. Returns where it stands, or `None` for the overflow.
@@ -99,11 +111,11 @@ impl Full {
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        let turn = self.next_turn(deadline);
+        let turn = next_turn(&mut self.pushes, deadline);
         let elements = self.len();
         let hash = self.index.hash(id);
         let Self { index, records, queues, overflow, .. } = self;
-        let vacancy = index.vacancy(hash, |handle| records.id(handle) == id);
+        let vacancy = index.vacancy(hash, |handle| records.get(handle).is_id(id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
         let handle = records.reserve(id, payload).ok_or(StartError::Full)?;
         let spot = file(queues, overflow, records, handle, (ttl, turn), elements);
@@ -127,7 +139,8 @@ impl Full {
         self.index.replace(hash, old, new);
         let record = self.records.get(old);
         let (spot, deliveries) = (record.spot(), record.deliveries());
-        drop(self.unfile(old, spot, deliveries));
+        self.unfile(old, spot, deliveries);
+        self.free(old);
         Ok(())
     }
 
@@ -135,37 +148,58 @@ impl Full {
         if deadline > DEADLINE_MAX {
             return false;
         }
-        let found = self.index.find(self.index.hash(id), |handle| {
-            let record = self.records.get(handle);
-            (record.id() == id).then(|| record.spot())
+        if !self.leases.is_empty() {
+            return self.find(id).map(|handle| self.restart_held(handle, ttl, deadline)).is_some();
+        }
+        let hash = self.index.hash(id);
+        let Self { index, records, queues, pushes, .. } = self;
+        let found = index.find(hash, |handle| {
+            let record = records.get_mut(handle);
+            record.is_id(id).then(|| {
+                let turn = next_turn(pushes, deadline);
+                (turn, refile_lately(queues, record, handle, ttl, turn))
+            })
         });
-        let Some((handle, spot)) = found else { return false };
-        if self.leases.is_empty() {
-            self.restart(handle, spot, ttl, deadline);
-        } else {
-            self.restart_held(handle, spot, ttl, deadline);
+        let Some((handle, (turn, refiled))) = found else { return false };
+        if let Err(left) = refiled {
+            self.refile(handle, left, ttl, turn);
         }
         true
     }
 
-    pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
+    /// Takes an element out of everything but the store, where it is until [`Full::free`] is told so. Returns its record.
+    pub fn stop(&mut self, id: &[u8]) -> Option<Handle> {
         let hash = self.index.hash(id);
         let Self { index, records, .. } = self;
         let (handle, (spot, deliveries)) = index.remove(hash, |handle| {
             let record = records.get(handle);
-            (record.id() == id).then(|| (record.spot(), record.deliveries()))
+            record.is_id(id).then(|| (record.spot(), record.deliveries()))
         })?;
-        Some(self.unfile(handle, spot, deliveries))
+        self.unfile(handle, spot, deliveries);
+        Some(handle)
+    }
+
+    /// Shows the element of a record.
+    #[inline(always)]
+    pub fn at(&self, record: Handle) -> Element<'_> {
+        self.records.get(record).into()
+    }
+
+    /// Frees the record of what was taken out.
+    #[inline(always)]
+    pub fn free(&mut self, record: Handle) {
+        self.records.remove(record);
     }
 
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
         let (_, record) = self.index.find(self.index.hash(id), |handle| {
-            Some(self.records.get(handle)).filter(|record| record.id() == id)
+            Some(self.records.get(handle)).filter(|record| record.is_id(id))
         })?;
         Some(record.into())
     }
 
-    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
+    /// Updates an element. Returns the old record, which is to be freed as in [`Full::stop`].
+    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Handle, UpdateError> {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
         let record = self.records.get(old);
@@ -174,7 +208,7 @@ impl Full {
         self.records.write(new, id, payload, turn, spot);
         self.records.set_deliveries(new, deliveries);
         self.repoint(hash, old, new);
-        Ok(Taken { records: &mut self.records, handle: old })
+        Ok(old)
     }
 
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
@@ -263,7 +297,7 @@ impl Full {
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         let (_, record) = self.index.find(self.index.hash(id), |handle| {
-            Some(self.records.get(handle)).filter(|record| record.id() == id)
+            Some(self.records.get(handle)).filter(|record| record.is_id(id))
         })?;
         let ttl = match record.spot() {
             Some(spot) => self.queues.ttl(spot),
@@ -272,12 +306,14 @@ impl Full {
         Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
     }
 
+    #[inline(always)]
     pub(super) fn find(&self, id: &[u8]) -> Option<Handle> {
         self.find_hashed(self.index.hash(id), id)
     }
 
+    #[inline(always)]
     fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
-        let is_it = |handle| (self.records.id(handle) == id).then_some(());
+        let is_it = |handle| self.records.get(handle).is_id(id).then_some(());
         self.index.find(hash, is_it).map(|(handle, ())| handle)
     }
 
@@ -305,28 +341,40 @@ impl Full {
         if deadline > DEADLINE_MAX {
             return Err(StartError::TooLate);
         }
-        let turn = self.next_turn(deadline);
+        let turn = next_turn(&mut self.pushes, deadline);
         let handle = self.records.reserve(id, payload).ok_or(StartError::Full)?;
         let spot = self.file(handle, ttl, turn);
         self.records.write(handle, id, payload, turn, spot);
         Ok(handle)
     }
 
-    /// Gives a record that stands there a new timer.
-    #[inline(always)]
-    fn restart(&mut self, handle: Handle, spot: Option<Spot>, ttl: u64, deadline: u64) -> Turn {
-        self.unlink(handle, spot);
-        let turn = self.next_turn(deadline);
-        let spot = self.file(handle, ttl, turn);
-        self.records.set_turn(handle, turn, spot);
+    /// Gives a record a new timer. Returns the turn that it has with it.
+    fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
+        let turn = next_turn(&mut self.pushes, deadline);
+        let record = self.records.get_mut(handle);
+        if let Err(left) = refile_lately(&mut self.queues, record, handle, ttl, turn) {
+            self.refile(handle, left, ttl, turn);
+        }
         turn
+    }
+
+    /// Files a record at a turn that [`refile_lately`] did not, and which still has the one before.
+    #[inline(never)]
+    fn refile(&mut self, handle: Handle, left: Left, ttl: u64, turn: Turn) {
+        match left {
+            Left::Overflow => self.overflow.remove(self.records.turn(handle)),
+            Left::Disorder(spot) => self.queues.removed(&mut self.records, spot),
+            Left::Blank => {}
+        }
+        let spot = self.file(handle, ttl, turn);
+        self.records.get_mut(handle).set_turn(turn, spot);
     }
 
     /// Restarts what may be held under a token.
     #[inline(never)]
-    fn restart_held(&mut self, handle: Handle, spot: Option<Spot>, ttl: u64, deadline: u64) {
+    fn restart_held(&mut self, handle: Handle, ttl: u64, deadline: u64) {
         let before = self.records.turn(handle);
-        let turn = self.restart(handle, spot, ttl, deadline);
+        let turn = self.restart(handle, ttl, deadline);
         if self.records.deliveries(handle) == 0 {
             return;
         }
@@ -339,8 +387,8 @@ impl Full {
 
     pub(super) fn lease(&mut self, handle: Handle, ttl: u64, deadline: u64, token: Option<Token>) {
         let record = self.records.get(handle);
-        let (before, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
-        let turn = self.restart(handle, spot, ttl, deadline);
+        let (before, deliveries) = (record.turn(), record.deliveries());
+        let turn = self.restart(handle, ttl, deadline);
         self.count_deliveries(handle, deliveries.saturating_add(1));
         self.leases.set(handle, token, before, turn);
     }
@@ -356,14 +404,6 @@ impl Full {
         self.delivered -= usize::from(self.records.deliveries(handle) > 0);
         self.delivered += usize::from(deliveries > 0);
         self.records.set_deliveries(handle, deliveries);
-    }
-
-    /// Returns the turn of an element that is pushed now.
-    #[inline(always)]
-    fn next_turn(&mut self, deadline: u64) -> Turn {
-        let push = self.pushes % Turn::PUSHES;
-        self.pushes += 1;
-        Turn { deadline, push }
     }
 
     /// See [`file`](fn@file).
@@ -383,19 +423,13 @@ impl Full {
         }
     }
 
-    /// As [`Full::unlink`], of a record that is out of the index already.
+    /// Takes a record out of the order of deadlines that is out of the index already.
     #[inline(always)]
-    pub(super) fn unfile(
-        &mut self,
-        handle: Handle,
-        spot: Option<Spot>,
-        deliveries: u16,
-    ) -> Taken<'_> {
+    pub(super) fn unfile(&mut self, handle: Handle, spot: Option<Spot>, deliveries: u16) {
         self.unlink(handle, spot);
         if deliveries > 0 {
             self.unlease(handle);
         }
-        Taken { records: &mut self.records, handle }
     }
 
     /// Points to `new` instead of `old`, which has the same id, turn and spot, wherever something does.

@@ -16,11 +16,12 @@ use ahash::RandomState;
 
 use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
-use super::full::{self, Full};
+use super::full::Full;
 use super::lease::Token;
 use super::memory::{Mover, rounded};
 use super::queues;
 use super::small::{self, Small, SmallMax};
+use super::store::Handle;
 use super::turn::{DEADLINE_MAX, Start};
 
 /// What lawns share: the key of the hash, and how far the small form goes.
@@ -70,23 +71,46 @@ pub struct Lawn {
 }
 
 /// An element that has been taken out. Its bytes are read where they lie, and freed when this is dropped.
-#[derive(Debug)]
-pub enum Taken<'a> {
-    /// Of a small lawn.
-    Small(small::Taken<'a>),
-    /// Of any other.
-    Full(full::Taken<'a>),
+pub struct Taken<'a> {
+    form: &'a mut Form,
+    /// Where it is in a small lawn, or the bits of its record's name in any other: both fit into a register with the
+    /// form, and a `Taken` is made and gone in every command that takes something out.
+    at: usize,
 }
 
 impl Taken<'_> {
-    /// What was taken.
+    /// Shows what was taken.
     #[inline]
     pub fn element(&self) -> Element<'_> {
-        match self {
-            Self::Small(taken) => taken.element(),
-            Self::Full(taken) => taken.element(),
+        match &*self.form {
+            Form::Small(small) => small.at(self.at),
+            Form::Full(full) => full.at(record(self.at)),
         }
     }
+}
+
+impl fmt::Debug for Taken<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Taken").field(&self.element()).finish()
+    }
+}
+
+impl Drop for Taken<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        match self.form {
+            Form::Small(small) => small.free(self.at),
+            Form::Full(full) => full.free(record(self.at)),
+        }
+    }
+}
+
+fn bits(record: Handle) -> usize {
+    Handle::to_bits(Some(record)) as usize
+}
+
+fn record(bits: usize) -> Handle {
+    Handle::from_bits(bits as u32).expect("the bits of a record's name")
 }
 
 impl Lawn {
@@ -196,10 +220,11 @@ impl Lawn {
     /// Takes an element out, due or not.
     #[inline]
     pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
-        match &mut self.form {
-            Form::Small(small) => small.stop(id).map(Taken::Small),
-            Form::Full(full) => full.stop(id).map(Taken::Full),
-        }
+        let at = match &mut self.form {
+            Form::Small(small) => small.stop(id)?,
+            Form::Full(full) => bits(full.stop(id)?),
+        };
+        Some(Taken { form: &mut self.form, at })
     }
 
     /// The element of that id, due or not.
@@ -219,10 +244,11 @@ impl Lawn {
         {
             self.full();
         }
-        match &mut self.form {
-            Form::Small(small) => small.update(id, payload).map(Taken::Small),
-            Form::Full(full) => full.update(id, payload).map(Taken::Full),
-        }
+        let at = match &mut self.form {
+            Form::Small(small) => small.update(id, payload)?,
+            Form::Full(full) => bits(full.update(id, payload)?),
+        };
+        Ok(Taken { form: &mut self.form, at })
     }
 
     /// Takes out the element whose turn is first, if it is due at `now`.
@@ -231,10 +257,11 @@ impl Lawn {
         reason = "the module takes what is due in runs; tests and benches take one at a time"
     )]
     pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
-        match &mut self.form {
-            Form::Small(small) => small.pop_due(now).map(Taken::Small),
-            Form::Full(full) => full.pop_due(now).map(Taken::Full),
-        }
+        let at = match &mut self.form {
+            Form::Small(small) => small.pop_due(now)?,
+            Form::Full(full) => bits(full.pop_due(now)?),
+        };
+        Some(Taken { form: &mut self.form, at })
     }
 
     /// Takes out up to `count` elements that are due at `now`, in order, and gives each away. Returns how many those
@@ -315,8 +342,8 @@ impl Lawn {
         either!(&self.form, it => it.ttls())
     }
 
-    /// How many elements there are of each TTL, by TTL. Costs O(TTLs), and O(1) for each element in
-    /// the overflow.
+    /// Counts the elements of each TTL, by TTL. Looks at sixteen bytes for each block, which holds up to 62 elements, and
+    /// at each element in the overflow; a small lawn looks at all it has.
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
         either!(&self.form, it => it.counts_by_ttl())
     }

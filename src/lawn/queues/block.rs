@@ -153,7 +153,8 @@ impl Bits {
     /// Takes the place behind all others, unless the last one is taken.
     #[inline(always)]
     fn append(&mut self) -> Option<usize> {
-        let place = u64::BITS - self.taken.leading_zeros();
+        // Behind the highest bit; the bit added below it stands for none.
+        let place = (self.taken << 1 | 1).ilog2();
         if place as usize >= PLACES {
             return None;
         }
@@ -169,8 +170,7 @@ impl Bits {
         assert!(self.taken & bit != 0, "a place is blanked twice");
         self.taken &= !bit;
         self.len -= 1;
-        let is_first = self.taken & (bit - 1) == 0;
-        (is_first & self.is_head) | (self.len <= SPARSE)
+        self.len <= SPARSE || self.is_head && self.taken & (bit - 1) == 0
     }
 }
 
@@ -289,8 +289,15 @@ impl Blocks {
     }
 
     pub fn remove(&mut self, handle: Handle) {
+        *self.bits_mut(handle) = Bits::default();
         self.slab.remove(handle);
         self.trim(handle.page::<Block>());
+    }
+
+    /// Counts the elements of each block, with the queue whose they are. Reads no block, but sixteen bytes of each.
+    pub fn lengths(&self) -> impl Iterator<Item = (QueueNumber, usize)> + '_ {
+        let taken = self.bits.iter().flatten().filter(|bits| !bits.is_empty());
+        taken.map(|bits| (bits.queue, bits.len()))
     }
 
     /// Gives back the bits of a page that has gone.

@@ -58,8 +58,6 @@ pub(super) struct Queue {
     pub(super) ends: Option<(Handle, Handle)>,
     /// No element has a later deadline. It may be too late when the last element was stopped.
     pub(super) latest: u64,
-    /// Elements.
-    pub(super) len: usize,
     /// From here on nothing has been read ahead.
     pub(super) unread: Option<Spot>,
 }
@@ -109,19 +107,25 @@ impl Queues {
         turn: Turn,
         elements: usize,
     ) -> Option<Spot> {
-        // What nearly all elements need: a queue that was wanted lately, and a place at its end.
-        let number = self.recent[recent_place(ttl)];
-        if let Some(queue) = self.queues.get_mut(usize::from(number))
-            && queue.ttl == ttl
-            && turn.deadline >= queue.latest
-            && let Some((_, tail)) = queue.ends
-            && let Some(place) = self.blocks.append(tail, handle)
-        {
-            queue.latest = turn.deadline;
-            queue.len += 1;
-            return Some(Spot::new(tail, place));
+        if let Some(spot) = self.append_lately(handle, ttl, turn) {
+            return Some(spot);
         }
         self.push_anywhere(records, handle, ttl, turn, elements)
+    }
+
+    /// Does what [`Queues::push`] does for nearly all elements: for those whose queue was wanted lately, and has a place
+    /// for them at its end. `None` for all others; then nothing has changed.
+    #[inline(always)]
+    pub fn append_lately(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
+        let number = self.recent[recent_place(ttl)];
+        let queue = self.queues.get_mut(usize::from(number))?;
+        if queue.ttl != ttl || turn.deadline < queue.latest {
+            return None;
+        }
+        let (_, tail) = queue.ends?;
+        let place = self.blocks.append(tail, handle)?;
+        queue.latest = turn.deadline;
+        Some(Spot::new(tail, place))
     }
 
     /// As [`Queues::push`].
@@ -156,18 +160,21 @@ impl Queues {
     /// Takes a record out of its place.
     #[inline(always)]
     pub fn remove(&mut self, records: &mut Records, spot: Spot) {
-        let bits = self.blocks.bits_mut(spot.block);
-        let calls_for_more = bits.remove(spot.place);
-        let number = bits.queue;
-        self.queues[usize::from(number)].len -= 1;
-        if calls_for_more {
+        if self.blank(spot) {
             self.removed(records, spot);
         }
     }
 
-    /// A record was taken out which was the head of its queue, or is one of the last in its block.
+    /// Blanks the place of a record. Returns whether that calls for [`Queues::removed`].
+    #[inline(always)]
+    pub fn blank(&mut self, spot: Spot) -> bool {
+        self.blocks.bits_mut(spot.block).remove(spot.place)
+    }
+
+    /// Puts in order what a place has left behind that was [blanked](Queues::blank): its record was the head of its
+    /// queue, or one of the last in its block. The record still has the turn that it had there.
     #[inline(never)]
-    fn removed(&mut self, records: &mut Records, spot: Spot) {
+    pub fn removed(&mut self, records: &mut Records, spot: Spot) {
         let bits = *self.blocks.bits(spot.block);
         if bits.is_empty() {
             let left = self.blocks.left_at(spot.block, spot.place);
@@ -189,7 +196,6 @@ impl Queues {
         let bits = self.blocks.bits_mut(spot.block);
         bits.remove(spot.place);
         let (number, is_empty, is_listed) = (bits.queue, bits.is_empty(), bits.unlisted == LISTED);
-        self.queues[usize::from(number)].len -= 1;
         if !self.unsettled.has(number) {
             // Heads were settled before the run, and no other queue has lost one.
             self.unsettled.add(number);
@@ -282,10 +288,10 @@ impl Queues {
         self.by_ttl.len()
     }
 
-    /// The TTLs that have a queue, each with the number of its elements.
+    /// Lists the TTLs that have a queue, each with a part of its elements: as often as there are blocks.
     pub fn counts(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        let filled = self.queues.iter().filter(|queue| queue.ends.is_some());
-        filled.map(|queue| (queue.ttl, queue.len))
+        let lengths = self.blocks.lengths();
+        lengths.map(|(queue, length)| (self.queues[usize::from(queue)].ttl, length))
     }
 
     /// The TTL of the queue that a record stands in.
@@ -306,8 +312,7 @@ impl Queues {
     fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
         // The number is known when there is room.
         let block = self.blocks.insert_empty(0, None)?;
-        let queue =
-            Queue { ttl, ends: Some((block, block)), latest: turn.deadline, len: 1, unread: None };
+        let queue = Queue { ttl, ends: Some((block, block)), latest: turn.deadline, unread: None };
         // The lowest first, so that the list of queues can become short again.
         let number = if let Some(number) = self.free.pop_first() {
             self.queues[usize::from(number)] = queue;
@@ -342,7 +347,6 @@ impl Queues {
         };
         let queue = &mut self.queues[usize::from(number)];
         queue.latest = turn.deadline;
-        queue.len += 1;
         Some(Spot::new(block, place))
     }
 
@@ -403,7 +407,6 @@ impl Queues {
         if is_first {
             self.heads.set(queue, turn);
         }
-        self.queues[usize::from(queue)].len += 1;
         Some(Spot::new(block, place))
     }
 

@@ -72,7 +72,6 @@ impl Queues {
                 continue;
             };
             assert_eq!(self.find(queue.ttl), Some(number as QueueNumber), "TTL {}", queue.ttl);
-            let before = count;
             let (mut at, mut prev, mut last) = (Some(head), None, None);
             while let Some(handle) = at {
                 let view = self.blocks.view(handle);
@@ -101,10 +100,11 @@ impl Queues {
                 (prev, at) = (Some(handle), view.block.next);
             }
             assert_eq!(prev, Some(tail), "the last block is not the tail");
-            assert_eq!(count - before, queue.len, "the length of a queue");
             assert!(last.is_some_and(|last| last.deadline <= queue.latest), "latest is too early");
         }
         assert_eq!(blocks, self.blocks.check(), "blocks outside of queues");
+        let counted = self.counts().map(|(_, length)| length).sum::<usize>();
+        assert_eq!(counted, count, "what is counted and what is there");
         assert_eq!(listed, self.directory.len(), "blocks that are listed");
         assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
         let mut heads = self.heads.clone();

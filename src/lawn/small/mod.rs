@@ -8,4 +8,4 @@
 mod packed;
 mod small;
 
-pub use small::{Iter, Small, SmallMax, Taken};
+pub use small::{Iter, Small, SmallMax};

@@ -11,7 +11,6 @@
 //! later. So no number of the push is kept.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use super::super::element::{Element, Row};
 use super::super::error::{StartError, UpdateError};
@@ -44,32 +43,6 @@ pub struct Small {
     ttls: u16,
     /// Elements that are held under a token.
     held: u16,
-}
-
-/// An element that leaves: it does when this is dropped, and until then its bytes are read where they lie.
-pub struct Taken<'a> {
-    small: &'a mut Small,
-    at: usize,
-}
-
-impl Taken<'_> {
-    /// What was taken.
-    pub fn element(&self) -> Element<'_> {
-        Entry::read(&self.small.bytes, self.at).element(&self.small.bytes)
-    }
-}
-
-impl fmt::Debug for Taken<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Taken").field(&self.element()).finish()
-    }
-}
-
-impl Drop for Taken<'_> {
-    fn drop(&mut self) {
-        self.small.remove(&Entry::read(&self.small.bytes, self.at));
-        self.small.shrink();
-    }
 }
 
 impl Small {
@@ -129,6 +102,7 @@ impl Small {
         Some(Ok(()))
     }
 
+    #[inline(never)]
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
         let Some(entry) = found else { return false };
@@ -138,9 +112,23 @@ impl Small {
         true
     }
 
-    pub fn stop(&mut self, id: &[u8]) -> Option<Taken<'_>> {
-        let at = self.find(id)?.at;
-        Some(Taken { small: self, at })
+    /// Finds an element that is to be taken out: it is when [`Small::free`] is told so. Returns where it is.
+    #[inline(never)]
+    pub fn stop(&mut self, id: &[u8]) -> Option<usize> {
+        self.find(id).map(|entry| entry.at)
+    }
+
+    /// Shows the element that is there.
+    #[inline(never)]
+    pub fn at(&self, at: usize) -> Element<'_> {
+        Entry::read(&self.bytes, at).element(&self.bytes)
+    }
+
+    /// Takes out the element that is there.
+    #[inline(never)]
+    pub fn free(&mut self, at: usize) {
+        self.remove(&Entry::read(&self.bytes, at));
+        self.shrink();
     }
 
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
@@ -161,23 +149,23 @@ impl Small {
         })
     }
 
-    /// As [`Lawn::update`](super::super::Lawn::update), of a payload that [may be](Small::may_update).
-    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Taken<'_>, UpdateError> {
+    /// Updates an element whose payload [may be](Small::may_update) such. Returns where the old one is, which is to be
+    /// taken out as in [`Small::stop`].
+    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
         let old = self.find(id).ok_or(UpdateError::Missing)?;
         let head = Head::new(id.len(), payload.len(), old.timer(&self.bytes));
         // The new one goes where the old one is, and the old one behind all others, from where it is taken.
         self.insert(old.at, &head, id, payload);
         self.bytes[old.at + head.width..].rotate_left(old.width());
-        let at = self.bytes.len() - old.width();
-        Ok(Taken { small: self, at })
+        Ok(self.bytes.len() - old.width())
     }
 
     #[allow(
         dead_code,
         reason = "the module takes what is due in runs; tests and benches take one at a time"
     )]
-    pub fn pop_due(&mut self, now: u64) -> Option<Taken<'_>> {
-        self.first_due(now).map(|_| Taken { small: self, at: 0 })
+    pub fn pop_due(&mut self, now: u64) -> Option<usize> {
+        self.first_due(now).map(|first| first.at)
     }
 
     /// As [`Lawn::drain`](super::super::Lawn::drain).
@@ -510,12 +498,14 @@ mod tests {
         assert_eq!(small.bytes.len(), 32 * (16 + 16 + 11));
         assert_eq!(small.memory(), 1536);
         for id in 1..32_u128 {
-            drop(small.stop(&id.to_be_bytes()).expect("it is there"));
+            let at = small.stop(&id.to_be_bytes()).expect("it is there");
+            small.free(at);
             small.check();
         }
         assert!(small.memory() <= 80, "{} bytes for one", small.memory());
         assert_eq!(small.clone().memory(), 48);
-        drop(small.pop_due(u64::MAX).expect("it is due"));
+        let at = small.pop_due(u64::MAX).expect("it is due");
+        small.free(at);
         assert_eq!(small.memory(), 0);
     }
 

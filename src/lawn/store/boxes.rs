@@ -65,6 +65,12 @@ impl Boxes {
         }
     }
 
+    /// Returns whether nothing is in a box.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.taken == 0
+    }
+
     /// How many numbers there are.
     pub(super) fn len(&self) -> usize {
         self.places.len()

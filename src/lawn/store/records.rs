@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   0        8          14      18      19           21
-//!   ├────────┼──────────┼───────┼───────┼────────────┼────────┬─────────────┬────┬─────────┬─────────┐
-//!   │deadline│ push no. │ block │ place │ deliveries │ id len │ payload len │ id │ payload │ padding │
-//!   └────────┴──────────┴───────┴───────┴────────────┴────────┴─────────────┴────┴─────────┴─────────┘
-//!    u64      u48        u32     u8      u16          varint   varint                       to 8 bytes
+//!   ├────────┼──────────┼───────┼───────┼────────────┼────────┬────┬─────────────┬─────────┬─────────┐
+//!   │deadline│ push no. │ block │ place │ deliveries │ id len │ id │ payload len │ payload │ padding │
+//!   └────────┴──────────┴───────┴───────┴────────────┴────────┴────┴─────────────┴─────────┴─────────┘
+//!    u64      u48        u32     u8      u16          varint        varint                  to 8 bytes
 //!
-//!   of more than 8 KiB:                             │ 80 00 │ box │ ─▶ │ id len │ payload len │ id │ payload │
+//!   of more than 8 KiB:                             │ 80 00 │ box │ ─▶ │ id len │ id │ payload len │ payload │
 //!                                                             u32
 //! ```
 //!
-//! Lengths are LEB128: one byte up to 127. An id of 16 bytes and a payload of 64 make 103 bytes, in a
+//! Lengths are LEB128: one byte up to 127. The id is before the length of the payload, so that a look-up reads no more
+//! than the id, whatever comes behind it. An id of 16 bytes and a payload of 64 make 103 bytes, in a
 //! slot of 104. Nothing points at a record but the index, by its id, and one place in the order of
 //! deadlines: a [`Spot`] in a queue, or the overflow if it has none.
 //!
@@ -47,8 +48,8 @@ const BLOCK: usize = 14;
 const PLACE: usize = 18;
 const DELIVERIES: usize = 19;
 const LENGTHS: usize = 21;
-/// Where the id begins behind the lengths if both have a byte.
-const SHORT: usize = 2;
+/// Longer ids and payloads have a length of more than a byte.
+const SHORT_MAX: usize = 0x7f;
 /// Instead of lengths: what follows is the number of a box. As a length it would be a longer way to write 0, which is never
 /// written.
 const BOXED: [u8; 2] = [0x80, 0];
@@ -98,31 +99,46 @@ impl<'a> Record<'a> {
     #[inline(always)]
     pub fn id(&self) -> &'a [u8] {
         match short(self.bytes) {
-            Some((id, _)) => &self.bytes[SHORT..SHORT + id],
-            None => self.parts().0,
+            Some((id, _)) => id,
+            None => parts(self.bytes, self.boxes).0,
         }
     }
 
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
-        match short(self.bytes) {
-            Some((id, length)) => &self.bytes[SHORT + id..SHORT + id + length],
-            None => self.parts().1,
+        let payload = short(self.bytes).and_then(|(_, rest)| short(rest));
+        match payload {
+            Some((payload, _)) => payload,
+            None => parts(self.bytes, self.boxes).1,
         }
     }
 
-    /// Id and payload of a record in which not both are short.
-    #[inline(never)]
-    fn parts(&self) -> (&'a [u8], &'a [u8]) {
-        let bytes = match boxed(self.bytes) {
-            Some(number) => self.boxes.get(number),
-            None => self.bytes,
-        };
-        let mut at = 0;
-        let id = get_length(bytes, &mut at);
-        let payload = get_length(bytes, &mut at);
-        let (id, rest) = bytes[at..].split_at(id);
-        (id, &rest[..payload])
+    /// Returns whether that is its id.
+    #[inline(always)]
+    pub fn is_id(&self, id: &[u8]) -> bool {
+        is_id(self.bytes, self.boxes, id)
+    }
+}
+
+/// Returns whether a record with these bytes has that id.
+#[inline(always)]
+fn is_id(bytes: &[u8], boxes: &Boxes, id: &[u8]) -> bool {
+    // What begins with another length is another id, or none that is short.
+    let is_short = id.len() <= SHORT_MAX && usize::from(bytes[0]) == id.len();
+    match bytes.get(1..1 + id.len()).filter(|_| is_short) {
+        Some(own) => are_equal(own, id),
+        None if bytes[0] > SHORT_MAX as u8 => parts(bytes, boxes).0 == id,
+        None => false,
+    }
+}
+
+/// Compares ids of one length. Many have 8 to 16 bytes, and to compare those takes less than a call.
+#[inline(always)]
+fn are_equal(one: &[u8], other: &[u8]) -> bool {
+    let ends = |id: &[u8]| Some((*id.first_chunk::<8>()?, *id.last_chunk::<8>()?));
+    match (ends(one), ends(other)) {
+        (Some(ends), Some(others)) if other.len() <= 16 => ends == others,
+        _ => one == other,
     }
 }
 
@@ -154,8 +170,8 @@ fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
 
 #[inline(always)]
 fn spot_of(header: &[u8; LENGTHS]) -> Option<Spot> {
-    let [a, b, c, d] = [header[BLOCK], header[BLOCK + 1], header[BLOCK + 2], header[BLOCK + 3]];
-    let block = Handle::from_bits(u32::from_le_bytes([a, b, c, d]))?;
+    let block = header[BLOCK..PLACE].try_into().expect("four bytes");
+    let block = Handle::from_bits(u32::from_le_bytes(block))?;
     Some(Spot { block, place: header[PLACE] })
 }
 
@@ -169,12 +185,26 @@ fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
     u16::from_le_bytes([header[DELIVERIES], header[DELIVERIES + 1]])
 }
 
-/// Both lengths, if each has a byte, as most have.
+/// Returns the first bytes, if their length has one byte, as most have, and what is behind them.
 #[inline(always)]
-fn short(bytes: &[u8]) -> Option<(usize, usize)> {
-    let lengths = *bytes.first_chunk::<SHORT>()?;
-    let [id, payload] = lengths.map(usize::from);
-    (u16::from_le_bytes(lengths) & 0x8080 == 0).then_some((id, payload))
+fn short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first()?;
+    if usize::from(*length) > SHORT_MAX { None } else { rest.split_at_checked((*length).into()) }
+}
+
+/// Returns id and payload of a record in which not both are short.
+#[inline(never)]
+fn parts<'a>(bytes: &'a [u8], boxes: &'a Boxes) -> (&'a [u8], &'a [u8]) {
+    let bytes = boxed(bytes).map_or(bytes, |number| boxes.get(number));
+    let (id, rest) = part(bytes);
+    (id, part(rest).0)
+}
+
+/// Returns the first bytes, and what is behind them.
+fn part(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let mut at = 0;
+    let length = get_length(bytes, &mut at);
+    bytes[at..].split_at(length)
 }
 
 /// The number of the box that a record's bytes are in, if they are not here.
@@ -216,12 +246,46 @@ fn get_length(bytes: &[u8], at: &mut usize) -> usize {
 
 #[inline(always)]
 fn put_parts(bytes: &mut [u8], id: &[u8], payload: &[u8]) {
+    let rest = put_part(bytes, id);
+    put_part(rest, payload);
+}
+
+/// Writes a length and so many bytes, and returns what is behind them.
+#[inline(always)]
+fn put_part<'a>(bytes: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
     let mut at = 0;
-    put_length(bytes, &mut at, id.len());
-    put_length(bytes, &mut at, payload.len());
-    let (id_at, rest) = bytes[at..].split_at_mut(id.len());
-    id_at.copy_from_slice(id);
-    rest[..payload.len()].copy_from_slice(payload);
+    put_length(bytes, &mut at, part.len());
+    let (own, rest) = bytes[at..].split_at_mut(part.len());
+    own.copy_from_slice(part);
+    rest
+}
+
+/// A record that may be given another turn.
+pub struct RecordMut<'a> {
+    header: &'a mut [u8; LENGTHS],
+    bytes: &'a [u8],
+    boxes: &'a Boxes,
+}
+
+impl RecordMut<'_> {
+    /// As [`Record::is_id`].
+    #[inline(always)]
+    pub fn is_id(&self, id: &[u8]) -> bool {
+        is_id(self.bytes, self.boxes, id)
+    }
+
+    /// As [`Record::spot`].
+    #[inline(always)]
+    pub fn spot(&self) -> Option<Spot> {
+        spot_of(self.header)
+    }
+
+    /// Gives the record another turn, and says where it stands with it.
+    #[inline(always)]
+    pub fn set_turn(self, turn: Turn, spot: Option<Spot>) {
+        put_turn(self.header, turn);
+        put_spot(self.header, spot);
+    }
 }
 
 /// The store of records.
@@ -326,22 +390,28 @@ impl Records {
         self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
     }
 
-    /// Gives a record another turn, and says where it stands with it.
+    /// As [`Records::get`], of a record that may be given another turn.
     #[inline(always)]
-    pub fn set_turn(&mut self, handle: Handle, turn: Turn, spot: Option<Spot>) {
-        let header = self.header_mut(handle);
-        put_turn(header, turn);
-        put_spot(header, spot);
+    pub fn get_mut(&mut self, handle: Handle) -> RecordMut<'_> {
+        let bytes = self.slab.get_mut(handle).as_flattened_mut();
+        let (header, bytes) = bytes.split_first_chunk_mut().expect("a slot holds a header");
+        RecordMut { header, bytes, boxes: &self.boxes }
     }
 
     #[inline(always)]
     pub fn remove(&mut self, handle: Handle) {
-        if self.boxes.allocations() > 0
-            && let Some(number) = boxed(self.get(handle).bytes)
-        {
-            self.boxes.remove(number);
+        if !self.boxes.is_empty() {
+            self.unbox(handle);
         }
         self.slab.remove(handle);
+    }
+
+    /// Frees the box of a record, if its bytes are in one.
+    #[inline(never)]
+    fn unbox(&mut self, handle: Handle) {
+        if let Some(number) = boxed(self.get(handle).bytes) {
+            self.boxes.remove(number);
+        }
     }
 
     pub fn sparse_slot(&mut self) -> Option<Handle> {
