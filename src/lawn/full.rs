@@ -117,10 +117,10 @@ impl Full {
         let Self { index, records, queues, overflow, .. } = self;
         let vacancy = index.vacancy(hash, |handle| records.get(handle).is_id(id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
-        let handle = records.reserve(id, payload).ok_or(StartError::Full)?;
-        let spot = file(queues, overflow, records, handle, (ttl, turn), elements);
-        records.write(handle, id, payload, turn, spot);
-        vacancy.fill(handle);
+        let room = records.reserve(id, payload).ok_or(StartError::Full)?;
+        let spot = file(queues, overflow, records, room.handle, (ttl, turn), elements);
+        records.write(room, id, payload, turn, spot);
+        vacancy.fill(room.handle);
         Ok(())
     }
 
@@ -204,8 +204,9 @@ impl Full {
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
         let record = self.records.get(old);
         let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
-        let new = self.records.reserve(id, payload).ok_or(UpdateError::Full)?;
-        self.records.write(new, id, payload, turn, spot);
+        let room = self.records.reserve(id, payload).ok_or(UpdateError::Full)?;
+        self.records.write(room, id, payload, turn, spot);
+        let new = room.handle;
         self.records.set_deliveries(new, deliveries);
         self.repoint(hash, old, new);
         Ok(old)
@@ -342,10 +343,10 @@ impl Full {
             return Err(StartError::TooLate);
         }
         let turn = next_turn(&mut self.pushes, deadline);
-        let handle = self.records.reserve(id, payload).ok_or(StartError::Full)?;
-        let spot = self.file(handle, ttl, turn);
-        self.records.write(handle, id, payload, turn, spot);
-        Ok(handle)
+        let room = self.records.reserve(id, payload).ok_or(StartError::Full)?;
+        let spot = self.file(room.handle, ttl, turn);
+        self.records.write(room, id, payload, turn, spot);
+        Ok(room.handle)
     }
 
     /// Gives a record a new timer. Returns the turn that it has with it.

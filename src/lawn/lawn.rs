@@ -80,7 +80,7 @@ pub struct Taken<'a> {
 
 impl Taken<'_> {
     /// Shows what was taken.
-    #[inline]
+    #[inline(always)]
     pub fn element(&self) -> Element<'_> {
         match &*self.form {
             Form::Small(small) => small.at(self.at),
@@ -96,7 +96,7 @@ impl fmt::Debug for Taken<'_> {
 }
 
 impl Drop for Taken<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
         match self.form {
             Form::Small(small) => small.free(self.at),

@@ -46,13 +46,15 @@ const DEPTH_MAX: u32 = 20;
 /// The place for a new entry. Nothing has changed until it is filled.
 pub struct Vacancy<'a> {
     table: &'a mut Table,
+    /// The bucket where the hash belongs.
+    home: usize,
     hash: IdHash,
     len: &'a mut usize,
 }
 
 impl Vacancy<'_> {
     pub fn fill(self, handle: Handle) {
-        self.table.insert(Entry { hash: self.hash, handle });
+        self.table.insert(self.home, Entry { hash: self.hash, handle });
         *self.len += 1;
     }
 }
@@ -105,13 +107,16 @@ impl Index {
         mut is_it: impl FnMut(Handle) -> bool,
     ) -> Option<Vacancy<'_>> {
         let mut number = self.table_of(hash);
-        if self.tables[number].find(hash, |handle| is_it(handle).then_some(())).is_some() {
+        let table = &self.tables[number];
+        let mut home = table.home(hash);
+        if table.find_from(home, hash, |handle| is_it(handle).then_some(())).is_some() {
             return None;
         }
-        if self.tables[number].is_full() {
+        if table.is_full() {
             number = self.make_room(number, hash);
+            home = self.tables[number].home(hash);
         }
-        Some(Vacancy { table: &mut self.tables[number], hash, len: &mut self.len })
+        Some(Vacancy { table: &mut self.tables[number], home, hash, len: &mut self.len })
     }
 
     /// Asks for what a look-up of this hash will read first.

@@ -181,9 +181,19 @@ impl Table {
     pub(super) fn find<R>(
         &self,
         hash: IdHash,
+        read: impl FnMut(Handle) -> Option<R>,
+    ) -> Option<(Place, Handle, R)> {
+        self.find_from(self.home(hash), hash, read)
+    }
+
+    /// As [`Table::find`], of a hash that belongs into the bucket `home`.
+    #[inline(always)]
+    pub(super) fn find_from<R>(
+        &self,
+        home: usize,
+        hash: IdHash,
         mut read: impl FnMut(Handle) -> Option<R>,
     ) -> Option<(Place, Handle, R)> {
-        let home = self.home(hash);
         let mut at = home;
         loop {
             let bucket = &self.buckets[at];
@@ -204,9 +214,9 @@ impl Table {
         }
     }
 
-    /// Adds an entry; there must be room.
-    pub(super) fn insert(&mut self, entry: Entry) {
-        let home = self.home(entry.hash);
+    /// Adds an entry that belongs into the bucket `home`; there must be room.
+    #[inline(always)]
+    pub(super) fn insert(&mut self, home: usize, entry: Entry) {
         let mut at = home;
         let slot = loop {
             match self.buckets[at].blank() {

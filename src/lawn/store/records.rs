@@ -106,11 +106,17 @@ impl<'a> Record<'a> {
 
     #[inline(always)]
     pub fn payload(&self) -> &'a [u8] {
-        let payload = short(self.bytes).and_then(|(_, rest)| short(rest));
-        match payload {
-            Some((payload, _)) => payload,
-            None => parts(self.bytes, self.boxes).1,
+        self.id_and_payload().1
+    }
+
+    #[inline(always)]
+    fn id_and_payload(&self) -> (&'a [u8], &'a [u8]) {
+        if let Some((id, rest)) = short(self.bytes)
+            && let Some((payload, _)) = short(rest)
+        {
+            return (id, payload);
         }
+        parts(self.bytes, self.boxes)
     }
 
     /// Returns whether that is its id.
@@ -145,12 +151,8 @@ fn are_equal(one: &[u8], other: &[u8]) -> bool {
 impl<'a> From<Record<'a>> for Element<'a> {
     #[inline(always)]
     fn from(record: Record<'a>) -> Self {
-        Self {
-            id: record.id(),
-            payload: record.payload(),
-            deadline: record.turn().deadline,
-            deliveries: record.deliveries(),
-        }
+        let (id, payload) = record.id_and_payload();
+        Self { id, payload, deadline: record.turn().deadline, deliveries: record.deliveries() }
     }
 }
 
@@ -288,6 +290,24 @@ impl RecordMut<'_> {
     }
 }
 
+/// Puts id and payload into a box, and says which.
+#[cold]
+fn put_boxed(boxes: &mut Boxes, bytes: &mut [u8], id: &[u8], payload: &[u8]) {
+    let mut apart = vec![0; size_of_parts(id, payload)];
+    put_parts(&mut apart, id, payload);
+    // A handle names fewer slots than there are numbers.
+    let number = boxes.insert(apart).expect("fewer boxes than records");
+    bytes[..BOXED.len()].copy_from_slice(&BOXED);
+    bytes[BOXED.len()..][..size_of::<u32>()].copy_from_slice(&number.to_le_bytes());
+}
+
+/// The room that was reserved for an element.
+#[derive(Clone, Copy)]
+pub struct Room {
+    pub handle: Handle,
+    is_boxed: bool,
+}
+
 /// The store of records.
 #[derive(Clone)]
 pub struct Records {
@@ -300,42 +320,26 @@ impl Records {
         Self { slab: Slab::new(), boxes: Boxes::new() }
     }
 
-    /// Room for an element, which must be written next. `None` if there is none (see [`Slab::insert`]).
+    /// Returns room for an element, which must be written next. `None` if there is none (see [`Slab::insert`]).
     #[inline(always)]
-    pub fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Handle> {
+    pub fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Room> {
         let size = LENGTHS + size_of_parts(id, payload);
         let units = size.div_ceil(size_of::<Granule>());
-        self.slab.insert(if units <= WIDEST {
-            units
-        } else {
-            OF_BOXED.div_ceil(size_of::<Granule>())
-        })
+        let is_boxed = units > WIDEST;
+        let units = if is_boxed { OF_BOXED.div_ceil(size_of::<Granule>()) } else { units };
+        self.slab.insert(units).map(|handle| Room { handle, is_boxed })
     }
 
     /// Writes an element, not delivered yet, into the room that was reserved for it.
     #[inline(always)]
-    pub fn write(
-        &mut self,
-        handle: Handle,
-        id: &[u8],
-        payload: &[u8],
-        turn: Turn,
-        spot: Option<Spot>,
-    ) {
-        let size = size_of_parts(id, payload);
-        let is_boxed = (LENGTHS + size).div_ceil(size_of::<Granule>()) > WIDEST;
-        let bytes = self.slab.get_mut(handle).as_flattened_mut();
+    pub fn write(&mut self, room: Room, id: &[u8], payload: &[u8], turn: Turn, spot: Option<Spot>) {
+        let bytes = self.slab.get_mut(room.handle).as_flattened_mut();
         let (header, bytes) = bytes.split_first_chunk_mut().expect("a slot holds a header");
         put_turn(header, turn);
         put_spot(header, spot);
         header[DELIVERIES..].fill(0);
-        if is_boxed {
-            let mut apart = vec![0; size];
-            put_parts(&mut apart, id, payload);
-            // A handle names fewer slots than there are numbers.
-            let number = self.boxes.insert(apart).expect("fewer boxes than records");
-            bytes[..BOXED.len()].copy_from_slice(&BOXED);
-            bytes[BOXED.len()..][..size_of::<u32>()].copy_from_slice(&number.to_le_bytes());
+        if room.is_boxed {
+            put_boxed(&mut self.boxes, bytes, id, payload);
         } else {
             put_parts(bytes, id, payload);
         }
@@ -483,9 +487,9 @@ mod tests {
     use super::*;
 
     fn insert(records: &mut Records, id: &[u8], payload: &[u8], turn: Turn) -> Handle {
-        let handle = records.reserve(id, payload).expect("room");
-        records.write(handle, id, payload, turn, None);
-        handle
+        let room = records.reserve(id, payload).expect("room");
+        records.write(room, id, payload, turn, None);
+        room.handle
     }
 
     #[test]
