@@ -407,7 +407,7 @@ impl Full {
         self.records.set_deliveries(handle, deliveries);
     }
 
-    /// See [`file`](fn@file).
+    /// Files a record: see [`file`](fn@file).
     #[inline(always)]
     fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
         let elements = self.len();

@@ -31,8 +31,8 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// `hasher` keys the tables of ids: who knows it can choose ids that collide, so draw it at random once a process,
-    /// and keep it secret. `small_max` is asked whenever something is put into a small lawn.
+    /// Makes what lawns share. `hasher` keys the tables of ids: who knows it can choose ids that collide, so draw it at
+    /// random once a process, and keep it secret. `small_max` is asked whenever something is put into a small lawn.
     pub fn new(
         hasher: RandomState,
         small_max: impl Fn() -> SmallMax + Send + Sync + 'static,
@@ -114,27 +114,27 @@ fn record(bits: usize) -> Handle {
 }
 
 impl Lawn {
-    /// An empty lawn, which takes no memory but its own.
+    /// Makes an empty lawn, which takes no memory but its own.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { form: Form::default(), shared }
     }
 
-    /// Whether all of it lies in one allocation.
+    /// Returns whether all of it lies in one allocation.
     pub fn is_small(&self) -> bool {
         matches!(self.form, Form::Small(_))
     }
 
-    /// How many elements there are.
+    /// Returns how many elements there are.
     pub fn len(&self) -> usize {
         either!(&self.form, it => it.len())
     }
 
-    /// Whether there is no element.
+    /// Returns whether there is no element.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// When `ttl` milliseconds after `now` is.
+    /// Returns when `ttl` milliseconds after `now` is.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Lawn {
         self.full().start_at(id, ttl, payload, deadline)
     }
 
-    /// As [`Lawn::start_at`], in the place of an element with the same id, if there is one.
+    /// Does what [`Lawn::start_at`] does, in the place of an element with the same id, if there is one.
     ///
     /// # Errors
     ///
@@ -227,7 +227,7 @@ impl Lawn {
         Some(Taken { form: &mut self.form, at })
     }
 
-    /// The element of that id, due or not.
+    /// Returns the element of that id, due or not.
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
         either!(&self.form, it => it.look(id))
     }
@@ -316,12 +316,12 @@ impl Lawn {
         either!(&self.form, it => it.has_tokens())
     }
 
-    /// How many elements were given out under a lease and not settled, whether it has run out or not.
+    /// Returns how many elements were given out under a lease and not settled, whether it has run out or not.
     pub fn delivered(&self) -> usize {
         either!(&self.form, it => it.delivered())
     }
 
-    /// When the next element comes due, or did. Exact at all times.
+    /// Returns when the next element comes due, or came due. Exact at all times.
     pub fn next_deadline(&self) -> Option<u64> {
         either!(&self.form, it => it.next_deadline())
     }
@@ -331,13 +331,13 @@ impl Lawn {
         either!(&self.form, it => it.first_element())
     }
 
-    /// How many elements are due at `now`. Looks at each queue once for each block, which holds up to 62, and at each
+    /// Returns how many elements are due at `now`. Looks at each queue once for each block, which holds up to 62, and at each
     /// element in the overflow.
     pub fn count_due(&self, now: u64) -> usize {
         either!(&self.form, it => it.count_due(now))
     }
 
-    /// How many TTLs there are, those of elements in the overflow counted one by one.
+    /// Returns how many TTLs there are, those of elements in the overflow counted one by one.
     pub fn ttls(&self) -> usize {
         either!(&self.form, it => it.ttls())
     }
@@ -364,12 +364,12 @@ impl Lawn {
         }
     }
 
-    /// All elements in order of delivery, each with the TTL it was started with.
+    /// Shows all elements in order of delivery, each with the TTL it was started with.
     pub fn iter(&self) -> Iter<'_> {
         self.iter_until(DEADLINE_MAX)
     }
 
-    /// As [`Lawn::iter`], of the elements that are due at `now`. Costs nothing for what is not.
+    /// Does what [`Lawn::iter`] does, of the elements that are due at `now`. Costs nothing for what is not.
     pub fn iter_until(&self, now: u64) -> Iter<'_> {
         Iter(match &self.form {
             Form::Small(small) => InForm::Small(small.iter_until(now)),
@@ -377,7 +377,7 @@ impl Lawn {
         })
     }
 
-    /// The elements from a place in the order of delivery on whose deadline is at or before `end`, taking nothing.
+    /// Shows the elements from a place in the order of delivery on whose deadline is at or before `end`, taking nothing.
     ///
     /// Costs O(TTLs) for those whose first element is before that place, and O(log TTLs) for each element that is
     /// shown, whatever lies before it. A small lawn has no numbers: it shows all that has the deadline of that place.
@@ -388,7 +388,7 @@ impl Lawn {
         }
     }
 
-    /// The element of that id, as [`Lawn::rows`] shows it.
+    /// Returns the element of that id, as [`Lawn::rows`] shows it.
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         match &self.form {
             Form::Small(small) => small.row(id),
@@ -396,7 +396,7 @@ impl Lawn {
         }
     }
 
-    /// Whether [`Lawn::compact`] would find something to do. O(1).
+    /// Returns whether [`Lawn::compact`] would find something to do. O(1).
     pub fn is_sparse(&self) -> bool {
         match &self.form {
             Form::Small(_) => false,
@@ -433,7 +433,7 @@ impl Lawn {
         self.full().defrag(from, mover, go_on)
     }
 
-    /// Bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
+    /// Returns the bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
     /// elements.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
@@ -443,7 +443,7 @@ impl Lawn {
             }
     }
 
-    /// About how many allocations dropping it will free. O(1).
+    /// Returns about how many allocations dropping it will free. O(1).
     pub fn allocations(&self) -> usize {
         match &self.form {
             Form::Small(_) => 1,
@@ -451,7 +451,7 @@ impl Lawn {
         }
     }
 
-    /// The full form, which it has from here on.
+    /// Gives it the full form for good, and returns that.
     fn full(&mut self) -> &mut Full {
         if let Form::Small(small) = &self.form {
             let full = grown(small, self.shared.hasher.clone());
@@ -463,7 +463,7 @@ impl Lawn {
         }
     }
 
-    /// The parts of a lawn that is not small.
+    /// Returns the parts of a lawn that is not small.
     #[cfg(test)]
     pub(super) fn parts(&self) -> &Full {
         match &self.form {
@@ -472,7 +472,7 @@ impl Lawn {
         }
     }
 
-    /// As [`Lawn::parts`].
+    /// Does what [`Lawn::parts`] does.
     #[cfg(test)]
     pub(super) fn parts_mut(&mut self) -> &mut Full {
         match &mut self.form {
@@ -494,7 +494,7 @@ impl fmt::Debug for Lawn {
     }
 }
 
-/// What is in a small lawn in the other form, in the same order.
+/// Puts what is in a small lawn into the other form, in the same order.
 #[cold]
 fn grown(small: &Small, hasher: RandomState) -> Box<Full> {
     let mut full = Box::new(Full::new(hasher));

@@ -2,10 +2,10 @@
 
 /// Moves allocations to where the allocator would rather have them.
 pub trait Mover {
-    /// The same items, here or elsewhere.
+    /// Returns the same items, here or elsewhere.
     fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T>;
 
-    /// The same item, here or elsewhere.
+    /// Returns the same item, here or elsewhere.
     fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T>;
 }
 
@@ -22,7 +22,7 @@ pub(super) fn push_tight<T>(items: &mut Vec<T>, item: T) {
     items.push(item);
 }
 
-/// Bytes that an allocator sets aside for a vector.
+/// Returns the bytes that an allocator sets aside for a vector.
 pub(super) fn allotted<T>(items: &Vec<T>) -> usize {
     rounded(items.capacity() * size_of::<T>())
 }
@@ -34,7 +34,7 @@ pub(super) fn shrink<T>(items: &mut Vec<T>) {
     }
 }
 
-/// What an allocator sets aside for so many bytes: jemalloc has four size classes to a doubling, and steps of eight bytes
+/// Returns what an allocator sets aside for so many bytes: jemalloc has four size classes to a doubling, and steps of eight bytes
 /// below. It makes a difference to the smallest lawns alone.
 pub fn rounded(bytes: usize) -> usize {
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);

@@ -14,7 +14,7 @@
 //!
 //! # The parts
 //!
-//! A small lawn is a list in one allocation: see `small`. A larger one has parts:
+//! A small lawn is a list in one allocation. A larger one has parts:
 //!
 //! ```text
 //!                 Index: id ─▶ handle      (extendible hashing, ten bytes an entry)
@@ -27,22 +27,33 @@
 //!   (heap)    Overflow: rare TTLs and what is far out of order, a B-tree by turn
 //! ```
 //!
-//! | room or file | noun |
+//! Five rooms have what a lawn is made of, each with a table of its own in its `mod.rs`:
+//!
+//! | room | what for | files |
+//! |---|---|---|
+//! | `small` | a lawn of a few elements | `small`: all of it; `packed`: how an element lies there |
+//! | `store` | the bytes of elements | `records`: an element's; `slab`: slots in pages; `handle`: a slot's name; `shelves`: a list that grows without copying; `boxes`: what is too wide for a slot |
+//! | `index` | from id to record | `index`: all ids; `table`: some of them, in buckets; `lanes`: eight hashes compared at once |
+//! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `block`: a piece of one; `heads`, `unsettled`: which is next; `directory`, `listing`: where to begin to look in a long one; `overflow`: what fits into none; `walk`, `iter`: looking and taking nothing; `upkeep` |
+//! | `lease` | who holds what | `token`: a lease's name; `leases`: which element is held under which; `tokens`: the table of that; `chosen`: what is held under tokens of clients' own choice |
+//!
+//! These files put the rooms together, or are what all of them use:
+//!
+//! | file | noun |
 //! |---|---|
-//! | `lawn` | the lawn itself: small at first, then full |
-//! | `full` | a lawn of any size: what the rooms make together |
-//! | `due` | its taking and giving out of what is due |
-//! | `upkeep` | its giving memory back, moving allocations, measuring, checking |
-//! | `small` | a room: a lawn of a few elements, in one allocation, and how they lie there |
-//! | `store` | a room: slots in pages (slab, handle), what is too wide for one (boxes), lists that grow without copying (shelves), and in them the bytes of an element (records) |
-//! | `index` | a room: id to record, through tables of buckets, of which each is compared in lanes |
-//! | `queues` | a room: the FIFO of each TTL, in blocks, and which is next (heads, unsettled); where to begin to look in a long one (directory, listing); what fits into none (overflow); walks over all of them |
-//! | `lease` | a room: under which token an element is leased (token, tokens, leases), and what is held under one (chosen) |
-//! | `element`, `turn` | what is put away; when its turn comes: deadline, then order of pushing |
+//! | `lawn` | the lawn itself, which is small at first: all that can be asked of it, and what is taken out of it |
+//! | `full` | a lawn of any size: what is done by id |
+//! | `due` | taking and giving out what is due in such a lawn |
+//! | `upkeep` | giving memory back, moving allocations, measuring and checking such a lawn |
+//! | `element` | what is put away, and the row that it is shown in |
+//! | `turn` | when an element's turn comes: deadline, then order of pushing |
+//! | `error` | why something is refused |
 //! | `memory` | what vectors take and give back, and who moves them |
 //! | `processor` | two instructions for which the language has no words: the only `unsafe` here |
-//! | `error` | why something is refused |
 //! | `tiny` | bounds that tests can reach |
+//!
+//! Files import what is below them: `lawn` all; `full`, `due` and `upkeep` the rooms but `small`; `queues` and `lease` the
+//! store; `small` the token; and no two each other.
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
 //! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is a

@@ -42,7 +42,7 @@ pub(super) fn prefetch<T: Copy>(at: &T) {
     std::hint::black_box(*at);
 }
 
-/// A bit for each number that is `wanted`, the lowest for the first.
+/// Returns a bit for each number that is `wanted`, the lowest for the first.
 #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(feature = "portable")))]
 #[inline(always)]
 pub(super) fn equal(numbers: &[u32; LANES], wanted: u32) -> u32 {
@@ -68,7 +68,7 @@ fn equal_sse2(numbers: &[u32; LANES], wanted: u32) -> u32 {
     _mm_movemask_epi8(answers).cast_unsigned()
 }
 
-/// A bit for each number that is `wanted`, the lowest for the first.
+/// Returns a bit for each number that is `wanted`, the lowest for the first.
 #[cfg(not(all(target_arch = "x86_64", target_feature = "sse2", not(feature = "portable"))))]
 #[inline(always)]
 pub(super) fn equal(numbers: &[u32; LANES], wanted: u32) -> u32 {

@@ -22,7 +22,7 @@ impl Turn {
     /// After all others.
     pub const LAST: Self = Self { deadline: u64::MAX, push: u64::MAX };
 
-    /// The first turn after all whose deadline is `now` or before.
+    /// Returns the first turn after all whose deadline is `now` or before.
     pub fn after(now: u64) -> Self {
         Self { deadline: now.saturating_add(1), push: 0 }
     }

@@ -6,7 +6,7 @@ use super::memory::Mover;
 use super::turn::DEADLINE_MAX;
 
 impl Full {
-    /// Whether [`Full::compact`] would find something to do. O(1).
+    /// Returns whether [`Full::compact`] would find something to do. O(1).
     pub fn is_sparse(&self) -> bool {
         self.records.is_sparse() || self.queues.is_sparse()
     }
@@ -61,7 +61,7 @@ impl Full {
         None
     }
 
-    /// Bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
+    /// Returns the bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
     /// elements.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
@@ -72,7 +72,7 @@ impl Full {
             + self.leases.memory()
     }
 
-    /// About how many allocations dropping it will free. O(1).
+    /// Returns about how many allocations dropping it will free. O(1).
     pub fn allocations(&self) -> usize {
         self.records.allocations()
             + self.index.allocations()

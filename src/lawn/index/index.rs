@@ -70,7 +70,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index. Who knows the hasher's keys can choose ids that collide: draw them at random
+    /// Makes an empty index. Who knows the hasher's keys can choose ids that collide: draw them at random
     /// and keep them secret.
     pub fn new(hasher: RandomState) -> Self {
         Self { hasher, directory: vec![0], tables: vec![Table::new(1, 0, 0)], depth: 0, len: 0 }
@@ -87,7 +87,7 @@ impl Index {
         self.len
     }
 
-    /// The handle under this hash whose record `read` makes something of, and what that is: a record is read once to see
+    /// Finds the handle under this hash whose record `read` makes something of, and what that is: a record is read once to see
     /// whether it is the one, and for whatever else is wanted of it.
     #[inline(always)]
     pub fn find<R>(
@@ -99,7 +99,7 @@ impl Index {
         found.map(|(_, handle, found)| (handle, found))
     }
 
-    /// The place for a new entry, or `None` if there is a handle under this hash whose record `is_it`.
+    /// Returns the place for a new entry, or `None` if there is a handle under this hash whose record `is_it`.
     #[inline(always)]
     pub fn vacancy(
         &mut self,
@@ -151,7 +151,7 @@ impl Index {
         removed.expect("a filed record is in the index");
     }
 
-    /// The entry of a record that has moved, or was replaced, points to the new place.
+    /// Points the entry of a record that has moved, or was replaced, to the new place.
     pub fn replace(&mut self, hash: IdHash, old: Handle, new: Handle) {
         let number = self.table_of(hash);
         let table = &mut self.tables[number];
@@ -197,7 +197,7 @@ impl Index {
         relocate(&mut self.tables, mover);
     }
 
-    /// How many tables there are.
+    /// Returns how many tables there are.
     pub fn tables(&self) -> usize {
         self.tables.len()
     }
@@ -208,14 +208,14 @@ impl Index {
         relocate(&mut self.tables[number].passed, mover);
     }
 
-    /// Bytes allocated. O(tables).
+    /// Returns the bytes allocated. O(tables).
     pub fn memory(&self) -> usize {
         self.tables.iter().map(Table::memory).sum::<usize>()
             + allotted(&self.tables)
             + allotted(&self.directory)
     }
 
-    /// Allocations that freeing it takes, about. O(1).
+    /// Returns how many allocations freeing it takes, about. O(1).
     pub fn allocations(&self) -> usize {
         2 * self.tables.len() + 2
     }
@@ -226,7 +226,7 @@ impl Index {
         self.directory[place as usize] as usize
     }
 
-    /// The places of a table in the directory.
+    /// Returns the places of a table in the directory.
     fn places(&self, number: usize) -> std::ops::Range<usize> {
         let Table { depth, prefix, .. } = self.tables[number];
         let first = (u64::from(prefix) << self.depth >> 32) as usize;

@@ -25,7 +25,7 @@ impl Iterator for Lanes {
     }
 }
 
-/// Which of them are this one.
+/// Returns which of them are this one.
 #[inline(always)]
 pub(super) fn equal(numbers: &[u32; LANES], wanted: u32) -> Lanes {
     Lanes(processor::equal(numbers, wanted))

@@ -35,14 +35,14 @@ const SIZES: [usize; 25] = [
     512,
 ];
 
-/// The next larger number of buckets.
+/// Returns the next larger number of buckets.
 pub(super) fn larger(buckets: usize) -> usize {
     let next = SIZES.iter().find(|size| **size > buckets);
     // A table that cannot be split any more.
     next.copied().unwrap_or(buckets + buckets / 4)
 }
 
-/// The fewest buckets that have room for so many entries, and an eighth more.
+/// Returns the fewest buckets that have room for so many entries, and an eighth more.
 pub(super) fn fitting(entries: usize) -> usize {
     let mut buckets = 1;
     while room(buckets) < entries + entries / 8 {
@@ -73,7 +73,7 @@ pub(super) struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    /// The slots with that hash, blank ones perhaps among them.
+    /// Returns the slots with that hash, blank ones perhaps among them.
     fn matches(&self, hash: IdHash) -> Lanes {
         lanes::equal(&self.hashes, hash.0)
     }
@@ -157,7 +157,7 @@ impl Table {
         }
     }
 
-    /// The bucket where a hash belongs. Tables keep the order of hashes, so that making one anew walks
+    /// Returns the bucket where a hash belongs. Tables keep the order of hashes, so that making one anew walks
     /// both from end to end.
     pub(super) fn home(&self, hash: IdHash) -> usize {
         let below = hash.0 << self.depth;
@@ -186,7 +186,7 @@ impl Table {
         self.find_from(self.home(hash), hash, read)
     }
 
-    /// As [`Table::find`], of a hash that belongs into the bucket `home`.
+    /// Does what [`Table::find`] does, of a hash that belongs into the bucket `home`.
     #[inline(always)]
     pub(super) fn find_from<R>(
         &self,
@@ -253,7 +253,7 @@ impl Table {
         }
     }
 
-    /// Another handle for the entry at a place.
+    /// Gives the entry at a place another handle.
     pub(super) fn replace(&mut self, place: Place, new: Handle) {
         self.buckets[place.bucket].handles[place.slot] = Handle::to_bits(Some(new));
     }

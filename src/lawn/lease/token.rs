@@ -10,18 +10,18 @@ impl Token {
     /// Tokens from here on are drawn by the server, those below are of the clients' own choice.
     pub const SERVERS: u64 = 1 << 62;
 
-    /// The token of that number, from 1 to 2^63 - 1.
+    /// Returns the token of that number, from 1 to 2^63 - 1.
     pub fn new(number: u64) -> Option<Self> {
         NonZeroU64::new(number).filter(|number| number.get() < 2 * Self::SERVERS).map(Self)
     }
 
-    /// A token for one lease, made of random bits: that two leases have the same one is not to be expected.
+    /// Returns a token for one lease, made of random bits: that two leases have the same one is not to be expected.
     pub fn drawn(bits: u64) -> Self {
         let number = (bits % Self::SERVERS) | Self::SERVERS;
         Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// The token that a word stands for: the number it is, or one that is made of its bytes, the same one on every
+    /// Returns the token that a word stands for: the number it is, or one that is made of its bytes, the same one on every
     /// machine.
     pub fn of_word(word: &[u8]) -> Self {
         // FNV-1a, and what mixes its bits once more: words that differ in their last byte alone are far apart.
@@ -37,7 +37,7 @@ impl Token {
         self.0.get()
     }
 
-    /// Whether a client has chosen it.
+    /// Returns whether a client has chosen it.
     pub fn is_chosen(self) -> bool {
         self.number() < Self::SERVERS
     }

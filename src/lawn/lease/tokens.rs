@@ -31,7 +31,7 @@ fn hash(record: Handle) -> u64 {
     HASHER.hash_one(Handle::to_bits(Some(record)))
 }
 
-/// Within a part the lowest bits are all the same.
+/// Turns a hash round: within a part the lowest bits are all the same.
 fn within(hash: u64) -> u64 {
     hash.rotate_left(32)
 }

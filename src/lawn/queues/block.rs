@@ -77,23 +77,23 @@ impl Unit for Block {
     }
 }
 
-/// The places from this one on.
+/// Returns the places from this one on.
 fn from(place: usize) -> u64 {
     u64::MAX.unbounded_shl(place as u32)
 }
 
-/// The place of the lowest bit.
+/// Returns the place of the lowest bit.
 fn lowest(bits: u64) -> Option<usize> {
     (bits != 0).then(|| bits.trailing_zeros() as usize)
 }
 
-/// The place of the highest bit.
+/// Returns the place of the highest bit.
 fn highest(bits: u64) -> Option<usize> {
     (bits != 0).then(|| bits.ilog2() as usize)
 }
 
 impl Bits {
-    /// Of an empty block.
+    /// Makes the bits of an empty block.
     pub fn new(queue: QueueNumber) -> Self {
         Self { queue, ..Self::default() }
     }
@@ -110,7 +110,7 @@ impl Bits {
         self.taken == 0
     }
 
-    /// Whether this block is so empty that it should be joined with a neighbour.
+    /// Returns whether this block is so empty that it should be joined with a neighbour.
     pub fn is_sparse(&self) -> bool {
         self.len <= SPARSE
     }
@@ -119,24 +119,24 @@ impl Bits {
         self.len() + other.len() <= JOINED_MAX
     }
 
-    /// The first place that is taken.
+    /// Returns the first place that is taken.
     #[inline(always)]
     pub fn first_place(&self) -> Option<usize> {
         lowest(self.taken)
     }
 
-    /// The first place that is taken, from `place` on.
+    /// Returns the first place that is taken, from `place` on.
     #[inline(always)]
     pub fn first_from(&self, place: usize) -> Option<usize> {
         lowest(self.taken & from(place))
     }
 
-    /// The last place that is taken.
+    /// Returns the last place that is taken.
     fn last_place(&self) -> Option<usize> {
         highest(self.taken)
     }
 
-    /// How many places are taken, up to this one.
+    /// Returns how many places are taken, up to this one.
     pub fn count_to(&self, place: usize) -> usize {
         (self.taken & !from(place + 1)).count_ones() as usize
     }
@@ -145,7 +145,7 @@ impl Bits {
         self.taken >> place & 1 == 1
     }
 
-    /// Whether no place before this one is taken.
+    /// Returns whether no place before this one is taken.
     pub fn is_first(&self, place: usize) -> bool {
         self.taken & !from(place) == 0
     }
@@ -182,7 +182,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// The handle at a place.
+    /// Returns the handle at a place.
     pub fn at(self, place: usize) -> Option<Handle> {
         self.block.places[place].filter(|_| self.bits.is_taken(place))
     }
@@ -208,7 +208,7 @@ impl<'a> View<'a> {
         self.handles_from(0)
     }
 
-    /// The last place whose handle `is_earlier`, if all of those come before all others.
+    /// Returns the last place whose handle `is_earlier`, if all of those come before all others.
     pub fn last_that(self, mut is_earlier: impl FnMut(Handle) -> bool) -> Option<usize> {
         let taken = self.bits.taken;
         let (mut low, mut high) = (0, PLACES);
@@ -226,7 +226,8 @@ impl<'a> View<'a> {
         highest(taken & !from(low))
     }
 
-    /// The handles of two blocks as if they were one with the bits and the links of this one, which is the earlier or the later of them.
+    /// Puts the handles of two blocks together, with the bits and the links of this one, which is the earlier or the
+    /// later of them.
     /// The handles of this one stay where they are, if the others fit before or behind them.
     fn joined(self, other: Self, is_earlier: bool) -> (Bits, Block) {
         let (first, last) = (self.bits.first_place(), self.bits.last_place());
@@ -266,7 +267,7 @@ impl Blocks {
         Self { slab: Slab::new(), bits: Vec::new() }
     }
 
-    /// A block, with the places that are taken in it. `None` if there is no room (see [`Slab::insert`]).
+    /// Adds a block, with the places that are taken in it. `None` if there is no room (see [`Slab::insert`]).
     pub fn insert(&mut self, bits: Bits, block: Block) -> Option<Handle> {
         let handle = self.slab.insert(1)?;
         *self.slab.unit_mut(handle) = block;
@@ -282,7 +283,7 @@ impl Blocks {
         Some(handle)
     }
 
-    /// An empty block of a queue, behind `prev`.
+    /// Adds an empty block of a queue, behind `prev`.
     pub fn insert_empty(&mut self, queue: QueueNumber, prev: Option<Handle>) -> Option<Handle> {
         let bits = Bits { is_head: prev.is_none(), ..Bits::new(queue) };
         self.insert(bits, Block { prev, ..Block::default() })
@@ -332,12 +333,12 @@ impl Blocks {
         View { bits: self.bits(handle), block: self.slab.unit(handle) }
     }
 
-    /// The first handle of a block.
+    /// Returns the first handle of a block.
     pub fn first(&self, handle: Handle) -> Option<Handle> {
         self.view(handle).first()
     }
 
-    /// What was at a place that has just been blanked.
+    /// Returns what was at a place that has just been blanked.
     pub fn left_at(&self, handle: Handle, place: u8) -> Option<Handle> {
         self.block(handle).places[usize::from(place)]
     }
@@ -358,7 +359,7 @@ impl Blocks {
         Some(place)
     }
 
-    /// A record has moved, or was replaced.
+    /// Takes note that a record has moved, or was replaced.
     pub fn replace(&mut self, block: Handle, place: u8, new: Handle) {
         self.slab.unit_mut(block).places[usize::from(place)] = Some(new);
     }
@@ -433,7 +434,7 @@ impl Blocks {
         Some(new)
     }
 
-    /// Whether [`Blocks::compact`] would move a block.
+    /// Returns whether [`Blocks::compact`] would move a block.
     pub fn is_sparse(&self) -> bool {
         self.slab.is_sparse()
     }
@@ -444,7 +445,7 @@ impl Blocks {
         relocate(&mut self.bits, mover);
     }
 
-    /// How many page numbers there are.
+    /// Returns how many page numbers there are.
     pub fn pages(&self) -> usize {
         self.slab.pages()
     }
@@ -455,12 +456,12 @@ impl Blocks {
         relocate(&mut self.bits[number], mover);
     }
 
-    /// Bytes allocated, its own fields apart. O(pages).
+    /// Returns the bytes allocated, its own fields apart. O(pages).
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.bits.iter().map(allotted).sum::<usize>() + allotted(&self.bits)
     }
 
-    /// Allocations that freeing it takes, about. O(1).
+    /// Returns how many allocations freeing it takes, about. O(1).
     pub fn allocations(&self) -> usize {
         2 * self.slab.allocations()
     }
@@ -473,7 +474,7 @@ impl Blocks {
     }
 }
 
-/// The handles of a block, and where they were before it was changed.
+/// Returns the handles of a block, and where they were before it was changed.
 pub fn was_at(before: &(Bits, Block), place: usize) -> Option<Handle> {
     View { bits: &before.0, block: &before.1 }.at(place)
 }

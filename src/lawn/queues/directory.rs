@@ -43,13 +43,13 @@ impl Directory {
         self.blocks.remove(&first.expect("the block is listed"));
     }
 
-    /// A block that is listed, and has an element with this turn, has moved.
+    /// Takes note that a block has moved that is listed, and has an element with this turn.
     pub(super) fn replace(&mut self, queue: QueueNumber, turn: Turn, new: Handle) {
         let (listed, _) = self.entry(queue, turn).expect("the block is listed");
         self.blocks.insert((queue, listed), new);
     }
 
-    /// The last block that is listed at or before a turn.
+    /// Returns the last block that is listed at or before a turn.
     pub(super) fn last(&self, queue: QueueNumber, turn: Turn) -> Option<Handle> {
         self.entry(queue, turn).map(|(_, block)| block)
     }
@@ -59,17 +59,17 @@ impl Directory {
         range.next_back().map(|((_, turn), block)| (*turn, *block))
     }
 
-    /// Bytes allocated, about. O(1).
+    /// Returns the bytes allocated, about. O(1).
     pub(super) fn memory(&self) -> usize {
         self.blocks.len() * size_of::<((QueueNumber, Turn), Handle)>() * 3 / 2
     }
 
-    /// Allocations that freeing it takes, about. O(1).
+    /// Returns how many allocations freeing it takes, about. O(1).
     pub(super) fn allocations(&self) -> usize {
         self.blocks.len() / 7
     }
 
-    /// The turn at which a block is listed, and how many are.
+    /// Returns the turn at which a block is listed.
     #[cfg(any(test, fuzzing))]
     pub(super) fn listed(&self, queue: QueueNumber, turn: Turn, block: Handle) -> Option<Turn> {
         self.entry(queue, turn).filter(|(_, found)| *found == block).map(|(turn, _)| turn)

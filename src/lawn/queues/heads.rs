@@ -34,28 +34,28 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// The earliest head.
+    /// Returns the earliest head.
     pub(super) fn first(&self) -> Option<(Turn, QueueNumber)> {
         self.heap.first().map(|head| (head.turn, head.queue))
     }
 
-    /// The earliest head but one.
+    /// Returns the earliest head but one.
     pub(super) fn second(&self) -> Option<(Turn, QueueNumber)> {
         let children = self.heap.get(1..)?.iter().take(CHILDREN);
         children.min_by_key(|head| head.turn).map(|head| (head.turn, head.queue))
     }
 
-    /// The head at a place of the heap, …
+    /// Returns the head at a place of the heap.
     pub(super) fn at(&self, place: usize) -> Option<(Turn, QueueNumber)> {
         self.heap.get(place).map(|head| (head.turn, head.queue))
     }
 
-    /// … and the places below it, where none is earlier.
+    /// Returns the places below one in the heap, where no head is earlier.
     pub fn below(place: usize) -> std::ops::RangeInclusive<usize> {
         place * CHILDREN + 1..=place * CHILDREN + CHILDREN
     }
 
-    /// Queues whose head is due by `deadline`. Costs O(queues found), not O(queues).
+    /// Returns the queues whose head is due by `deadline`. Costs O(queues found), not O(queues).
     pub(super) fn due(&self, deadline: u64) -> Vec<(Turn, QueueNumber)> {
         let mut found = Vec::new();
         let mut open = vec![0];

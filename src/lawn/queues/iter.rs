@@ -40,7 +40,7 @@ struct Front {
 }
 
 impl<'a> Iter<'a> {
-    /// The elements whose turn is `start` or later, and whose deadline is at or before `now`.
+    /// Returns the elements whose turn is `start` or later, and whose deadline is at or before `now`.
     pub fn new(
         records: &'a Records,
         queues: &'a Queues,
@@ -124,7 +124,7 @@ impl<'a> Iter<'a> {
 }
 
 impl<'a> Iter<'a> {
-    /// The next element's TTL, and its record.
+    /// Returns the next element's TTL, and its record.
     fn advance(&mut self) -> Option<(u64, Handle)> {
         self.open();
         let overflowing = self.overflow.peek().map(|(turn, _)| **turn);
@@ -175,7 +175,7 @@ impl PartialOrd for Front {
 }
 
 impl Ord for Front {
-    /// Reversed: [`BinaryHeap`] has the greatest on top.
+    /// Compares the other way round: [`BinaryHeap`] has the greatest on top.
     fn cmp(&self, other: &Self) -> Ordering {
         other.turn.cmp(&self.turn)
     }

@@ -8,7 +8,7 @@ use super::block::{Blocks, View};
 use super::directory::{Directory, LISTED};
 
 impl Directory {
-    /// A new block stands behind another, and begins with this turn: every so many of them is listed.
+    /// Counts a new block that stands behind another and begins with this turn: every so many of them is listed.
     pub(super) fn count_unlisted(
         &mut self,
         blocks: &mut Blocks,
@@ -25,7 +25,7 @@ impl Directory {
         }
     }
 
-    /// A block goes, which has or just had this element. If it is listed, the block behind it is listed instead, unless
+    /// Forgets a block that goes, and has or just had this element. If it is listed, the block behind it is listed instead, unless
     /// it is the first of its queue.
     pub(super) fn unlist(
         &mut self,
@@ -51,7 +51,7 @@ impl Directory {
         }
     }
 
-    /// A block is listed no more. Returns whether it was.
+    /// Takes a block off the list. Returns whether it was there.
     pub(super) fn forget(&mut self, blocks: &mut Blocks, records: &Records, block: Handle) -> bool {
         let View { bits, .. } = blocks.view(block);
         let (queue, is_listed) = (bits.queue, bits.unlisted == LISTED);
@@ -63,7 +63,7 @@ impl Directory {
         is_listed
     }
 
-    /// A block is listed, at the turn it begins with.
+    /// Lists a block, at the turn it begins with.
     pub(super) fn list(&mut self, blocks: &mut Blocks, records: &Records, block: Handle) {
         let first = blocks.first(block).expect("a block is not empty");
         let bits = blocks.bits_mut(block);
@@ -71,7 +71,7 @@ impl Directory {
         self.insert(bits.queue, records.turn(first), block);
     }
 
-    /// The handles of a block are put into its neighbour.
+    /// Lists what must be when the handles of a block are put into its neighbour.
     pub(super) fn list_joined(
         &mut self,
         blocks: &mut Blocks,

@@ -37,17 +37,17 @@ impl Overflow {
         self.entries.first_key_value().map(|(turn, entry)| (*turn, entry.handle))
     }
 
-    /// The first entry.
+    /// Returns the first entry.
     pub fn first_entry(&self) -> Option<(Turn, Entry)> {
         self.entries.first_key_value().map(|(turn, entry)| (*turn, *entry))
     }
 
-    /// Whether anything is due at `now`.
+    /// Returns whether anything is due at `now`.
     pub fn is_due(&self, now: u64) -> bool {
         self.entries.first_key_value().is_some_and(|(turn, _)| turn.deadline <= now)
     }
 
-    /// A record has moved, or was replaced by one with the same turn.
+    /// Takes note that a record has moved, or was replaced by one with the same turn.
     pub fn replace(&mut self, turn: Turn, new: Handle) {
         self.entries.get_mut(&turn).expect("a record without a block is in the overflow").handle =
             new;
@@ -57,7 +57,7 @@ impl Overflow {
         self.entries.len()
     }
 
-    /// How many are due at `now`. O(due).
+    /// Returns how many are due at `now`. O(due).
     pub fn count_due(&self, now: u64) -> usize {
         self.entries.keys().take_while(|turn| turn.deadline <= now).count()
     }
@@ -66,23 +66,23 @@ impl Overflow {
         self.entries.iter()
     }
 
-    /// From a turn on.
+    /// Shows the entries from a turn on.
     pub fn iter_from(&self, turn: Turn) -> std::collections::btree_map::Range<'_, Turn, Entry> {
         self.entries.range(turn..)
     }
 
-    /// The entry of that turn.
+    /// Returns the entry of that turn.
     pub fn get(&self, turn: Turn) -> Option<&Entry> {
         self.entries.get(&turn)
     }
 
-    /// Bytes allocated, about: the standard library's nodes hold up to eleven entries and are two
+    /// Returns the bytes allocated, about: the standard library's nodes hold up to eleven entries and are two
     /// thirds full under random insertion. O(1).
     pub fn memory(&self) -> usize {
         self.entries.len() * (size_of::<Turn>() + size_of::<Entry>() + 2) * 3 / 2
     }
 
-    /// Allocations that freeing it takes, about. O(1).
+    /// Returns how many allocations freeing it takes, about. O(1).
     pub fn allocations(&self) -> usize {
         self.entries.len() / 7
     }

@@ -44,7 +44,7 @@ pub const AHEAD: usize = 16;
 /// TTLs whose queues are remembered, as a power of two: sixteen of a few dozen would meet too often.
 const RECENT_BITS: u32 = 6;
 
-/// Where the queue of a TTL is remembered.
+/// Returns where the queue of a TTL is remembered.
 #[inline(always)]
 fn recent_place(ttl: u64) -> usize {
     // Fibonacci hashing: TTLs are round numbers, which differ in their middle bits.
@@ -128,7 +128,7 @@ impl Queues {
         Some(Spot::new(tail, place))
     }
 
-    /// As [`Queues::push`].
+    /// Does what [`Queues::push`] does for any element.
     #[inline(never)]
     fn push_anywhere(
         &mut self,
@@ -211,25 +211,25 @@ impl Queues {
         }
     }
 
-    /// The queue with the earliest head: its number, its TTL and its first block. Heads must be settled.
+    /// Returns the queue with the earliest head: its number, its TTL and its first block. Heads must be settled.
     pub fn earliest(&self) -> Option<(QueueNumber, u64, Handle)> {
         let (_, number) = self.heads.first()?;
         let queue = &self.queues[usize::from(number)];
         Some((number, queue.ttl, queue.ends?.0))
     }
 
-    /// The first block of a queue that may have ended, if it is still the one of this TTL.
+    /// Returns the first block of a queue that may have ended, if it is still the one of this TTL.
     pub fn first_block(&self, number: QueueNumber, ttl: u64) -> Option<Handle> {
         let queue = self.queues.get(usize::from(number)).filter(|queue| queue.ttl == ttl)?;
         queue.ends.map(|ends| ends.0)
     }
 
-    /// The turn of the earliest head of any other queue. Heads must be settled.
+    /// Returns the turn of the earliest head of any other queue. Heads must be settled.
     pub fn rival(&self) -> Option<Turn> {
         self.heads.second().map(|(turn, _)| turn)
     }
 
-    /// The earliest turn in any queue, with the record whose it is.
+    /// Returns the earliest turn in any queue, and the record that has it.
     pub fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
         let (mut turn, mut number) = self.heads.first()?;
         if !self.unsettled.is_empty() {
@@ -239,7 +239,7 @@ impl Queues {
         Some((turn, self.blocks.first(head)?))
     }
 
-    /// The earliest head while some turns in the heap are too early: what is below those may come first.
+    /// Returns the earliest head while some turns in the heap are too early: what is below those may come first.
     fn first_of_unsettled(&self, records: &Records) -> Option<(Turn, QueueNumber)> {
         let mut first: Option<(Turn, QueueNumber)> = None;
         // The places below one that is unsettled, of which there are few.
@@ -260,12 +260,12 @@ impl Queues {
         first
     }
 
-    /// Whether anything can be due at `now`: a look at the heads, of which one may say too early a turn.
+    /// Returns whether anything can be due at `now`: a look at the heads, of which one may say too early a turn.
     pub fn may_be_due(&self, now: u64) -> bool {
         self.heads.first().is_some_and(|(turn, _)| turn.deadline <= now)
     }
 
-    /// The next few handles of the queue with the earliest head, unless they have been asked for before.
+    /// Returns the next few handles of the queue with the earliest head, unless they have been asked for before.
     pub fn unread(&mut self) -> Option<[Option<Handle>; AHEAD]> {
         let (_, number) = self.heads.first()?;
         let queue = &mut self.queues[usize::from(number)];
@@ -283,7 +283,7 @@ impl Queues {
         Some(ahead)
     }
 
-    /// How many TTLs have a queue.
+    /// Returns how many TTLs have a queue.
     pub fn len(&self) -> usize {
         self.by_ttl.len()
     }
@@ -294,12 +294,12 @@ impl Queues {
         lengths.map(|(queue, length)| (self.queues[usize::from(queue)].ttl, length))
     }
 
-    /// The TTL of the queue that a record stands in.
+    /// Returns the TTL of the queue that a record stands in.
     pub fn ttl(&self, spot: Spot) -> u64 {
         self.queues[usize::from(self.blocks.bits(spot.block).queue)].ttl
     }
 
-    /// A record has moved, or was replaced by one with the same turn.
+    /// Takes note that a record has moved, or was replaced by one with the same turn.
     pub fn replace(&mut self, spot: Spot, new: Handle) {
         self.blocks.replace(spot.block, spot.place, new);
     }
@@ -496,10 +496,10 @@ impl Queues {
         self.drop_block(handle);
     }
 
-    /// A queue has lost its head. What the next one's turn is says a record that nobody has read
-    /// lately; to wait for it here, and then to decide where it belongs in the heap, is what timers that are
-    /// restarted in turn would spend most of their time on. So it is looked at when somebody wants to know which is first,
-    /// or when many other queues have lost theirs.
+    /// Notes that a queue has lost its head. The turn of the next one is written in a record that nobody has read
+    /// lately. To wait for that here, and to decide then where it belongs in the heap, would take most of the time of
+    /// timers that are restarted in the order in which they were started. So the record is looked at when somebody
+    /// wants to know which queue is first, or when many other queues have lost their heads.
     fn new_head(&mut self, records: &Records, number: QueueNumber) {
         if self.queues[usize::from(number)].ends.is_none() {
             return self.queue_ended(number);
@@ -515,7 +515,7 @@ impl Queues {
         }
     }
 
-    /// A queue has lost its last element.
+    /// Ends a queue that has lost its last element.
     #[cold]
     fn queue_ended(&mut self, number: QueueNumber) {
         self.unsettled.remove(number);

@@ -8,7 +8,7 @@ use super::heads::QueueNumber;
 use super::queues::Queues;
 
 impl Queues {
-    /// Whether [`Queues::compact`] would move a block.
+    /// Returns whether [`Queues::compact`] would move a block.
     pub fn is_sparse(&self) -> bool {
         self.blocks.is_sparse()
     }
@@ -45,7 +45,7 @@ impl Queues {
         self.blocks.defrag(mover);
     }
 
-    /// Bytes allocated. O(pages of blocks).
+    /// Returns the bytes allocated. O(pages of blocks).
     pub fn memory(&self) -> usize {
         self.blocks.memory()
             + allotted(&self.queues)
@@ -55,7 +55,7 @@ impl Queues {
             + self.directory.memory()
     }
 
-    /// Allocations that freeing it takes, about. O(1).
+    /// Returns how many allocations freeing it takes, about. O(1).
     pub fn allocations(&self) -> usize {
         self.blocks.allocations() + self.directory.allocations() + 5
     }

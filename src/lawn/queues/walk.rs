@@ -14,7 +14,7 @@ pub struct Cursor {
 }
 
 impl Queues {
-    /// How many elements are due at `now`. Reads one record of each block that has some, and six of the
+    /// Returns how many elements are due at `now`. Reads one record of each block that has some, and six of the
     /// last one.
     pub fn count_due(&self, records: &Records, now: u64) -> usize {
         let is_due = |handle: Handle| records.turn(handle).deadline <= now;
@@ -36,7 +36,7 @@ impl Queues {
         self.due(records, now).map(|(_, cursor)| in_queue(cursor)).sum()
     }
 
-    /// The heads that are due by `deadline`, each with a cursor to walk its queue from there.
+    /// Returns the heads that are due by `deadline`, each with a cursor to walk its queue from there.
     pub fn due<'a>(
         &'a self,
         records: &'a Records,
@@ -53,7 +53,7 @@ impl Queues {
         })
     }
 
-    /// The queue at a place of the heap of heads: no earlier turn than it has, and a cursor to walk it.
+    /// Returns the queue at a place of the heap of heads: no earlier turn than it has, and a cursor to walk it.
     pub fn at_place(&self, place: usize) -> Option<(Turn, Cursor)> {
         let (turn, number) = self.heads.at(place)?;
         let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
@@ -61,7 +61,7 @@ impl Queues {
         Some((turn, Cursor { ttl, block: head, place: self.blocks.bits(head).first_place()? }))
     }
 
-    /// The first element of the queue at a place of the heap of heads whose turn is `turn` or later. Walks some blocks,
+    /// Returns the first element of the queue at a place of the heap of heads whose turn is `turn` or later. Walks some blocks,
     /// however long the queue is.
     pub fn seek_at_place(
         &self,
@@ -92,7 +92,7 @@ impl Queues {
         Some((records.turn(found), Cursor { ttl, block, place }))
     }
 
-    /// The record at a cursor, and the cursor behind it.
+    /// Returns the record at a cursor, and the cursor behind it.
     pub fn at(&self, cursor: Cursor) -> Option<(Handle, Option<Cursor>)> {
         let view = self.blocks.view(cursor.block);
         let handle = view.at(cursor.place)?;

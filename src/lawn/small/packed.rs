@@ -40,7 +40,7 @@ pub(super) struct Timer {
 }
 
 impl Timer {
-    /// Of an element that was not given out.
+    /// Makes the timer of an element that was not given out.
     pub(super) fn new(deadline: u64, ttl: u64) -> Self {
         Self { deadline, ttl, deliveries: 0, token: None }
     }
@@ -80,12 +80,12 @@ impl Head {
         head
     }
 
-    /// Whether it says how often the element was given out.
+    /// Returns whether it says how often the element was given out.
     pub(super) fn has_deliveries(&self) -> bool {
         self.bytes[0] & DELIVERED != 0
     }
 
-    /// Whether it says under which token the element is held.
+    /// Returns whether it says under which token the element is held.
     pub(super) fn has_token(&self) -> bool {
         self.has_token
     }
@@ -125,7 +125,7 @@ struct Parts {
 }
 
 impl Entry {
-    /// The entry that begins at `at`. A walk is a chain of these, each waiting for the one before.
+    /// Reads the entry that begins at `at`. A walk is a chain of these, each waiting for the one before.
     #[inline(always)]
     pub(super) fn read(bytes: &[u8], at: usize) -> Self {
         let head: &[u8; HEAD_MIN] = bytes[at..].first_chunk().expect("a head");
@@ -196,7 +196,7 @@ impl Entry {
         }
     }
 
-    /// Whether that is its id. Ids often begin as others do, so their ends are compared first.
+    /// Returns whether that is its id. Ids often begin as others do, so their ends are compared first.
     #[inline]
     pub(super) fn is_id(&self, bytes: &[u8], id: &[u8]) -> bool {
         let own = self.id(bytes);
@@ -205,7 +205,7 @@ impl Entry {
 }
 
 impl Parts {
-    /// What few elements have, which begins there.
+    /// Reads what few elements have, which begins there.
     #[inline(never)]
     fn read(bytes: &[u8], flags: u8, at: usize) -> Self {
         let mut len = 0;

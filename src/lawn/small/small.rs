@@ -50,7 +50,7 @@ impl Small {
         self.len.into()
     }
 
-    /// As [`Lawn::start_at`](super::super::Lawn::start_at), or `None` if that would be more than `max`; then nothing has
+    /// Does what [`Lawn::start_at`](super::super::Lawn::start_at) does, or `None` if that would be more than `max`; then nothing has
     /// changed.
     pub fn start_at(
         &mut self,
@@ -77,7 +77,7 @@ impl Small {
         Some(Ok(()))
     }
 
-    /// As [`Lawn::replace_at`](super::super::Lawn::replace_at), or `None` as in [`Small::start_at`].
+    /// Does what [`Lawn::replace_at`](super::super::Lawn::replace_at) does, or `None` as in [`Small::start_at`].
     pub fn replace_at(
         &mut self,
         id: &[u8],
@@ -135,13 +135,13 @@ impl Small {
         self.find(id).map(|entry| entry.element(&self.bytes))
     }
 
-    /// As [`Lawn::row`](super::super::Lawn::row).
+    /// Does what [`Lawn::row`](super::super::Lawn::row) does.
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         let entry = self.find(id)?;
         Some(Row { ttl: entry.ttl(&self.bytes), element: entry.element(&self.bytes), number: None })
     }
 
-    /// Whether the element of that id, if there is one, may have such a payload.
+    /// Returns whether the element of that id, if there is one, may have such a payload.
     pub fn may_update(&self, id: &[u8], payload: &[u8], max: SmallMax) -> bool {
         self.find(id).is_none_or(|old| {
             let width = Head::new(id.len(), payload.len(), old.timer(&self.bytes)).width;
@@ -168,7 +168,7 @@ impl Small {
         self.first_due(now).map(|first| first.at)
     }
 
-    /// As [`Lawn::drain`](super::super::Lawn::drain).
+    /// Does what [`Lawn::drain`](super::super::Lawn::drain) does.
     pub fn drain(
         &mut self,
         now: u64,
@@ -266,7 +266,7 @@ impl Small {
         relocate(&mut self.bytes, mover);
     }
 
-    /// Bytes allocated, its own fields not among them.
+    /// Returns the bytes allocated, its own fields not among them.
     pub fn memory(&self) -> usize {
         self.bytes.capacity()
     }
@@ -283,7 +283,7 @@ impl Small {
         (self.len > 0).then(|| Entry::read(&self.bytes, 0)).filter(|first| first.deadline <= now)
     }
 
-    /// Where an element of that deadline goes if it is pushed now, and whether there is one with that TTL. `None` if
+    /// Returns where an element of that deadline goes if it is pushed now, and whether there is one with that TTL. `None` if
     /// there is one with that id.
     fn vacancy(&self, id: &[u8], ttl: u64, deadline: u64) -> Option<(usize, bool)> {
         let (mut place, mut has_ttl) = (0, false);
@@ -297,7 +297,7 @@ impl Small {
         Some((place, has_ttl))
     }
 
-    /// Where an element of that deadline goes, behind the one that ends at `place`.
+    /// Returns where an element of that deadline goes, behind the one that ends at `place`.
     fn place_from(&self, mut place: usize, deadline: u64) -> usize {
         while place < self.bytes.len() {
             let entry = Entry::read(&self.bytes, place);
@@ -394,13 +394,13 @@ impl Small {
         Entry::read(&self.bytes, entry.at)
     }
 
-    /// Whether an element has that TTL, besides one.
+    /// Returns whether an element has that TTL, besides one.
     fn has_ttl(&self, ttl: u64, besides: Option<&Entry>) -> bool {
         let besides = besides.map_or(usize::MAX, |one| one.at);
         self.entries().any(|entry| entry.ttl(&self.bytes) == ttl && entry.at != besides)
     }
 
-    /// How many TTLs there are.
+    /// Returns how many TTLs there are.
     fn different_ttls(&self) -> u16 {
         let mut ttls: Vec<_> = self.entries().map(|entry| entry.ttl(&self.bytes)).collect();
         ttls.sort_unstable();
@@ -448,7 +448,7 @@ impl Small {
 }
 
 impl Clone for Small {
-    /// With memory for as much as the original would have for that much.
+    /// Copies it, with the memory that so much would have taken from the beginning.
     fn clone(&self) -> Self {
         let mut bytes = Vec::with_capacity(rounded(self.bytes.len()));
         bytes.extend_from_slice(&self.bytes);

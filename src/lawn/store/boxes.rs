@@ -71,7 +71,7 @@ impl Boxes {
         self.taken == 0
     }
 
-    /// How many numbers there are.
+    /// Returns how many numbers there are.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
@@ -88,12 +88,12 @@ impl Boxes {
         }
     }
 
-    /// Bytes allocated, its own fields apart. O(shelves).
+    /// Returns the bytes allocated, its own fields apart. O(shelves).
     pub(super) fn memory(&self) -> usize {
         self.bytes + self.places.memory()
     }
 
-    /// Allocations that freeing it takes, about. O(1).
+    /// Returns how many allocations freeing it takes, about. O(1).
     pub(super) fn allocations(&self) -> usize {
         self.taken
     }

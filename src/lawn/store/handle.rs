@@ -10,7 +10,7 @@ pub trait Unit: Copy + Default {
     /// Marks the first unit of a slot that is free; `next` is the one that is free after it.
     fn set_free(&mut self, next: u32);
 
-    /// What was given to [`Unit::set_free`], unless the owner has written the unit since.
+    /// Returns what was given to [`Unit::set_free`], unless the owner has written the unit since.
     fn free(&self) -> Option<u32>;
 }
 
@@ -29,7 +29,7 @@ impl Handle {
         Self(NonZeroU32::new(page << T::BITS | (mask ^ unit)).expect("no slot has the last unit"))
     }
 
-    /// How many pages there can be: the last number is no page's, so that it can stand for none.
+    /// Returns how many pages there can be: the last number is no page's, so that it can stand for none.
     pub(super) const fn pages<T: Unit>() -> u64 {
         (1 << (32 - T::BITS)) - 1
     }
@@ -44,7 +44,7 @@ impl Handle {
         (!self.0.get() & ((1 << T::BITS) - 1)) as usize
     }
 
-    /// The handle as four bytes; zero stands for none.
+    /// Returns the handle as four bytes; zero stands for none.
     #[inline(always)]
     pub fn to_bits(handle: Option<Self>) -> u32 {
         handle.map_or(0, |handle| handle.0.get())

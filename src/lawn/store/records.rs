@@ -84,13 +84,13 @@ impl<'a> Record<'a> {
         turn_of(self.header)
     }
 
-    /// Where it stands, or `None` for the overflow.
+    /// Returns where it stands, or `None` for the overflow.
     #[inline(always)]
     pub fn spot(&self) -> Option<Spot> {
         spot_of(self.header)
     }
 
-    /// How often it was given out under a lease.
+    /// Returns how often it was given out under a lease.
     #[inline(always)]
     pub fn deliveries(&self) -> u16 {
         deliveries_of(self.header)
@@ -209,13 +209,13 @@ fn part(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes[at..].split_at(length)
 }
 
-/// The number of the box that a record's bytes are in, if they are not here.
+/// Returns the number of the box that a record's bytes are in, if they are not here.
 fn boxed(bytes: &[u8]) -> Option<u32> {
     let number = bytes.strip_prefix(&BOXED)?.first_chunk()?;
     Some(u32::from_le_bytes(*number))
 }
 
-/// The bytes that a length takes.
+/// Returns the bytes that a length takes.
 #[inline(always)]
 fn length_bytes(length: usize) -> usize {
     if length < 0x80 { 1 } else { length.ilog2() as usize / 7 + 1 }
@@ -270,13 +270,13 @@ pub struct RecordMut<'a> {
 }
 
 impl RecordMut<'_> {
-    /// As [`Record::is_id`].
+    /// Does what [`Record::is_id`] does.
     #[inline(always)]
     pub fn is_id(&self, id: &[u8]) -> bool {
         is_id(self.bytes, self.boxes, id)
     }
 
-    /// As [`Record::spot`].
+    /// Does what [`Record::spot`] does.
     #[inline(always)]
     pub fn spot(&self) -> Option<Spot> {
         spot_of(self.header)
@@ -363,23 +363,23 @@ impl Records {
         }
     }
 
-    /// The id alone.
+    /// Returns the id alone.
     pub fn id(&self, handle: Handle) -> &[u8] {
         self.get(handle).id()
     }
 
-    /// The deliveries alone.
+    /// Returns the deliveries alone.
     pub fn deliveries(&self, handle: Handle) -> u16 {
         self.get(handle).deliveries()
     }
 
-    /// The turn alone, without reading the lengths.
+    /// Returns the turn alone, without reading the lengths.
     #[inline(always)]
     pub fn turn(&self, handle: Handle) -> Turn {
         self.get(handle).turn()
     }
 
-    /// Where it stands, without reading the lengths.
+    /// Returns where it stands, without reading the lengths.
     pub fn spot(&self, handle: Handle) -> Option<Spot> {
         self.get(handle).spot()
     }
@@ -394,7 +394,7 @@ impl Records {
         self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
     }
 
-    /// As [`Records::get`], of a record that may be given another turn.
+    /// Does what [`Records::get`] does, of a record that may be given another turn.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> RecordMut<'_> {
         let bytes = self.slab.get_mut(handle).as_flattened_mut();
@@ -426,7 +426,7 @@ impl Records {
         self.slab.relocate(handle)
     }
 
-    /// See [`Slab::is_sparse`].
+    /// Returns whether a page can be given back: see [`Slab::is_sparse`].
     pub fn is_sparse(&self) -> bool {
         self.slab.is_sparse()
     }
@@ -437,7 +437,7 @@ impl Records {
         self.boxes.defrag(mover);
     }
 
-    /// How many steps [`Records::defrag_step`] takes.
+    /// Returns how many steps [`Records::defrag_step`] takes.
     pub fn steps(&self) -> usize {
         self.slab.pages() + self.boxes.len()
     }
@@ -450,12 +450,12 @@ impl Records {
         }
     }
 
-    /// Bytes allocated, its own fields apart. O(pages).
+    /// Returns the bytes allocated, its own fields apart. O(pages).
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.boxes.memory()
     }
 
-    /// Allocations that freeing it takes, about. O(1).
+    /// Returns how many allocations freeing it takes, about. O(1).
     pub fn allocations(&self) -> usize {
         self.slab.allocations() + self.boxes.allocations()
     }
@@ -476,7 +476,7 @@ impl Records {
     }
 }
 
-/// Bytes of lengths, id and payload.
+/// Returns the bytes of lengths, id and payload.
 #[inline(always)]
 fn size_of_parts(id: &[u8], payload: &[u8]) -> usize {
     length_bytes(id.len()) + length_bytes(payload.len()) + id.len() + payload.len()

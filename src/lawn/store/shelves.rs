@@ -54,7 +54,7 @@ impl<T> Shelves<T> {
         self.shelves.iter_mut().for_each(|shelf| relocate(shelf, mover));
     }
 
-    /// Bytes allocated, its own fields apart. O(shelves).
+    /// Returns the bytes allocated, its own fields apart. O(shelves).
     pub(super) fn memory(&self) -> usize {
         self.shelves.iter().map(allotted).sum::<usize>() + allotted(&self.shelves)
     }

@@ -51,7 +51,7 @@ const EXACT: usize = 128;
 /// The widest slot, in units.
 pub const WIDEST: usize = 1024;
 
-/// The size class of a slot of `width` units, and the width it is rounded up to: exact up to 128
+/// Returns the size class of a slot of `width` units, and the width it is rounded up to: exact up to 128
 /// units, then eight steps to a doubling (12.5 % waste at the most).
 fn class_of(width: usize) -> (usize, usize) {
     debug_assert!((1..=WIDEST).contains(&width));
@@ -132,7 +132,7 @@ impl<T: Unit> Slab<T> {
         }
     }
 
-    /// A slot, and what lies behind it in its page: who knows what is in a slot knows where it ends,
+    /// Returns a slot, and what lies behind it in its page: who knows what is in a slot knows where it ends,
     /// and need not look that up.
     ///
     /// What finds a slot is inlined whatever the compiler thinks of its length: every operation does it several
@@ -142,19 +142,19 @@ impl<T: Unit> Slab<T> {
         &self.pages[handle.page::<T>()][handle.unit::<T>()..]
     }
 
-    /// As [`Slab::get`].
+    /// Does what [`Slab::get`] does.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> &mut [T] {
         &mut self.pages[handle.page::<T>()][handle.unit::<T>()..]
     }
 
-    /// The first unit of a slot.
+    /// Returns the first unit of a slot.
     #[inline(always)]
     pub fn unit(&self, handle: Handle) -> &T {
         &self.pages[handle.page::<T>()][handle.unit::<T>()]
     }
 
-    /// As [`Slab::unit`].
+    /// Does what [`Slab::unit`] does.
     #[inline(always)]
     pub fn unit_mut(&mut self, handle: Handle) -> &mut T {
         &mut self.pages[handle.page::<T>()][handle.unit::<T>()]
@@ -206,7 +206,7 @@ impl<T: Unit> Slab<T> {
         }
     }
 
-    /// A slot was freed in a page that had no room before, is being emptied, or is empty now.
+    /// Puts a page in order in which a slot was freed: it had no room before, is being emptied, or is empty now.
     #[cold]
     fn removed(&mut self, number: u32) {
         let info = self.info(number);
@@ -222,12 +222,12 @@ impl<T: Unit> Slab<T> {
         }
     }
 
-    /// Whether [`Slab::sparse_slot`] would name a slot. O(classes).
+    /// Returns whether [`Slab::sparse_slot`] would name a slot. O(classes).
     pub fn is_sparse(&self) -> bool {
         self.leaving != NIL || self.sparse_class().is_some()
     }
 
-    /// A slot that should move so that a page can be given back, or `None` when the slab is dense:
+    /// Returns a slot that should move so that a page can be given back, or `None` when the slab is dense:
     /// each class is at least three quarters full, but for less than one page's worth. Costs
     /// O(classes), of which there are at most 152, and a look at free slots of the page, each once while
     /// the page is emptied.
@@ -271,12 +271,12 @@ impl<T: Unit> Slab<T> {
         Some(target)
     }
 
-    /// How many page numbers there are.
+    /// Returns how many page numbers there are.
     pub fn pages(&self) -> usize {
         self.pages.len()
     }
 
-    /// Whether a page number has no page.
+    /// Returns whether a page number has no page.
     pub fn is_vacant(&self, page: usize) -> bool {
         self.infos.get(page).width == 0
     }
@@ -293,19 +293,19 @@ impl<T: Unit> Slab<T> {
         relocate(&mut self.pages[number], mover);
     }
 
-    /// Slots in use.
+    /// Returns how many slots are in use.
     #[cfg(any(test, fuzzing))]
     pub fn len(&self) -> usize {
         self.classes.iter().map(|class| class.live as usize).sum()
     }
 
-    /// Bytes allocated, the slab's own fields apart. O(pages).
+    /// Returns the bytes allocated, the slab's own fields apart. O(pages).
     pub fn memory(&self) -> usize {
         let units = self.pages.iter().map(allotted);
         units.sum::<usize>() + allotted(&self.pages) + self.infos.memory() + allotted(&self.classes)
     }
 
-    /// Allocations that freeing it takes, about. O(1).
+    /// Returns how many allocations freeing it takes, about. O(1).
     pub fn allocations(&self) -> usize {
         self.classes.iter().map(|class| class.pages as usize).sum::<usize>() + 3
     }
@@ -416,13 +416,13 @@ impl<T: Unit> Slab<T> {
         }
     }
 
-    /// The numbers of a list, from this one on.
+    /// Returns the numbers of a list, from this one on.
     fn list(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         let known = |number: u32| (number != NIL).then_some(number);
         std::iter::successors(known(first), move |number| known(self.info(*number).next))
     }
 
-    /// The first class of which a page can be emptied into the others (or, if it is the only one,
+    /// Returns the first class of which a page can be emptied into the others (or, if it is the only one,
     /// into a smaller one). Each time that is done the class loses a page or shrinks to a quarter, so
     /// asking again comes to an end.
     fn sparse_class(&self) -> Option<usize> {
@@ -445,7 +445,7 @@ impl<T: Unit> Slab<T> {
         })
     }
 
-    /// The page with the fewest slots in use among the first few that have room.
+    /// Returns the page with the fewest slots in use among the first few that have room.
     fn emptiest(&self, class: usize) -> u32 {
         let first = self.classes[class].partial;
         self.list(first)
@@ -502,7 +502,7 @@ impl<T: Unit> Slab<T> {
     }
 }
 
-/// Slots in a page of so many bytes.
+/// Returns how many slots there are in a page of so many bytes.
 fn slots_in<T: Unit>(bytes: usize, width: usize) -> usize {
     // The last unit of a page has no number.
     let units = (bytes / size_of::<T>()).min((1 << T::BITS) - 1);
