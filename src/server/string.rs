@@ -16,6 +16,8 @@ pub struct Str<'a> {
 }
 
 impl<'a> Str<'a> {
+    /// Takes what the server hands out.
+    ///
     /// # Safety
     ///
     /// `raw` must be a string of the server's that lives, unchanged, for `'a`.
@@ -30,12 +32,12 @@ impl<'a> Str<'a> {
         Self { raw, bytes }
     }
 
-    /// The string's bytes.
+    /// Returns the bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The server's own pointer, for the API.
+    /// Returns the server's own pointer, for the API.
     pub fn as_ptr(self) -> *mut RedisModuleString {
         self.raw.as_ptr()
     }
@@ -48,6 +50,7 @@ pub struct OwnedStr {
 }
 
 impl OwnedStr {
+    /// Makes a string of a copy of these bytes.
     pub fn new(bytes: &[u8]) -> Self {
         // SAFETY: the pointer and the length describe `bytes`, which the server copies. Without a
         // context the string is ours to free.
@@ -57,7 +60,7 @@ impl OwnedStr {
         Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
     }
 
-    /// A number's digits. It must be below 2^63.
+    /// Makes a string of a number's digits. The number must be below 2^63.
     pub fn of_number(number: u64) -> Self {
         // SAFETY: takes a number. Without a context the string is ours to free.
         let raw = unsafe {
@@ -66,6 +69,7 @@ impl OwnedStr {
         Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
     }
 
+    /// Returns the string, to look at it.
     pub fn as_str(&self) -> Str<'_> {
         // SAFETY: the string lives until `self` is dropped.
         unsafe { Str::from_raw(self.raw) }
@@ -88,6 +92,8 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    /// Takes what the server hands out.
+    ///
     /// # Safety
     ///
     /// `argv` must point to `argc` strings that live, unchanged, for `'a`.
@@ -100,6 +106,7 @@ impl<'a> Args<'a> {
         self.argc
     }
 
+    /// Returns the argument at this place, if it is there.
     pub fn get(self, at: usize) -> Option<Str<'a>> {
         if at >= self.argc {
             return None;
@@ -108,14 +115,14 @@ impl<'a> Args<'a> {
         unsafe { NonNull::new(*self.argv.add(at)).map(|raw| Str::from_raw(raw)) }
     }
 
-    /// The server's own pointers, for the API, from `at` on: the first, and how many there are.
+    /// Returns the server's own pointers, for the API, from `at` on: the first, and how many there are.
     pub fn pointers(self, at: usize) -> (*const *mut RedisModuleString, usize) {
         let at = at.min(self.argc);
         // SAFETY: `at` is `argc` at the most, so the caller of `from_raw` vouches for what is before it.
         (unsafe { self.argv.add(at) }, self.argc - at)
     }
 
-    /// The arguments from `at` on.
+    /// Returns the arguments from `at` on.
     pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> {
         (at..self.argc).filter_map(move |at| self.get(at))
     }

@@ -17,9 +17,10 @@ impl Context {
     ///
     /// What a client would be told. Nothing has changed then.
     pub fn call(&self, command: &CStr, arguments: &[Str<'_>]) -> Result<(), String> {
-        /// Replicate; errors as replies, also those of the call itself; refuse to write where clients are
-        /// refused (too few replicas, a disk that fails), as for scripts; and the arguments as an array of
-        /// strings. Not to heed `maxmemory`: outside of commands that looks at the state at the last one.
+        /// `!`: the server replicates the command. `E`: an error is a reply, also one of the call itself. `S`: it
+        /// refuses to write where it refuses that to scripts (too few replicas, a disk that fails). `v`: the arguments
+        /// are an array of strings. There is no `M`, which heeds `maxmemory`: outside of commands the server looks at
+        /// the memory that was in use when the last command ran.
         const FORMAT: &CStr = c"!ESv";
         hold::call_out();
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();

@@ -5,7 +5,7 @@ use redis_module::raw;
 use super::Context;
 
 impl Context {
-    /// Whether this server is a primary that may replicate at this moment: it is no replica, it does
+    /// Returns whether this server is a primary that may replicate at this moment: it is no replica, it does
     /// not load, and clients are not paused (to replicate then would kill the server).
     pub fn may_replicate(&self) -> bool {
         // SAFETY: the context is live. `AvoidReplicaTraffic` takes no argument.
@@ -15,7 +15,7 @@ impl Context {
         }
     }
 
-    /// Whether what changes now may be replicated: to do that while the server loads, or while clients
+    /// Returns whether what changes now may be replicated: to do that while the server loads, or while clients
     /// are paused, would kill it. (On a replica that may be written to, nothing is replicated.)
     pub fn may_write(&self) -> bool {
         // SAFETY: the context is live. `AvoidReplicaTraffic` takes no argument.
@@ -35,7 +35,7 @@ impl Context {
         unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & ANY != 0 }
     }
 
-    /// Whether this server is a replica to which nothing may be written.
+    /// Returns whether this server is a replica to which nothing may be written.
     pub fn is_read_only(&self) -> bool {
         // SAFETY: the context is live.
         unsafe {
@@ -44,7 +44,7 @@ impl Context {
         }
     }
 
-    /// Whether more memory is in use than `maxmemory` allows, now.
+    /// Returns whether more memory is in use than `maxmemory` allows, now.
     pub fn is_out_of_memory(&self) -> bool {
         // SAFETY: the context is live.
         unsafe {
@@ -53,7 +53,7 @@ impl Context {
         }
     }
 
-    /// Whether this command comes from the primary or from the append-only file. It was carried out before,
+    /// Returns whether this command comes from the primary or from the append-only file. It was carried out before,
     /// so no limit may refuse it now.
     pub fn is_replaying(&self) -> bool {
         let replays = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
@@ -61,7 +61,7 @@ impl Context {
         unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & replays != 0 }
     }
 
-    /// Whether this command comes from this server's own primary or append-only file, so that to refuse it would leave
+    /// Returns whether this command comes from this server's own primary or append-only file, so that to refuse it would leave
     /// the two different. (The nodes of a cluster send each other slots by commands that replay, too: who sends them
     /// hears of an error.)
     pub fn must_obey(&self) -> bool {
@@ -72,14 +72,14 @@ impl Context {
         flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 || flags & FROM_PRIMARY == FROM_PRIMARY
     }
 
-    /// Whether the server loads its data, or a full sync, perhaps while it still serves the old ones.
+    /// Returns whether the server loads its data, or a full sync, perhaps while it still serves the old ones.
     pub fn loads(&self) -> bool {
         // SAFETY: the context is live.
         let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 };
         flags & (raw::REDISMODULE_CTX_FLAGS_LOADING | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING) != 0
     }
 
-    /// Whether the client of this command may be put to sleep: not within MULTI or a script.
+    /// Returns whether the client of this command may be put to sleep: not within MULTI or a script.
     pub fn may_block(&self) -> bool {
         let never = raw::REDISMODULE_CTX_FLAGS_MULTI
             | raw::REDISMODULE_CTX_FLAGS_LUA

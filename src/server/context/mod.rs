@@ -39,6 +39,8 @@ pub struct Context {
 }
 
 impl Context {
+    /// Takes what the server hands out.
+    ///
     /// # Safety
     ///
     /// `raw` must be the context that the server handed to the callback which is running, and not
@@ -48,8 +50,8 @@ impl Context {
         Self { raw, replied: Cell::new(false), is_command: false }
     }
 
-    /// A context that belongs to no callback and lasts as long as the process: to say something to the server
-    /// where it hands out none. Nothing may be replied, replicated or opened by it.
+    /// Makes a context that belongs to no callback and lasts as long as the process: for where the server hands out
+    /// none. Nothing may be replied, replicated or opened with it.
     pub fn detached(&self) -> Self {
         // SAFETY: the context is live.
         let raw = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
@@ -57,17 +59,18 @@ impl Context {
         Self { raw, replied: Cell::new(false), is_command: false }
     }
 
+    /// Returns the server's own pointer, for the API.
     pub fn as_ptr(&self) -> *mut RedisModuleCtx {
         self.raw.as_ptr()
     }
 
-    /// The database that keys are opened in.
+    /// Returns the database in which keys are opened.
     pub fn selected_db(&self) -> i32 {
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_GetSelectedDb(self.as_ptr())) }
     }
 
-    /// Selects a database for the rest of this callback. `false` if there is none of that number.
+    /// Selects a database for the rest of this callback. Returns `false` if there is none of that number.
     pub fn select_db(&self, number: i32) -> bool {
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_SelectDb(self.as_ptr(), number)) == raw::REDISMODULE_OK as c_int }

@@ -24,6 +24,7 @@ impl Context {
         self.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
     }
 
+    /// Publishes a keyspace event.
     fn notify(&self, class: c_int, event: &CStr, key: Str<'_>) {
         hold::call_out();
         // SAFETY: context and key are live, the event's name is a C string.
@@ -38,7 +39,7 @@ impl Context {
     }
 }
 
-/// Whether events of the module class are published, by one channel or another.
+/// Returns whether events of the module class are published, by one channel or another.
 pub fn publishes_module_events() -> bool {
     let channels = raw::REDISMODULE_NOTIFY_KEYSPACE | raw::REDISMODULE_NOTIFY_KEYEVENT;
     // SAFETY: takes no argument and has no precondition.

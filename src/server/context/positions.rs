@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use super::Context;
 
 impl Context {
-    /// Whether the command is not to run, but to say where its keys are ([`Context::key_at`]).
+    /// Returns whether the command is not to run, but to say where its keys are ([`Context::key_at`]).
     pub fn wants_keys(&self) -> bool {
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_IsKeysPositionRequest(self.as_ptr())) != 0 }

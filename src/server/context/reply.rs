@@ -8,44 +8,49 @@ use super::Context;
 use crate::server::Error;
 
 impl Context {
-    /// The context for a reply.
+    /// Returns the server's own pointer for a reply, which has begun then.
     fn reply_ptr(&self) -> *mut RedisModuleCtx {
         self.replied.set(true);
         self.as_ptr()
     }
 
-    /// Whether a reply has begun.
+    /// Returns whether a reply has begun.
     pub fn has_replied(&self) -> bool {
         self.replied.get()
     }
 
+    /// Replies OK.
     pub fn reply_ok(&self) {
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithSimpleString(self.reply_ptr(), c"OK".as_ptr())) };
     }
 
+    /// Replies a status.
     fn reply_simple(&self, text: &str) {
         let text = CString::new(text).unwrap_or_default();
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithSimpleString(self.reply_ptr(), text.as_ptr())) };
     }
 
+    /// Replies nil.
     pub fn reply_null(&self) {
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithNull(self.reply_ptr())) };
     }
 
-    /// Nil in the place of an array, as BLPOP replies when it has waited in vain.
+    /// Replies nil in the place of an array, as BLPOP does when it has waited in vain.
     pub fn reply_null_array(&self) {
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithNullArray(self.reply_ptr())) };
     }
 
+    /// Replies an integer.
     pub fn reply_integer(&self, number: i64) {
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe { api!(RedisModule_ReplyWithLongLong(self.reply_ptr(), number)) };
     }
 
+    /// Replies a bulk string.
     pub fn reply_bulk(&self, bytes: &[u8]) {
         // SAFETY: the context is live, and the server copies what it is shown.
         unsafe {
@@ -87,7 +92,7 @@ impl Context {
         unsafe { api!(RedisModule_ReplyWithArray(self.reply_ptr(), length)) };
     }
 
-    /// A map of as many entries as will have been counted when it is dropped.
+    /// Begins a map. When it is dropped, it tells the server how many entries there were.
     pub fn reply_open_map(&self) -> OpenMap<'_> {
         let postponed = c_long::from(raw::REDISMODULE_POSTPONED_LEN);
         // SAFETY: the context is live, and the server copies what it is shown.
@@ -95,6 +100,7 @@ impl Context {
         OpenMap { context: self, length: 0 }
     }
 
+    /// Replies an error.
     pub fn reply_error(&self, error: &Error) {
         let text = match error {
             Error::Arity => {

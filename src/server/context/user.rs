@@ -10,7 +10,7 @@ use super::call::{NO_COMMAND, Reply};
 use crate::server::{Str, hold};
 
 impl Context {
-    /// Whether the user who runs this command may publish to a channel. The server logs it if not.
+    /// Returns whether the user who runs this command may publish to a channel. The server logs it if not.
     pub fn may_publish_to(&self, channel: Str<'_>) -> bool {
         hold::call_out();
         if !self.has_user() {
@@ -44,11 +44,11 @@ impl Context {
         }
     }
 
-    /// Whether this command is run by a user. By none it is when another module calls it in its own name, which
-    /// may do anything; Redis 7.0 and 7.2 must not be asked for the name then, for they would look at it.
+    /// Returns whether this command is run by a user. It is not when another module calls it in its own name, which may do
+    /// anything. Redis 7.0 and 7.2 must not be asked for the user's name then: they would follow a null pointer.
     fn has_user(&self) -> bool {
-        // As the user: whether there is one is what the server looks at first (ENOTSUP), and then whether there is
-        // such a command.
+        // `C` asks for the rights of the user. Without a user the server refuses that with ENOTSUP, before it looks
+        // whether there is such a command.
         // SAFETY: the context is live, the format takes no arguments.
         let reply =
             unsafe { api!(RedisModule_Call(self.as_ptr(), NO_COMMAND.as_ptr(), c"C".as_ptr())) };

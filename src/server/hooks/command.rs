@@ -63,6 +63,7 @@ pub struct Dest {
 }
 
 impl Command {
+    /// Makes a command whose first argument is its key.
     pub const fn new(
         verb: &'static CStr,
         handler: Handler,
@@ -73,6 +74,7 @@ impl Command {
         Self { access: Some(access), ..Self::without_key(verb, handler, flags, arity) }
     }
 
+    /// Makes a command that has no key.
     pub const fn without_key(
         verb: &'static CStr,
         handler: Handler,
@@ -94,16 +96,17 @@ impl Command {
         }
     }
 
-    /// It has any number of keys, which the first argument tells.
+    /// Says that it has any number of keys, which the first argument tells.
     pub const fn with_numkeys(self) -> Self {
         Self { is_counted: true, ..self }
     }
 
-    /// It has a second key, behind a word.
+    /// Says that it has a second key, behind a word.
     pub const fn with_dest(self, keyword: &'static CStr, from: c_int, access: u32) -> Self {
         Self { dest: Some(Dest { keyword, from, access }), ..self }
     }
 
+    /// Says how it is written, what it costs and what it does.
     pub const fn described(
         self,
         syntax: &'static str,
@@ -115,7 +118,7 @@ impl Command {
 }
 
 impl Command {
-    /// The server's own categories, as it gives them to its own commands by their flags.
+    /// Returns the categories that the server would give to a command of its own with these flags.
     fn categories(&self) -> String {
         let flags = self.flags.to_string_lossy();
         let has = |flag| flags.split(' ').any(|it| it == flag);
@@ -170,7 +173,7 @@ macro_rules! handler {
 }
 pub(crate) use handler;
 
-/// Registers a command as `prefix.verb`. `false` if the server refuses it.
+/// Registers a command as `prefix.verb`. Returns `false` if the server refuses it.
 pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
     let name = format!("{prefix}.{}", command.verb.to_string_lossy());
     let Ok(name) = CString::new(name) else { return false };
@@ -241,7 +244,7 @@ pub fn categorize(context: &Context, own: &CStr, prefix: &str, commands: &[Comma
     }
 }
 
-/// The server's description of a command. It points to static memory, which the server copies.
+/// Describes a command to the server. The description points to static memory, which the server copies.
 fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
     /// The layout of the structures below, as of Redis 7.0.
     static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {

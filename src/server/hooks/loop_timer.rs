@@ -1,8 +1,8 @@
 //! A timer of our own in the server's event loop.
 //!
-//! The timers that the server gives to modules compare wall clocks: one that is set to fire in an hour
-//! fires when the wall clock has moved by an hour. After a step forward of the clock those that wait
-//! keep all that come later from firing; after a step back they fire as much too late. A timer of the
+//! The timers that the server gives to modules go by the wall clock: one that is set to fire in an hour
+//! fires when the wall clock has moved by an hour. When that steps back, they fire as much too late; when it
+//! steps forward, those that were set before keep those that are set afterwards from firing. A timer of the
 //! kernel's (`timerfd`) counts on the monotonic clock, makes the event loop come round like any
 //! connection that can be read, and is late by some 50 us instead of a millisecond.
 //!
@@ -19,7 +19,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
 use crate::server::Context;
 use crate::server::guard::guard;
 
-/// What is called when a timer fires, with nothing at hand: it may note that it did.
+/// The function that is called when a timer fires. It is handed no context: it may note that the timer has fired.
 pub type OnTime = fn();
 
 /// One timer, which fires once each time it is set.
@@ -36,7 +36,7 @@ enum Kind {
 }
 
 impl LoopTimer {
-    /// A timer of the kernel's where there is one. It lasts as long as the process.
+    /// Makes a timer of the kernel's where there is one. It lasts as long as the process.
     pub fn new(on_time: OnTime) -> &'static Self {
         let kernel = kernel::timer().and_then(|fd| {
             let timer = &*Box::leak(Box::new(Self { kind: Kind::Kernel(fd), on_time }));
@@ -52,7 +52,7 @@ impl LoopTimer {
         kernel.unwrap_or_else(|| Self::of_server(on_time))
     }
 
-    /// As where the kernel has none.
+    /// Makes a timer of the server's, as where the kernel has none.
     pub fn of_server(on_time: OnTime) -> &'static Self {
         Box::leak(Box::new(Self { kind: Kind::Server(Cell::new(None)), on_time }))
     }
@@ -74,13 +74,13 @@ impl LoopTimer {
         }
     }
 
-    /// Whether the timer, once it has fired, has the event loop come round again and again until it is set or
+    /// Returns whether the timer, once it has fired, has the event loop come round again and again until it is set or
     /// stopped.
     pub fn stays_fired(&self) -> bool {
         matches!(self.kind, Kind::Kernel(_))
     }
 
-    /// The timer does not fire until it is set.
+    /// Keeps the timer from firing until it is set.
     pub fn stop(&self, context: &Context) {
         match &self.kind {
             Kind::Kernel(fd) => kernel::stop(fd),
@@ -96,7 +96,7 @@ impl LoopTimer {
     }
 }
 
-/// Has the event loop come round at once, and call this then. `false` if the server cannot.
+/// Has the event loop come round at once, and call this then. Returns `false` if the server cannot.
 pub fn ask_for_pass(on_pass: &'static OnTime) -> bool {
     let data = ptr::from_ref(on_pass).cast_mut().cast::<c_void>();
     // SAFETY: the data lives as long as the process.

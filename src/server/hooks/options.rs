@@ -4,9 +4,9 @@ use redis_module::raw;
 
 use crate::server::info;
 
-/// The option by which a module says that slots may be moved to another node all at once, keys and all: Valkey 9
-/// and later refuse to while any module has not said so. 0 where the server does not know it; there the bit is
-/// free to mean something else.
+/// Returns the option by which a module says that slots may be moved to another node all at once, keys and all: Valkey
+/// 9 and later refuse that while any module has not said so. It is 0 where the server does not know it, as the bit may
+/// mean something else there.
 pub fn atomic_slot_migration_option() -> u32 {
     const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
     // SAFETY: takes no argument and has no precondition. The server has filled in its functions by now, and

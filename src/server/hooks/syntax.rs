@@ -76,7 +76,7 @@ fn sequence(rest: &mut &[&str]) -> Vec<Arg> {
     join_tokens(args)
 }
 
-/// What stands between brackets, which are taken off.
+/// Reads what stands between brackets, and the bracket that closes.
 fn alternatives(rest: &mut &[&str]) -> Vec<Vec<Arg>> {
     let mut alternatives = vec![sequence(rest)];
     while let Some((word, tail)) = rest.split_first() {
@@ -98,13 +98,13 @@ fn block(mut args: Vec<Arg>) -> Arg {
     if args.len() == 1 { args.remove(0) } else { Arg::group(BLOCK, args) }
 }
 
-/// The last arguments may be repeated.
+/// Says that the last arguments may be repeated.
 fn repeat(args: &mut Vec<Arg>, count: usize) {
     let repeated = args.split_off(args.len() - count);
     args.push(Arg { multiple: true, ..block(repeated) });
 }
 
-/// A word in capitals and the argument behind it are one, if there is only one.
+/// Makes one argument of a word in capitals and the argument behind it, if there is only one.
 fn join_tokens(args: Vec<Arg>) -> Vec<Arg> {
     match <[Arg; 2]>::try_from(args) {
         Ok([token, value])
@@ -190,7 +190,7 @@ impl Arg {
     }
 }
 
-/// A list as the server takes it: with an end that has no name.
+/// Makes a list as the server takes it: it ends with an argument that has no name.
 pub fn to_raw(args: &[Arg]) -> *mut RedisModuleCommandArg {
     let mut list: Vec<_> = args.iter().map(Arg::to_raw).collect();
     // SAFETY: the structure is plain C data, for which all zeroes are the end-of-list marker.

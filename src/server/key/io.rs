@@ -16,6 +16,8 @@ pub struct Io {
 }
 
 impl Io {
+    /// Takes what the server hands out.
+    ///
     /// # Safety
     ///
     /// `raw` must be what the server handed to the callback which is running, and not outlive it.
@@ -27,7 +29,7 @@ impl Io {
         self.raw.as_ptr()
     }
 
-    /// The name of the key that is being loaded or saved.
+    /// Returns the name of the key that is being loaded or saved.
     pub fn name(&self) -> Option<Name> {
         // SAFETY: the io is live; the server returns a string that lives as long, or null.
         unsafe {
@@ -36,12 +38,14 @@ impl Io {
         }
     }
 
-    /// The server while this is read or written. It has no client: nothing may be called, replied or replicated.
+    /// Returns the context of the server while this is read or written. It has no client: nothing may be called,
+    /// replied or replicated.
     pub fn context(&self) -> Context {
         // SAFETY: the io is live, and the context lives as long.
         unsafe { Context::from_raw(api!(RedisModule_GetContextFromIO(self.as_ptr()))) }
     }
 
+    /// Writes a line to the server's log, with the name of the key.
     pub fn log_warning(&self, message: &str) {
         let Ok(message) = CString::new(message) else { return };
         // SAFETY: the io is live, and the format takes one C string.
@@ -55,14 +59,14 @@ impl Io {
         };
     }
 
-    /// The next field, if it is a number.
+    /// Reads the next field, if it is a number.
     pub fn load_unsigned(&mut self) -> Option<u64> {
         // SAFETY: the io is live.
         let number = unsafe { api!(RedisModule_LoadUnsigned(self.as_ptr())) };
         self.is_sound().then_some(number)
     }
 
-    /// The next field, if it is a string.
+    /// Reads the next field, if it is a string.
     pub fn load_bytes(&mut self) -> Option<LoadedBytes> {
         let mut length = 0;
         // SAFETY: the io is live. The buffer is ours; it is null after an error.
@@ -71,11 +75,13 @@ impl Io {
         loaded.filter(|_| self.is_sound())
     }
 
+    /// Writes a number.
     pub fn save_unsigned(&mut self, number: u64) {
         // SAFETY: the io is live.
         unsafe { api!(RedisModule_SaveUnsigned(self.as_ptr(), number)) }
     }
 
+    /// Writes a string.
     pub fn save_bytes(&mut self, bytes: &[u8]) {
         // SAFETY: the io is live; the server writes the bytes before it returns.
         unsafe {
@@ -83,7 +89,8 @@ impl Io {
         }
     }
 
-    /// The server marks an io when a read fails; what was read then is worth nothing.
+    /// Returns whether all reads have gone well: the server marks an io when one fails, and what was read then is worth
+    /// nothing.
     fn is_sound(&self) -> bool {
         // SAFETY: the io is live.
         unsafe { api!(RedisModule_IsIOError(self.as_ptr())) == 0 }
@@ -118,6 +125,8 @@ pub struct Digest {
 }
 
 impl Digest {
+    /// Takes what the server hands out.
+    ///
     /// # Safety
     ///
     /// `raw` must be what the server handed to the callback which is running, and not outlive it.
@@ -125,6 +134,7 @@ impl Digest {
         Self { raw: NonNull::new(raw).expect("the server hands out a digest") }
     }
 
+    /// Adds a string.
     pub fn bytes(&mut self, bytes: &[u8]) {
         // SAFETY: the digest is live; the server reads the bytes before it returns.
         unsafe {
@@ -136,6 +146,7 @@ impl Digest {
         }
     }
 
+    /// Adds a number.
     pub fn unsigned(&mut self, number: u64) {
         // SAFETY: the digest is live.
         unsafe { api!(RedisModule_DigestAddLongLong(self.raw.as_ptr(), number as i64)) }

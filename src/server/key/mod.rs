@@ -37,8 +37,8 @@ impl<'a> Key<'a> {
         Self::open(context, name, raw::REDISMODULE_READ)
     }
 
-    /// As [`Key::open_to_read`], leaving no trace: neither statistics nor the time of last use change, and nobody is told
-    /// that a key is missing. It may be open though there is none.
+    /// Opens a key as [`Key::open_to_read`] does, and leaves no trace: neither statistics nor the time of last use change,
+    /// and nobody is told that a key is missing. It may be open though there is none.
     pub fn open_to_inspect(context: &'a Context, name: Str<'_>) -> Option<Self> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH;
         // SAFETY: the server has filled in its functions by now, and changes them no more.
@@ -59,7 +59,7 @@ impl<'a> Key<'a> {
         Self::open(context, name, mode).expect("a key opened for writing need not exist")
     }
 
-    /// Whether a key has a value to which no stream entry can be added.
+    /// Returns whether a key has a value to which no stream entry can be added.
     pub fn holds_other_than_stream(context: &Context, name: Str<'_>) -> bool {
         let kinds = [raw::REDISMODULE_KEYTYPE_EMPTY, raw::REDISMODULE_KEYTYPE_STREAM];
         Key::open_to_inspect(context, name).is_some_and(|key| {
@@ -69,6 +69,8 @@ impl<'a> Key<'a> {
         })
     }
 
+    /// Takes what the server hands out.
+    ///
     /// # Safety
     ///
     /// `raw` must be a key that is open for `'a`. It is closed when this is dropped.
@@ -85,7 +87,7 @@ impl<'a> Key<'a> {
         NonNull::new(raw).map(|raw| Self { raw, context: PhantomData })
     }
 
-    /// The value, if it is of the module type `kind`; `None` if there is no value.
+    /// Returns the value, if it is of the module type `kind`; `None` if there is no value.
     ///
     /// # Errors
     ///
@@ -107,8 +109,8 @@ impl<'a> Key<'a> {
 
     /// Gives the key a value of a module type, and closes it. The key must be open for writing, and have none.
     ///
-    /// That publishes the server's event `new`, and whoever listens may do as they like with the key. To close it then
-    /// reads the object in which the server keeps the value, as that was before.
+    /// That publishes the server's event `new`, and whoever listens may do as they like with the key. But to close the key,
+    /// which is done after that, the server reads the object in which it kept the value before.
     ///
     /// # Safety
     ///
@@ -139,7 +141,7 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// When the server will delete the key by itself, in milliseconds since the epoch.
+    /// Returns when the server will delete the key by itself, in milliseconds since the epoch.
     pub fn expiry(&self) -> Option<u64> {
         // SAFETY: the key is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw.as_ptr())) };
@@ -147,7 +149,7 @@ impl<'a> Key<'a> {
         u64::try_from(at).ok()
     }
 
-    /// Says when that is. Returns whether the key, which must be open for writing, has a value.
+    /// Has the server delete the key at that moment. Returns whether the key, which must be open for writing, has a value.
     pub fn expire_at(&mut self, at: u64) -> bool {
         let Ok(at) = at.try_into() else { return false };
         // SAFETY: the key is open.
@@ -155,9 +157,9 @@ impl<'a> Key<'a> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Has the server look up the object in which the value of this key is, which is there. Valkey moves it when it is
-    /// first given an expiry, or another name, by whomever, and does not say so; whoever gives it one has it looked up.
-    /// Taking away the expiry leaves it where it is. There is none before: the server takes away those that were set
+    /// Has the server look up where it keeps the value of this key, which is there. Valkey moves the object when somebody
+    /// gives the key its first expiry, or another name, and does not say so. But to give it an expiry looks the object up;
+    /// to take the expiry away leaves it there. The key has none before, as the server takes away one that was set
     /// while it said `new`.
     fn look_up_again(&self) {
         /// Long enough not to come before it is taken away.

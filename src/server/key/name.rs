@@ -15,11 +15,13 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name of a key of the selected database.
+    /// Makes the name of a key of the selected database.
     pub fn of(context: &Context, key: Str<'_>) -> Self {
         Self { db: context.selected_db(), key: key.bytes().into() }
     }
 
+    /// Copies what the server says. `None` if it says nothing.
+    ///
     /// # Safety
     ///
     /// `key` must be null, or a string of the server's that lives for the length of this call.

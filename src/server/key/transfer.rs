@@ -13,6 +13,8 @@ pub struct Transfer {
 }
 
 impl Transfer {
+    /// Takes what the server hands out.
+    ///
     /// # Safety
     ///
     /// `raw` must be what the server handed to the callback which is running, and not outlive it.
@@ -20,7 +22,7 @@ impl Transfer {
         NonNull::new(raw).map(|raw| Self { raw })
     }
 
-    /// The name it has, or had.
+    /// Returns the name that the value has, or had.
     pub fn from(&self) -> Option<Name> {
         // SAFETY: the transfer is live; the server returns a string that lives as long, or null.
         unsafe {
@@ -29,7 +31,7 @@ impl Transfer {
         }
     }
 
-    /// The name that the copy will have.
+    /// Returns the name that the copy will have.
     pub fn to(&self) -> Option<Name> {
         // SAFETY: as above.
         unsafe {

@@ -20,6 +20,7 @@ pub struct Walk {
 }
 
 impl Walk {
+    /// Begins at the first key.
     pub fn new() -> Self {
         // SAFETY: takes no argument and has no precondition.
         let cursor = unsafe { api!(RedisModule_ScanCursorCreate()) };

@@ -33,7 +33,7 @@ pub fn probe() {
     ALLOCATOR.probe();
 }
 
-/// Whether what has this alignment is handed out as it came from the server, which may then move it.
+/// Returns whether what has this alignment is handed out as it came from the server, which may then move it.
 pub fn is_plain(align: usize) -> bool {
     ALLOCATOR.is_plain(align)
 }
@@ -46,6 +46,8 @@ pub fn is_plain(align: usize) -> bool {
 unsafe trait Memory {
     fn take(&self, size: usize) -> *mut u8;
 
+    /// Gives memory back.
+    ///
     /// # Safety
     ///
     /// `start` must come from `take`, and be used no more.

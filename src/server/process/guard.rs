@@ -33,11 +33,12 @@ pub fn install_panic_hook() {
 
 /// Something that is to be done as a whole. A panic that drops it ends the process.
 pub struct Whole {
-    /// Who is begun while a panic goes by does not answer for that one.
+    /// One that is begun while a panic unwinds the stack does not end the process for that panic.
     was_panicking: bool,
 }
 
 impl Whole {
+    /// Begins it.
     pub fn begin() -> Self {
         Self { was_panicking: thread::panicking() }
     }
@@ -93,7 +94,7 @@ pub mod trap {
     }
 }
 
-/// See the other one.
+/// Has no traps, in a release.
 #[cfg(not(debug_assertions))]
 pub mod trap {
     #[inline(always)]

@@ -10,6 +10,7 @@ use redis_module::raw::RedisModuleServerInfoData;
 pub struct Section(*mut RedisModuleServerInfoData);
 
 impl Section {
+    /// Has the server make a section, and looks at it.
     pub fn with<T>(name: &CStr, look: impl FnOnce(&Self) -> T) -> T {
         // SAFETY: the server accepts a null context here; the section is a C string.
         let section =
@@ -17,7 +18,7 @@ impl Section {
         look(&section)
     }
 
-    /// A field that is a number, if it is there.
+    /// Returns a field that is a number, if it is there.
     pub fn number(&self, field: &CStr) -> Option<u64> {
         let mut failed = 0;
         // SAFETY: the section lives, and the field is a C string.
@@ -27,7 +28,7 @@ impl Section {
         (failed == 0).then_some(number)
     }
 
-    /// A field, if it is there.
+    /// Returns a field, if it is there.
     pub fn text(&self, field: &CStr) -> Option<&CStr> {
         // SAFETY: the section lives, and the field is a C string. The server returns null or a C string that lives
         // as long.
@@ -45,9 +46,9 @@ impl Drop for Section {
     }
 }
 
-/// What the server has counted since it was started, or since CONFIG RESETSTAT: connections, commands, bytes read,
-/// bytes written. After a reset each grows at a pace of its own, so that not all of them soon exceed what they were. 0
-/// for one that the server does not have.
+/// Returns what the server has counted since it was started, or since CONFIG RESETSTAT: connections, commands, bytes read,
+/// bytes written. A count that the server does not have is 0. To notice a reset it takes several: each grows at a pace of
+/// its own, so that one of them stays below what it was for a while.
 pub fn server_counts() -> [u64; 4] {
     const FIELDS: [&CStr; 4] = [
         c"total_connections_received",
@@ -58,7 +59,7 @@ pub fn server_counts() -> [u64; 4] {
     Section::with(c"stats", |stats| FIELDS.map(|field| stats.number(field).unwrap_or(0)))
 }
 
-/// Whether the server is Valkey: it and Redis number some things differently.
+/// Returns whether the server is Valkey: it and Redis number some things differently.
 pub fn is_valkey() -> bool {
     static IS_VALKEY: OnceLock<bool> = OnceLock::new();
     *IS_VALKEY

@@ -20,7 +20,7 @@ thread_local! {
     static MAY_LISTEN: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Whether there may be somebody who listens. Once there was, it is not asked again whether they have gone.
+/// Returns whether there may be somebody who listens. Once there was, it is not asked again whether they have gone.
 pub fn may_listen() -> bool {
     MAY_LISTEN.get()
 }
@@ -36,7 +36,7 @@ fn is_known(name: &[u8]) -> bool {
     name == OWN.get() || BUILT_IN.contains(&name)
 }
 
-/// Whether all modules that are loaded are known not to listen.
+/// Returns whether all modules that are loaded are known not to listen.
 fn are_known(context: &Context) -> bool {
     let (context, command, format) = (context.as_ptr(), c"MODULE".as_ptr(), c"c".as_ptr());
     // SAFETY: the context is live, and the command takes one word. The reply is nobody else's.

@@ -6,8 +6,9 @@
 //!
 //! *How that is known.* The server is asked when it calls its cron. From then on whatever begins to listen begins with
 //! an event. A replica that comes is sent a snapshot, for which the server forks, and hears what happens after that;
-//! so does an append-only file that is begun. (The backlog is made when the replica comes, a little before that.
-//! But its name is told to the replica at the fork, so that nobody can ask for what is missing before.) A replica that
+//! so does an append-only file that is begun. (The backlog is made when the replica comes, a little before that,
+//! and lacks what happens until the fork. But only at the fork is the replica told the replication id, without which
+//! nobody can ask for anything that is in the backlog.) A replica that
 //! becomes a primary has a backlog, and an event of its own; so has a setting that was changed. The nodes of a cluster
 //! send slots to each other by other ways: there it is never quiet.
 
@@ -30,7 +31,7 @@ thread_local! {
     static IS_TOLD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// See the head of this file.
+/// Returns whether nobody hears what is replicated, as the head of this file says.
 pub fn is_quiet() -> bool {
     IS_QUIET.get()
 }
@@ -41,13 +42,13 @@ pub fn disturb() {
     IS_NEW.set(true);
 }
 
-/// Whether somebody may have begun to listen since this was last asked.
+/// Returns whether somebody may have begun to listen since this was last asked.
 #[inline]
 pub fn take_newcomers() -> bool {
     IS_NEW.get() && IS_NEW.replace(false)
 }
 
-/// Has the server tell of what could disturb. A change of roles is told to [`disturb`] by who hears of it.
+/// Has the server tell of what could disturb. Of a change of roles [`keyspace`](crate::background) tells [`disturb`].
 pub fn register(context: &Context) {
     let told = [
         raw::REDISMODULE_EVENT_FORK_CHILD,

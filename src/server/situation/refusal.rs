@@ -32,7 +32,7 @@ pub fn look_again() {
 }
 
 impl Context {
-    /// Whether the server would let a client write to a key now: enough replicas are connected, the disk can be
+    /// Returns whether the server would let a client write to a key now: enough replicas are connected, the disk can be
     /// written to.
     pub fn lets_clients_write(&self, key: Str<'_>) -> bool {
         /// Refuse what a script is refused; the key. Any command that writes will do.
@@ -58,7 +58,7 @@ impl Context {
         })
     }
 
-    /// Whether this node serves the slot of a key. Without a cluster it serves all.
+    /// Returns whether this node serves the slot of a key. Without a cluster it serves all.
     pub fn serves(&self, key: Str<'_>) -> bool {
         // SAFETY: the context is live.
         let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) } as u32;
@@ -96,7 +96,7 @@ impl Context {
         })
     }
 
-    /// As the server decides whether a script may write (Redis 7.0: `checkGoodReplicasStatus`,
+    /// Decides as the server does whether a script may write (Redis 7.0: `checkGoodReplicasStatus`,
     /// `writeCommandsDeniedByDiskError`).
     fn finds_no_reason_to_refuse(&self) -> bool {
         let good_replicas = Section::with(c"replication", |info| {
@@ -122,7 +122,7 @@ impl Context {
         is_appended && (is_saved || !stops())
     }
 
-    /// A setting of the server's.
+    /// Returns a setting of the server's.
     fn setting(&self, name: &CStr) -> Option<String> {
         let (context, command, format) = (self.as_ptr(), c"CONFIG".as_ptr(), c"cc".as_ptr());
         let (get, name) = (c"GET".as_ptr(), name.as_ptr());
