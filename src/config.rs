@@ -107,7 +107,7 @@ pub fn small_max() -> SmallMax {
     SmallMax { elements: SMALL_MAX_ELEMENTS.get() as usize, bytes: SMALL_MAX_BYTES.get() as usize }
 }
 
-/// Whether to answer to ReDe's names too.
+/// Returns whether to answer to ReDe's names too.
 pub fn rede_commands() -> bool {
     IS_REDE.load(Ordering::Relaxed)
 }

@@ -283,7 +283,7 @@ fn give_back_stuck(context: &Context, key: Str<'_>, policy: &Policy, now: u64) {
 }
 
 impl Delivery {
-    /// Whether the element that was copied is still there, and waits for the same time.
+    /// Returns whether the element that was copied is still there, and waits for the same time.
     fn is_in(&self, lawn: &Lawn) -> bool {
         lawn.look(self.id.as_str().bytes()).is_some_and(|element| {
             element.deadline == self.deadline && element.deliveries == self.deliveries

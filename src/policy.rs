@@ -103,12 +103,12 @@ impl Policy {
         }
     }
 
-    /// Whether they go to another key, or to a channel.
+    /// Returns whether they go to another key, or to a channel.
     pub fn sends_elsewhere(&self) -> bool {
         !matches!(self.route(), None | Some(Route::Drop))
     }
 
-    /// Whether an element that is due, and was given out so often, goes that way.
+    /// Returns whether an element that is due, and was given out so often, goes that way.
     pub fn sends(&self, deliveries: u16) -> bool {
         match self {
             Self::Hold => false,
@@ -117,12 +117,12 @@ impl Policy {
         }
     }
 
-    /// Whether elements wait for somebody who takes them.
+    /// Returns whether elements wait for somebody who takes them.
     pub fn holds(&self) -> bool {
         !matches!(self, Self::Send(_))
     }
 
-    /// Whether some of them do so no more, one day.
+    /// Returns whether some of them do so no more, one day.
     pub fn limits(&self) -> bool {
         matches!(self, Self::Limit { .. })
     }

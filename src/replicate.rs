@@ -331,7 +331,7 @@ pub fn resumed(context: &Context, key: Str<'_>) {
     unsafe { api!(RedisModule_Replicate(context, name, c"s".as_ptr(), key.as_ptr())) };
 }
 
-/// Whether a command is one that every server with the module has: not those that go by ReDe's names, which a replica
+/// Returns whether a command is one that every server with the module has: not those that go by ReDe's names, which a replica
 /// may not answer to, or the server that reads an append-only file next year.
 fn is_known(name: Option<Str<'_>>) -> bool {
     const PREFIX: &[u8] = b"DEHYDRATOR.";

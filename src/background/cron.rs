@@ -135,7 +135,7 @@ fn tick(context: &Context) {
     STATISTICS.set(statistics);
 }
 
-/// Whether the wall clock has stepped since the last tick.
+/// Returns whether the wall clock has stepped since the last tick.
 fn has_stepped(now_us: u64) -> bool {
     let ahead_us = clock::now_us().wrapping_sub(now_us);
     let before = AHEAD_US.replace(ahead_us);

@@ -144,7 +144,7 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
     })
 }
 
-/// Whether what is being loaded may send elements elsewhere. By RESTORE anybody can bring any policy, also one that ONDUE
+/// Returns whether what is being loaded may send elements elsewhere. By RESTORE anybody can bring any policy, also one that ONDUE
 /// would refuse to that user, so such a one is to be confirmed first. A file and a full sync are the server's own.
 ///
 /// *The append-only file and replicas* have the RESTORE, as it was sent. A replica judges by itself, as its primary did;

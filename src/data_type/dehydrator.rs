@@ -16,7 +16,7 @@ pub const DEAD_LETTERS_MAX: usize = 1024;
 /// can be given out, in the order in which they got stuck, and no clock ever gets there. No client's TTL is that long.
 pub const STUCK: u64 = DEADLINE_MAX;
 
-/// Whether an element is a dead letter that is stuck.
+/// Returns whether an element is a dead letter that is stuck.
 pub fn is_stuck(row: &Row<'_>) -> bool {
     row.element.deliveries > 0 && row.element.deadline == STUCK && row.ttl == STUCK
 }
@@ -55,18 +55,18 @@ impl Dehydrator {
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
 
-    /// Whether it would do nothing, and so should not be there: with a policy an empty one stays, as a
+    /// Returns whether it would do nothing, and so should not be there: with a policy an empty one stays, as a
     /// stream with consumer groups does, and while it is paused.
     pub fn is_idle(&self) -> bool {
         self.lawn.is_empty() && self.is_usual()
     }
 
-    /// Whether nothing is said of it as a whole.
+    /// Returns whether nothing is said of it as a whole.
     pub fn is_usual(&self) -> bool {
         *self.rules == USUAL
     }
 
-    /// Whether nothing is given out or delivered at this time.
+    /// Returns whether nothing is given out or delivered at this time.
     pub fn is_paused(&self, now: u64) -> bool {
         self.rules.pause.is_some_and(|pause| pause.is_on(now))
     }
@@ -115,7 +115,7 @@ impl Dehydrator {
         due.filter(move |(_, element)| !is_dead(element.deliveries)).take(count)
     }
 
-    /// Whether the first in the order of delivery, when it is due, goes by the policy.
+    /// Returns whether the first in the order of delivery, when it is due, goes by the policy.
     pub fn sends_first(&self) -> bool {
         match self.rules.policy {
             Policy::Hold => false,
@@ -301,12 +301,12 @@ impl Tracking {
         self.serial
     }
 
-    /// Whether it has been noted that it has memory to give back.
+    /// Returns whether it has been noted that it has memory to give back.
     pub fn mark(&self) -> &Mark {
         &self.mark
     }
 
-    /// Whether dead letters may be stuck.
+    /// Returns whether dead letters may be stuck.
     pub fn has_stuck(&self) -> bool {
         self.has_stuck.load(Ordering::Relaxed)
     }
@@ -316,7 +316,7 @@ impl Tracking {
         self.has_stuck.store(has_stuck, Ordering::Relaxed);
     }
 
-    /// Whether its name has been noted.
+    /// Returns whether its name has been noted.
     pub fn is_tracked(&self) -> bool {
         self.state.load(Ordering::Relaxed) == TRACKED
     }

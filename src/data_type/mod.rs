@@ -64,7 +64,7 @@ fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
     Ok(key.value(kind())?.map(NonNull::cast))
 }
 
-/// Whether the module must know a dehydrator by name: because there is something to do when an element comes due, or
+/// Returns whether the module must know a dehydrator by name: because there is something to do when an element comes due, or
 /// when a pause ends, or somebody to tell.
 pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
     !dehydrator.is_usual() || dehydrator.tracking().has_stuck() || publishes_module_events()
@@ -209,7 +209,7 @@ impl<'a> Writing<'a> {
         Ok(changed)
     }
 
-    /// Whether there was no dehydrator, and a change has made one.
+    /// Returns whether there was no dehydrator, and a change has made one.
     pub fn is_new(&self) -> bool {
         self.new.is_some()
     }
@@ -253,7 +253,7 @@ impl<'a> Writing<'a> {
         true
     }
 
-    /// Whether nothing is given out or delivered at this time.
+    /// Returns whether nothing is given out or delivered at this time.
     pub fn is_paused(&mut self, now: u64) -> bool {
         self.existing().is_some_and(|dehydrator| dehydrator.is_paused(now))
     }

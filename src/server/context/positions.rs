@@ -12,7 +12,7 @@ impl Context {
     }
 
     /// Says that an argument is a key, and what is done with it, see
-    /// [`access`](super::command::access).
+    /// [`access`](crate::server::command::access).
     pub fn key_at(&self, position: usize, access: u32) {
         // SAFETY: the context is live, and asks for this.
         unsafe {
