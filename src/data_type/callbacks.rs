@@ -69,6 +69,8 @@ pub fn register(context: &Context) -> bool {
     !kind.is_null()
 }
 
+/// Returns the dehydrator that a value is.
+///
 /// # Safety
 ///
 /// `value` must be a dehydrator's, which the server keeps as it is for `'a`.
@@ -206,7 +208,7 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guard(0, || unsafe { dehydrator(value) }.memory())
 }
 
-/// The rules, the order of delivery, ids, payloads, TTLs, deadlines and leases: all that a client could ever see.
+/// Adds up the rules, the order of delivery, ids, payloads, TTLs, deadlines and leases: all that a client could ever see.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
@@ -228,7 +230,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
     });
 }
 
-/// May run on a background thread: a dehydrator shares nothing but a counter.
+/// Frees a value, perhaps on a background thread: a dehydrator shares nothing but counters.
 unsafe extern "C" fn free(value: *mut c_void) {
     // SAFETY: the server's promise above, and that it forgets the value.
     guard((), || drop(unsafe { Box::from_raw(value.cast::<Dehydrator>()) }));
@@ -250,7 +252,7 @@ unsafe extern "C" fn copy2(
     })
 }
 
-/// The value leaves its name: it is deleted, overwritten, renamed or moved.
+/// Notes that a value leaves its name: it is deleted, overwritten, renamed or moved.
 unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const c_void) {
     guard((), || {
         // SAFETY: the server's promise above.

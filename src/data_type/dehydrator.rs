@@ -9,11 +9,11 @@ use crate::pending::compaction::Mark;
 use crate::pending::schedule::Serial;
 use crate::policy::{Policy, Rules, Trust};
 
-/// Dead letters that who asks for elements passes over: the time that takes has a bound.
+/// A client that asks for elements passes over so many dead letters at the most: the time that takes has a bound.
 pub const DEAD_LETTERS_MAX: usize = 1024;
 
-/// The TTL and the deadline of dead letters that are *stuck*: they cannot go where they belong. They stand behind all that
-/// can be given out, in the order in which they got stuck, and no clock ever gets there. No client's TTL is that long.
+/// The TTL and the deadline of dead letters that are *stuck*: they cannot go where they belong. By it they stand behind all
+/// that can be given out, in the order in which they got stuck. No clock ever comes to it, and no client's TTL is that long.
 pub const STUCK: u64 = DEADLINE_MAX;
 
 /// Returns whether an element is a dead letter that is stuck.
@@ -30,6 +30,7 @@ pub struct Dehydrator {
 }
 
 impl Dehydrator {
+    /// Makes one, and counts it.
     pub fn new(lawn: Lawn, rules: Rules) -> Self {
         let mut new = Self {
             lawn,
@@ -48,20 +49,20 @@ impl Dehydrator {
         self.tracking.note_stuck(self.stuck().next().is_some());
     }
 
-    /// The dead letters that are stuck, in order.
+    /// Returns the dead letters that are stuck, in order.
     pub fn stuck(&self) -> impl Iterator<Item = Row<'_>> {
         let lawn = Some(&self.lawn).filter(|lawn| lawn.delivered() > 0);
         let first = Start { deadline: STUCK, behind: None };
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
 
-    /// Returns whether it would do nothing, and so should not be there: with a policy an empty one stays, as a
-    /// stream with consumer groups does, and while it is paused.
+    /// Returns whether it has nothing in it and nothing to do, and so should not be there. With a policy an empty one stays,
+    /// as a stream with consumer groups does, and so does one that is paused.
     pub fn is_idle(&self) -> bool {
         self.lawn.is_empty() && self.is_usual()
     }
 
-    /// Returns whether nothing is said of it as a whole.
+    /// Returns whether its rules are the usual ones.
     pub fn is_usual(&self) -> bool {
         *self.rules == USUAL
     }
@@ -71,7 +72,7 @@ impl Dehydrator {
         self.rules.pause.is_some_and(|pause| pause.is_on(now))
     }
 
-    /// When something can be given out, or could, as far as deadlines and a pause say.
+    /// Returns when something can be given out, or since when, as far as deadlines and a pause say.
     pub fn next(&self) -> Option<u64> {
         let next = self.next_deadline()?;
         match self.rules.pause {
@@ -80,13 +81,13 @@ impl Dehydrator {
         }
     }
 
-    /// When the next element comes due, or did. What is stuck never does.
+    /// Returns when the next element comes due, or did. What is stuck never does.
     pub fn next_deadline(&self) -> Option<u64> {
         let is_stuck = |next| next == STUCK && self.tracking.has_stuck();
         self.lawn.next_deadline().filter(|next| !is_stuck(*next))
     }
 
-    /// When there is something to do by itself, and whether it is to be done again and again while something is due.
+    /// Returns when the module has something to do here, and whether it goes on for as long as something is due.
     pub fn next_task(&self) -> (Option<u64>, bool) {
         match self.rules.pause {
             // It ends by itself.
@@ -95,7 +96,7 @@ impl Dehydrator {
         }
     }
 
-    /// What there is to wait for.
+    /// Returns what there is to wait for.
     pub fn outlook(&self) -> Outlook {
         match self.rules.policy {
             Policy::Send(_) => Outlook::Delivered,
@@ -105,7 +106,7 @@ impl Dehydrator {
         }
     }
 
-    /// The first of what POLL gives out at this time, in order: what is due, but for dead letters.
+    /// Returns the first of what POLL gives out at this time, in order: what is due, but for dead letters.
     pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
         let count = if self.is_paused(now) { 0 } else { count };
         let limit = Some(&self.rules.policy).filter(|policy| policy.limits());
@@ -127,8 +128,8 @@ impl Dehydrator {
         }
     }
 
-    /// Bytes, itself included, and what the server keeps it in: an object and a module's value, of two words each, which
-    /// it does not count.
+    /// Returns how many bytes it takes. With it counts what the server keeps it in, an object and a module's value of two
+    /// words each, which the server itself leaves out.
     pub fn memory(&self) -> usize {
         const KEPT_IN: usize = 2 * 16;
         /// What the schedule keeps of its name, about.
@@ -151,13 +152,14 @@ impl Dehydrator {
         }
     }
 
+    /// Returns what is known of its name.
     pub fn tracking(&self) -> &Tracking {
         &self.tracking
     }
 }
 
 impl Clone for Dehydrator {
-    /// The clone is nowhere yet.
+    /// Makes another one, which is in no key yet.
     fn clone(&self) -> Self {
         Self::new(self.lawn.clone(), Rules::clone(&self.rules))
     }
@@ -173,7 +175,7 @@ impl Drop for Dehydrator {
 /// Rules, in a place of their own if they are not the usual ones: they would be most of a small dehydrator.
 pub struct Kept(Option<Box<Rules>>);
 
-/// What is said of a dehydrator of which nothing is said.
+/// The rules of a dehydrator of which nobody has said anything.
 static USUAL: Rules = Rules { policy: Policy::Hold, pause: None, trust: Trust::Confirmed };
 
 impl Kept {
@@ -220,7 +222,7 @@ static TTLS: AtomicUsize = AtomicUsize::new(0);
 static PAUSED: AtomicUsize = AtomicUsize::new(0);
 
 impl Census {
-    /// Of all dehydrators, in every database.
+    /// Takes the census of all dehydrators, in every database.
     pub fn of_all() -> Self {
         Self {
             dehydrators: DEHYDRATORS.load(Ordering::Relaxed),
@@ -232,7 +234,7 @@ impl Census {
     }
 }
 
-/// How much of it is in one, in few bytes: an element's name in a lawn has 32 bits, so there are no more.
+/// What one dehydrator adds to the census. A lawn numbers its elements in 32 bits, so there are no more.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Counted {
     elements: u32,
@@ -246,7 +248,7 @@ fn counted(number: usize) -> u32 {
 }
 
 impl Counted {
-    /// What was counted so far is another number from here on, in the sums as well.
+    /// Puts other numbers in the place of these, and corrects the sums by the difference.
     fn replace(&mut self, new: Self) {
         let old = std::mem::replace(self, new);
         for (sum, old, new) in [
@@ -265,10 +267,10 @@ impl Counted {
 
 /// Whether the name is known of a dehydrator that the module must find by itself.
 ///
-/// The server does not say where RENAME and MOVE bring a value, only that it has left its name. One that
-/// is freed afterwards was deleted; one that is not has another name now, and has moved until somebody
-/// changes something in it, or until it is found by walking over the keyspace. A value may be freed on a
-/// background thread, which is why these are atomics. Nothing is ordered by them.
+/// The server does not say where RENAME and MOVE bring a value, only that it has left its name. If it is freed
+/// afterwards, it was deleted. If not, it has *moved*: it has another name, which is not known until somebody changes
+/// something in it, or a walk over the keyspace finds it. A value may be freed on a background thread, which is why these
+/// are atomics. Nothing is ordered by them.
 pub struct Tracking {
     state: AtomicU8,
     /// Whether dead letters may be stuck, so that they are to be tried again. It is changed by the main thread alone.
@@ -321,12 +323,12 @@ impl Tracking {
         self.state.load(Ordering::Relaxed) == TRACKED
     }
 
-    /// The name it has now has been noted.
+    /// Says that the name it has now has been noted.
     pub fn track(&self) {
         self.set(TRACKED);
     }
 
-    /// It leaves the name it had. Returns whether that had been noted.
+    /// Says that it leaves its name. Returns whether that had been noted.
     pub fn unlink(&self) -> bool {
         self.mark.moved();
         let was_tracked = self.is_tracked();
@@ -356,7 +358,7 @@ impl Drop for Tracking {
     }
 }
 
-/// How many dehydrators have left a name that was noted, or might have been, and are still there.
+/// Returns how many dehydrators have left a name that was noted, or might have been, and are still there.
 pub fn moved() -> usize {
     MOVED_COUNT.load(Ordering::Relaxed)
 }

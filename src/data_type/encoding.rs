@@ -61,11 +61,15 @@ pub trait Source {
     /// The bytes of a string field.
     type Bytes: Deref<Target = [u8]>;
 
+    /// Reads a number.
+    ///
     /// # Errors
     ///
     /// [`Corrupt`] if the next field is no number, or there is none.
     fn unsigned(&mut self) -> Result<u64, Corrupt>;
 
+    /// Reads a string.
+    ///
     /// # Errors
     ///
     /// [`Corrupt`] if the next field is no string, or there is none.
@@ -145,7 +149,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
     }
 }
 
-/// Nothing for HOLD.
+/// Writes a policy. For HOLD that is nothing.
 fn save_policy(policy: &Policy, sink: &mut impl Sink) {
     match policy {
         Policy::Hold => {}

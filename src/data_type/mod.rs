@@ -59,13 +59,13 @@ fn new_lawn() -> Lawn {
     Lawn::new(Arc::clone(&SHARED))
 }
 
-/// The dehydrator in a key. `None` if there is no key.
+/// Returns the dehydrator in a key. `None` if there is no key.
 fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
     Ok(key.value(kind())?.map(NonNull::cast))
 }
 
-/// Returns whether the module must know a dehydrator by name: because there is something to do when an element comes due, or
-/// when a pause ends, or somebody to tell.
+/// Returns whether the module must know a dehydrator by name: it has something to do when an element comes due or a pause
+/// ends, or somebody listens for that.
 pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
     !dehydrator.is_usual() || dehydrator.tracking().has_stuck() || publishes_module_events()
 }
@@ -84,6 +84,8 @@ struct Open<'a> {
 }
 
 impl<'a> Reading<'a> {
+    /// Opens it.
+    ///
     /// # Errors
     ///
     /// [`Error::WrongType`](crate::server::Error::WrongType).
@@ -99,14 +101,14 @@ impl<'a> Reading<'a> {
         Ok(reading)
     }
 
-    /// `None`: there is no such key, which reads as an empty dehydrator.
+    /// Returns the dehydrator. `None`: there is no such key, which reads as an empty one.
     pub fn dehydrator(&self) -> Option<&Dehydrator> {
         // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it. It lives until the key is closed or somebody
         // else runs, and it is held: nobody does, nor has anybody else a reference to it.
         self.open.as_ref().map(|open| unsafe { open.value.as_ref() })
     }
 
-    /// As [`Reading::dehydrator`], the lawn in it.
+    /// Returns the lawn in the dehydrator.
     pub fn lawn(&self) -> Option<&Lawn> {
         self.dehydrator().map(|dehydrator| &dehydrator.lawn)
     }
@@ -122,7 +124,8 @@ impl<'a> Reading<'a> {
 /// *All or nothing.* From the moment at which it may have been changed, until replicas were told and it is closed, a
 /// panic ends the process.
 pub struct Writing<'a> {
-    /// There is one from that moment on. Before all else that is dropped: nothing more is done then.
+    /// There is one from that moment on. It is the first field, so that a panic ends the process before anything else
+    /// here is dropped.
     whole: Option<Whole>,
     context: &'a Context,
     name: Str<'a>,
@@ -138,11 +141,13 @@ pub struct Writing<'a> {
     is_leftover: bool,
     /// Whether all that was done is that elements were added.
     has_grown: bool,
-    /// The time by which it is changed, in milliseconds since the epoch, once anybody has asked.
+    /// The time at which it is changed, in milliseconds since the epoch, once it has been read.
     now: Option<u64>,
 }
 
 impl<'a> Writing<'a> {
+    /// Opens it.
+    ///
     /// # Errors
     ///
     /// [`Error::WrongType`](crate::server::Error::WrongType).
@@ -155,7 +160,7 @@ impl<'a> Writing<'a> {
         Ok(Self { whole, context, name, key, value, hold, new, is_leftover, has_grown, now })
     }
 
-    /// As [`Writing::open`], for who has read the clock already.
+    /// Opens it, at a time that was read from the clock before.
     ///
     /// # Errors
     ///
@@ -166,12 +171,13 @@ impl<'a> Writing<'a> {
         Ok(writing)
     }
 
-    /// The time, in milliseconds since the epoch: one for all that is done while it is open.
+    /// Returns the time, in milliseconds since the epoch: one for all that is done while it is open.
     pub fn now(&mut self) -> u64 {
         *self.now.get_or_insert_with(clock::now)
     }
 
-    /// The lawn, if there is a dehydrator. An idle one, which only ReDe's dumps hold, is deleted in the end.
+    /// Returns the lawn, to change it, if there is a dehydrator. An idle one, which only ReDe's dumps hold, counts as none,
+    /// and is deleted in the end.
     pub fn lawn(&mut self) -> Option<&mut Lawn> {
         if self.existing().is_some_and(|dehydrator| dehydrator.is_idle()) {
             self.is_leftover = true;
@@ -181,7 +187,7 @@ impl<'a> Writing<'a> {
         self.existing().map(|dehydrator| &mut dehydrator.lawn)
     }
 
-    /// As [`Writing::lawn`], to look at it.
+    /// Returns the lawn, to look at it, if there is a dehydrator.
     pub fn look(&mut self) -> Option<&Lawn> {
         self.existing().map(|dehydrator| &dehydrator.lawn)
     }
@@ -214,17 +220,17 @@ impl<'a> Writing<'a> {
         self.new.is_some()
     }
 
-    /// When the server will delete the key by itself, in milliseconds since the epoch.
+    /// Returns when the server will delete the key by itself, in milliseconds since the epoch.
     pub fn expiry(&self) -> Option<u64> {
         self.key.as_ref()?.expiry()
     }
 
-    /// What there is to wait for.
+    /// Returns what there is to wait for.
     pub fn outlook(&mut self) -> Outlook {
         self.existing().map_or(Outlook::Next(None), |dehydrator| dehydrator.outlook())
     }
 
-    /// What becomes of what comes due.
+    /// Returns what becomes of what comes due.
     pub fn policy(&mut self) -> &Policy {
         const NONE: &Policy = &Policy::Hold;
         self.existing().map_or(NONE, |dehydrator| &dehydrator.rules.policy)
@@ -286,12 +292,13 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// It may be changed from here on.
+    /// Says that it may be changed from here on.
     fn begin(&mut self) {
         self.whole.get_or_insert_with(Whole::begin);
     }
 
-    /// As [`Writing::changed`], where elements were added, and nothing else: there is no more memory to give back than before.
+    /// Does what [`Writing::changed`] does, where elements were added and nothing else was done: there is no more memory to
+    /// give back than before.
     pub fn grown(mut self, event: &CStr) {
         self.has_grown = true;
         self.changed(event);
@@ -353,10 +360,10 @@ impl<'a> Writing<'a> {
 }
 
 impl Drop for Writing<'_> {
-    /// Also when nothing was changed: a name that was noted before may have become another since.
+    /// Closes it, also when nothing was changed: the key may have got another value since its name was noted.
     fn drop(&mut self) {
         self.whole = None;
-        // What nobody was told of has not come into being.
+        // Replicas were told of nothing, so nothing comes into being.
         self.new = None;
         self.close(IfIdle::Stays);
         if self.is_leftover {
@@ -436,7 +443,7 @@ pub fn inspect<T>(
     inspect_open(&key, look)
 }
 
-/// As [`inspect`], of a key that is open already.
+/// Looks at the dehydrator in a key that is open already, as [`inspect`] does.
 pub fn inspect_open<T>(key: &Key<'_>, look: impl FnOnce(&Dehydrator) -> T) -> Option<T> {
     let value = dehydrator_in(key).ok()??;
     let _hold = Hold::begin();
