@@ -23,7 +23,8 @@ use crate::server::{Context, OwnedStr, event, quiet, refusal};
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
 
-/// A wall clock that has moved by so much more or less than the monotonic clock, in microseconds, has stepped.
+/// A wall clock that has moved by so much more or less than the monotonic clock since the last tick has stepped. In
+/// microseconds.
 const STEP_US: u64 = 20_000;
 /// When nobody has been blocked for so many ticks, the server need not tell of each pass of its event loop. It does
 /// again when something comes due.
@@ -53,7 +54,7 @@ thread_local! {
     static LOOKED_US: Cell<u64> = const { Cell::new(0) };
 }
 
-/// See [`Statistics`].
+/// Returns what the ticks have done.
 pub fn statistics() -> Statistics {
     STATISTICS.get()
 }
@@ -66,7 +67,7 @@ pub fn reset_with_server() {
     }
 }
 
-/// Has the server call the tick. `false` if it refuses.
+/// Has the server call the tick. Returns `false` if it refuses.
 pub fn register(context: &Context) -> bool {
     event::subscribe(context, raw::REDISMODULE_EVENT_CRON_LOOP, on_cron)
 }
@@ -104,8 +105,8 @@ fn tick(context: &Context) {
     while within(BUDGET_US * 3 / 4)() && schedule::free_some() {}
     renamed::begin(context);
 
-    // Each name once: one that is noted again waits for the next tick. One at the least, however slow the
-    // machine is.
+    // Each name once: one that is noted again waits for the next tick. However slow the machine is, one of them is
+    // looked at in each tick.
     for _ in 0..compaction::len() {
         let Some(name) = compaction::take() else { break };
         if context.select_db(name.db) {

@@ -212,7 +212,7 @@ fn retry_stuck(context: &Context, name: &Name, key: Str<'_>, now: u64, budget: &
     }
 }
 
-/// It failed, and is tried again after a while.
+/// Notes that it failed, and is to be tried again after a while.
 fn wait_after(name: &Name, reason: &str) {
     let wait_us = courier::failed(name, reason);
     schedule::wait(name, wait_us);

@@ -11,7 +11,7 @@ use crate::pending::{blocked, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event, quiet};
 
-/// Has the server tell of these. `false` if it refuses.
+/// Has the server tell of these. Returns `false` if it refuses.
 pub fn register(context: &Context) -> bool {
     quiet::register(context);
     // Few servers know of this, and without it the next look is late, but no more than that.
@@ -102,7 +102,7 @@ unsafe extern "C" fn on_slots(
     });
 }
 
-/// From here on what is due may be given out.
+/// Says that what is due may be given out from here on.
 fn now_may_deliver(context: &Context) {
     latency::begin();
     timer::soon(context);

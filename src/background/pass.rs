@@ -37,8 +37,8 @@ const GRACE_US: u64 = 1000;
 /// client is freed.
 const GRACE_PASSES: u32 = 2;
 
-/// A pass that holds the loop up again begins that time anew, for so long, in microseconds: where each pass is that
-/// long, blocked clients are served all the same.
+/// A pass that holds the loop up again begins that time anew, but only for so long, in microseconds: where every pass
+/// holds it up, blocked clients are served all the same.
 const RESTARTS_US: u64 = 20_000;
 
 /// The loop has been held up.
@@ -64,7 +64,7 @@ thread_local! {
     static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
 }
 
-/// Has the server tell when passes begin and end, whenever that is asked for. `false` if it refuses.
+/// Has the server tell when passes begin and end, whenever that is asked for. Returns `false` if it refuses.
 pub fn register(context: &Context) -> bool {
     timer::register(set_listening);
     let detached = CONTEXT.with(|it| it.set(context.detached()));
@@ -73,9 +73,11 @@ pub fn register(context: &Context) -> bool {
     detached.is_ok() && is_known
 }
 
-/// The server's list of listeners may be changed while it walks over the list, but for the next of them: it holds
-/// on to that. To listen adds one at the end. To stop is for the cron, whose next one is that of another event
-/// (see `lib.rs` for the order).
+/// Has the server tell of passes, or not.
+///
+/// The server may be walking over its list of listeners then, and remembers the next one: that one must not be taken
+/// off. To listen adds a listener at the end. To stop is for the cron alone, behind whose listener stands that of another
+/// event (see `lib.rs` for the order).
 fn set_listening(on: bool) {
     CONTEXT.with(|context| {
         let Some(context) = context.get() else { return };
@@ -88,7 +90,7 @@ fn set_listening(on: bool) {
     });
 }
 
-/// Sets the timer to what is next. Also after the wall clock may have stepped.
+/// Sets the timer to what is next. It is called again after the wall clock may have stepped.
 pub fn plan(context: &Context) {
     let grace = STATE.get().grace.map(|grace| grace.until_us);
     let blocked = grace.or_else(poll::next_us);
@@ -136,7 +138,7 @@ fn ends(context: &Context) {
 fn measure(has_come: bool) -> bool {
     let mut state = STATE.get();
     let now_us = clock::monotonic_us();
-    // When the first one began of which the server tells is not known: it may have been long ago.
+    // The server tells of passes from the middle of one on: when that one began is not known, and counts as long ago.
     let took_us = now_us.saturating_sub(state.began_us);
     let [last, before] = state.took_us;
     state.took_us = [took_us, last];

@@ -58,7 +58,7 @@ pub fn begin(context: &Context) {
     });
 }
 
-/// When a walk goes on, on the monotonic clock, in microseconds.
+/// Returns when a walk goes on, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
     FINDER.with_borrow(|finder| finder.goes_on_us)
 }
