@@ -17,8 +17,8 @@ pub fn step_to(offset: i64) {
     STEPPED.store(offset, Ordering::Relaxed);
 }
 
-/// Milliseconds since the epoch, as the server's own expiry counts them. A command reads it once and
-/// hands it down, so that all it does happens at one time.
+/// Returns the milliseconds since the epoch, as the server's own expiry counts them. A command reads them once and
+/// hands them down, so that all it does happens at one time.
 pub fn now() -> u64 {
     // SAFETY: takes no argument and has no precondition.
     let now = unsafe { api!(RedisModule_Milliseconds()) };
@@ -28,7 +28,7 @@ pub fn now() -> u64 {
     now.try_into().unwrap_or(0)
 }
 
-/// As [`now`], in microseconds: for telling how late something is, and how far ahead.
+/// Returns the microseconds since the epoch: for telling how late something is, and how far ahead.
 pub fn now_us() -> u64 {
     // SAFETY: the server has filled in its functions by now, and changes them no more.
     let us = match unsafe { redis_module::raw::RedisModule_Microseconds } {
@@ -45,7 +45,7 @@ pub fn now_us() -> u64 {
     us
 }
 
-/// Microseconds since some moment in the past, never stepping back: for budgets, not for deadlines.
+/// Returns the microseconds since some moment in the past, which never step back: for budgets, not for deadlines.
 pub fn monotonic_us() -> u64 {
     // SAFETY: takes no argument and has no precondition.
     unsafe {

@@ -30,16 +30,18 @@ impl Setting {
         Self { name, value: AtomicI64::new(default), default, min, max }
     }
 
+    /// Returns the value.
     fn get(&self) -> u64 {
         // No setting may be negative.
         self.value.load(Ordering::Relaxed).unsigned_abs()
     }
 
-    /// A limit, of which 0 says that there is none.
+    /// Returns a limit. A setting of 0 says that there is none.
     fn limit(&self) -> Option<u64> {
         Some(self.get()).filter(|limit| *limit > 0)
     }
 
+    /// Takes a value that stands behind the module's path.
     fn take(&self, word: &str) -> Result<(), String> {
         let Self { min, max, .. } = *self;
         let number = word.parse().ok().filter(|number| (min..=max).contains(number));
@@ -50,14 +52,14 @@ impl Setting {
     }
 }
 
-/// What delivering may take of one go: at the lower end a delivery or two, at the upper end what a client
-/// would notice.
+/// How long delivering may go on at a time: at the lower end for a delivery or two, at the upper end for as long as
+/// a client would notice.
 static TICK_BUDGET_US: Setting = Setting::new(c"tick-budget-us", 1000, 10, 100_000);
 static DEFAULT_SLACK: Setting = Setting::new(c"default-slack", 0, 0, i64::MAX);
 static MAX_TTL: Setting = Setting::new(c"max-ttl", 0, 0, i64::MAX);
 static MAX_ELEMENTS: Setting = Setting::new(c"max-elements", 0, 0, i64::MAX);
 static REPLY_MAX: Setting = Setting::new(c"reply-max", 0, 0, i64::MAX);
-/// A walk over as many as there may be takes a microsecond or two.
+/// A walk over so many takes a microsecond or two.
 static SMALL_MAX_ELEMENTS: Setting =
     Setting::new(c"small-max-elements", SmallMax::USUAL.elements as i64, 0, 512);
 static SMALL_MAX_BYTES: Setting =
@@ -73,41 +75,41 @@ static SETTINGS: [&Setting; 7] = [
     &SMALL_MAX_BYTES,
 ];
 
-/// Yes or no, and at load only: a command cannot be taken back.
+/// Yes or no. It is read when the module is loaded alone: a command cannot be taken back.
 const REDE_COMMANDS: &CStr = c"rede-commands";
 static IS_REDE: AtomicBool = AtomicBool::new(false);
 
-/// What delivering may take of one go, in microseconds.
+/// Returns how long delivering may go on at a time, in microseconds.
 pub fn tick_budget_us() -> u64 {
     TICK_BUDGET_US.get()
 }
 
-/// How much later an element may come if the client does not say, in milliseconds.
+/// Returns how much later an element may come if the client does not say, in milliseconds.
 pub fn default_slack() -> Option<u64> {
     DEFAULT_SLACK.limit()
 }
 
-/// The longest that a client may put something away for, in milliseconds.
+/// Returns the longest that a client may put something away for, in milliseconds.
 pub fn max_ttl() -> Option<u64> {
     MAX_TTL.limit()
 }
 
-/// The most elements that clients may put into one dehydrator.
+/// Returns how many elements clients may put into one dehydrator.
 pub fn max_elements() -> Option<u64> {
     MAX_ELEMENTS.limit()
 }
 
-/// The most elements, or ids, in one reply.
+/// Returns how many elements, or ids, may be in one reply.
 pub fn reply_max() -> usize {
     REPLY_MAX.limit().and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
 }
 
-/// How much may be in a dehydrator that is kept in one allocation.
+/// Returns how much may be in a dehydrator that is kept in one allocation.
 pub fn small_max() -> SmallMax {
     SmallMax { elements: SMALL_MAX_ELEMENTS.get() as usize, bytes: SMALL_MAX_BYTES.get() as usize }
 }
 
-/// Returns whether to answer to ReDe's names too.
+/// Returns whether the commands go by ReDe's names, too.
 pub fn rede_commands() -> bool {
     IS_REDE.load(Ordering::Relaxed)
 }
@@ -160,7 +162,7 @@ pub fn register(context: &Context, args: Args<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// A setting behind the module's path.
+/// Takes a setting that stands behind the module's path.
 fn take_argument(pair: &[Cow<'_, str>]) -> Result<(), String> {
     let [name, value] = pair else { return Err(format!("the setting {} has no value", pair[0])) };
     if name.as_bytes() == REDE_COMMANDS.to_bytes() {

@@ -58,7 +58,7 @@ struct Delivery {
 }
 
 /// Moves some of what comes first, and is due, to where the policy sends it, for as long as `go_on` says so. Returns how
-/// many, and why not another one.
+/// many were moved, and, if one could not be, why.
 pub fn deliver(
     context: &Context,
     key: Str<'_>,
@@ -82,8 +82,8 @@ pub fn deliver(
     send(context, key, policy, batch, now, go_on)
 }
 
-/// Sends copies of elements where the policy has them go, and takes those out that have gone. Returns how many, and why
-/// not another one.
+/// Sends copies of elements where the policy has them go, and takes those out that have gone. Returns how many have, and,
+/// if one could not go, why.
 fn send(
     context: &Context,
     key: Str<'_>,
@@ -171,7 +171,7 @@ thread_local! {
 struct Retiring;
 
 impl Retiring {
-    /// `None` if they are already.
+    /// Begins to move them. `None` if they are being moved already.
     fn begin() -> Option<Self> {
         (!RETIRES.replace(true)).then_some(Self)
     }
@@ -332,7 +332,7 @@ struct FieldNames {
 }
 
 impl Carrier {
-    /// `None` if nothing is sent.
+    /// Makes the command. `None` if nothing is sent.
     fn of(route: &Route, is_dead: bool) -> Option<Self> {
         match route {
             Route::Drop => None,
@@ -354,6 +354,7 @@ impl Carrier {
         }
     }
 
+    /// Sends a copy of one element.
     fn send(&mut self, context: &Context, delivery: &Delivery) -> Result<(), String> {
         let Some(fields) = &self.fields else {
             let words = self.head.iter().map(OwnedStr::as_str).chain([delivery.element.as_str()]);

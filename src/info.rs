@@ -14,13 +14,13 @@ use crate::pending::{blocked, compaction, schedule};
 use crate::server::guard::guard;
 use crate::server::{Context, api};
 
-/// Has the server ask for the section. `false` if it refuses.
+/// Has the server ask for the section. Returns `false` if it refuses.
 pub fn register(context: &Context) -> bool {
     // SAFETY: the context is live.
     unsafe { api!(RedisModule_RegisterInfoFunc(context.as_ptr(), Some(on_info))) == 0 }
 }
 
-/// All fields: an operator's first look, so the most telling come first.
+/// Returns all fields. An operator looks here first, so the most telling come first.
 fn fields() -> Vec<(&'static CStr, u64)> {
     let all = Census::of_all();
     let ticks = cron::statistics();
@@ -54,7 +54,7 @@ fn fields() -> Vec<(&'static CStr, u64)> {
     ]
 }
 
-/// Also when the server writes the report of a crash, so nothing here waits; then nothing is changed either.
+/// Writes the section, also into the report of a crash: so nothing here waits, and then nothing is changed either.
 unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, for_crash_report: c_int) {
     guard((), || {
         if for_crash_report == 0 {

@@ -27,7 +27,7 @@ use crate::server::{Context, log};
 /// See the head of this file.
 const OWN: u64 = 3;
 
-/// What stands behind the level, for who reads a log.
+/// What stands behind the level, for those who read a log.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 thread_local! {
@@ -35,7 +35,7 @@ thread_local! {
     static LEVEL: Cell<u64> = const { Cell::new(OWN) };
 }
 
-/// The level of what this server replicates and writes, and the highest that it understands.
+/// Returns the level of what this server replicates and writes, and the highest that it understands.
 pub fn own() -> u64 {
     LEVEL.get()
 }

@@ -15,22 +15,24 @@ pub struct Rules {
 /// delivers as nobody, and does not tell a module who runs RESTORE.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Trust {
-    /// It was; or it was loaded, or sent by this server's primary or the node that had the slot before.
+    /// Somebody said it who may; or it was loaded, or sent by this server's primary or the node that had the slot before.
     #[default]
     Confirmed,
     /// It came by RESTORE: nothing is moved by it until somebody says it by ONDUE.
     Unconfirmed,
-    /// As that, and neither replicas nor the append-only file have been told: they know of the RESTORE alone.
+    /// It came by RESTORE, and neither replicas nor the append-only file have been told that: they know of the RESTORE
+    /// alone.
     Untold,
 }
 
 impl Trust {
+    /// Returns whether elements may be moved by the policy.
     pub fn is_confirmed(self) -> bool {
         self == Self::Confirmed
     }
 }
 
-/// For so long elements are neither given out nor delivered. See PAUSE.
+/// A time in which elements are neither given out nor delivered. See PAUSE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause(NonZeroU64);
 
@@ -38,16 +40,17 @@ impl Pause {
     /// Until somebody resumes it. No moment is that late.
     pub const UNTIL_RESUMED: Self = Self(NonZeroU64::MAX);
 
-    /// Until that moment, in milliseconds since the epoch.
+    /// Makes a pause until that moment, in milliseconds since the epoch.
     pub fn until(moment: u64) -> Self {
         Self(NonZeroU64::new(moment).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// When it ends by itself, in milliseconds since the epoch.
+    /// Returns when it ends by itself, in milliseconds since the epoch.
     pub fn end(self) -> Option<u64> {
         (self != Self::UNTIL_RESUMED).then_some(self.0.get())
     }
 
+    /// Returns whether it goes on at this time.
     pub fn is_on(self, now: u64) -> bool {
         now < self.0.get()
     }
@@ -86,7 +89,7 @@ pub struct MaxLen {
 }
 
 impl MaxLen {
-    /// The words of the option, as XADD and ONDUE take them.
+    /// Returns the words of the option, as XADD and ONDUE take them.
     pub fn words(self) -> [Cow<'static, [u8]>; 3] {
         let exactness = if self.approximate { &b"~"[..] } else { b"=" };
         let length = self.length.to_string().into_bytes();
@@ -95,7 +98,7 @@ impl MaxLen {
 }
 
 impl Policy {
-    /// Which way elements go, if they do.
+    /// Returns which way elements go, if they do.
     pub fn route(&self) -> Option<&Route> {
         match self {
             Self::Hold => None,
@@ -122,12 +125,12 @@ impl Policy {
         !matches!(self, Self::Send(_))
     }
 
-    /// Returns whether some of them do so no more, one day.
+    /// Returns whether those that were given out often enough wait no more, but go.
     pub fn limits(&self) -> bool {
         matches!(self, Self::Limit { .. })
     }
 
-    /// The words that ask for it, behind the key, as ONDUE takes them.
+    /// Returns the words that ask for it, behind the key, as ONDUE takes them.
     pub fn words(&self) -> Vec<Cow<'_, [u8]>> {
         match self {
             Self::Hold => vec![b"HOLD"[..].into()],
@@ -142,8 +145,8 @@ impl Policy {
         }
     }
 
-    /// As [`Policy::words`], with the word that replication, the append-only file and INFO have for one that is not
-    /// confirmed.
+    /// Returns the words as [`Policy::words`] does, and behind them the one that replication, the append-only file and INFO
+    /// have for a policy that is not confirmed.
     pub fn words_with(&self, trust: Trust) -> Vec<Cow<'_, [u8]>> {
         let mut words = self.words();
         if !trust.is_confirmed() {
@@ -152,7 +155,7 @@ impl Policy {
         words
     }
 
-    /// Bytes on the heap, in one allocation.
+    /// Returns how many bytes it has on the heap, in one allocation.
     pub fn memory(&self) -> usize {
         self.route().map_or(0, Route::memory)
     }

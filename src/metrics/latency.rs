@@ -1,9 +1,8 @@
 //! How late elements were given to blocked clients, or delivered: last, greatest, and percentiles.
 //!
-//! What counts is the time since the element could have been given out at the earliest. That is its
-//! deadline, unless it came later than that: an element that is pushed with a deadline in the past, a
-//! policy for what is overdue already, a server that has just loaded or become a primary, a wall clock
-//! that has stepped.
+//! It counts from the moment at which the element could have been given out at the earliest. That is its
+//! deadline, unless something came later: the element itself, pushed with a deadline in the past; a policy, said
+//! when the element was overdue; the end of a load, a promotion to primary, a step of the wall clock.
 
 use std::cell::{Cell, RefCell};
 
@@ -31,7 +30,7 @@ thread_local! {
     static EARLIEST_US: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Since when the next element of a key is overdue, if it was already when it came.
+/// Since when the next element of a key is overdue. An element may come when its deadline is over already.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Overdue {
     /// When the next element comes due, or did, in milliseconds since the epoch.
@@ -41,14 +40,14 @@ pub struct Overdue {
 }
 
 impl Overdue {
-    /// Makes that of a key that has just come, with whatever is in it.
+    /// Counts what is due in a key as overdue from now on: the key has just come, with whatever is in it.
     pub fn since_now() -> Self {
         Self { next: None, since_us: clock::now_us() }
     }
 
     /// Notes when the next element comes due, or did. The clock, in microseconds since the epoch, is read if that matters.
     pub fn note(&mut self, next: Option<u64>, clock_us: impl FnOnce() -> u64) {
-        // What comes after one that was taken was there before.
+        // A later deadline than before is that of an element which was there already, behind one that was taken.
         let has_come = next.is_some_and(|next| self.next.is_none_or(|before| next < before));
         self.next = next;
         if let Some(next) = next.filter(|_| has_come) {
@@ -59,7 +58,7 @@ impl Overdue {
         }
     }
 
-    /// How late an element of this deadline is now, in microseconds.
+    /// Returns how late an element of this deadline is now, in microseconds.
     pub fn late_us(&self, deadline: u64) -> u64 {
         let since_us = deadline.saturating_mul(1000).max(self.since_us).max(EARLIEST_US.get());
         clock::now_us().saturating_sub(since_us)
@@ -88,12 +87,12 @@ pub fn record(us: u64) {
     HISTOGRAM.with_borrow_mut(|histogram| histogram.record(us));
 }
 
-/// The last and the greatest, in microseconds.
+/// Returns the last and the greatest, in microseconds.
 pub fn last_and_max_us() -> (u64, u64) {
     (LAST_US.get(), MAX_US.get())
 }
 
-/// What so many of a thousand were not later than, in microseconds. 0 if there were none, and while one is
+/// Returns what so many of a thousand were not later than, in microseconds. 0 if there were none, and while one is
 /// being noted, as when the server crashes in the middle of it.
 pub fn percentile_us(per_mille: u64) -> u64 {
     HISTOGRAM.with(|histogram| {
@@ -122,7 +121,7 @@ impl Histogram {
     }
 }
 
-/// The power of two, and the three bits after the first.
+/// Returns the bucket of a lateness: its power of two, and the three bits after the first.
 fn bucket(us: u64) -> usize {
     let us = us.min((1 << OCTAVES) - 1);
     if us < u64::from(PARTS) {
@@ -132,7 +131,7 @@ fn bucket(us: u64) -> usize {
     ((octave * PARTS) as u64 + (us >> octave)) as usize
 }
 
-/// The greatest that is counted in a bucket.
+/// Returns the greatest that is counted in a bucket.
 fn greatest(bucket: usize) -> u64 {
     let (bucket, parts) = (bucket as u64, u64::from(PARTS));
     if bucket < parts {
