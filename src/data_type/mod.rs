@@ -387,6 +387,7 @@ fn follow_up(
     }
     blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
+        dehydrator.lawn.settle_first();
         let serial = dehydrator.tracking().serial();
         let now = now.unwrap_or_else(clock::now);
         schedule::note(context, name, serial, dehydrator.next_task(), now);

@@ -327,6 +327,10 @@ impl Full {
         }
     }
 
+    pub(super) fn settle_first(&mut self) {
+        self.queues.settle(&self.records);
+    }
+
     pub(super) fn first_element(&self) -> Option<Element<'_>> {
         self.first().map(|(_, handle)| self.records.get(handle).into())
     }

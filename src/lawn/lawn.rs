@@ -326,7 +326,15 @@ impl Lawn {
         either!(&self.form, it => it.next_deadline())
     }
 
-    /// Returns the element whose turn is first. O(1).
+    /// Works out whose turn is first, so that asking that, and for the next deadline, costs a read until something is taken
+    /// out. Otherwise each question walks over the queues whose heads have changed. O(log TTLs) for each of these.
+    pub fn settle_first(&mut self) {
+        if let Form::Full(full) = &mut self.form {
+            full.settle_first();
+        }
+    }
+
+    /// Returns the element whose turn is first.
     pub fn first(&self) -> Option<Element<'_>> {
         either!(&self.form, it => it.first_element())
     }

@@ -39,10 +39,14 @@ fn take_below_limit<'a>(
     mut give: impl FnMut(Element<'_>),
 ) {
     // By far the most ask for one, and that one is none.
-    let first = dehydrator.look().and_then(Lawn::first).filter(|first| first.deadline <= now);
-    let first = first.map(|first| first.deliveries);
-    if take.count == 1 && first.is_some_and(|first| !dehydrator.policy().sends(first)) {
-        return take_first(context, dehydrator, key, now, take, give);
+    if take.count == 1 {
+        let first = dehydrator.lawn().and_then(|lawn| {
+            lawn.settle_first();
+            lawn.first().filter(|first| first.deadline <= now).map(|first| first.deliveries)
+        });
+        if first.is_some_and(|first| !dehydrator.policy().sends(first)) {
+            return take_first(context, dehydrator, key, now, take, give);
+        }
     }
     let (mut left, mut dead) = (take.count, 0);
     loop {

@@ -410,6 +410,12 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         assert_eq!(lawn.len(), oracle.elements.len());
         let first = oracle.first().map(|at| oracle.elements[at].3);
         assert_eq!(lawn.next_deadline(), first, "next deadline after {op:?}");
+        let first_id = oracle.first().map(|at| oracle.elements[at].0.clone());
+        if step % 3 == 0 {
+            lawn.settle_first();
+            assert_eq!(lawn.next_deadline(), first, "next deadline, settled, after {op:?}");
+        }
+        assert_eq!(lawn.first().map(|it| it.id.to_vec()), first_id, "first after {op:?}");
         let due = oracle.ordered().into_iter().filter(|element| element.3 <= now);
         let due: Vec<_> = due.map(|(_, id, ..)| id).collect();
         assert_eq!(lawn.iter_until(now).map(|(_, element)| element.id).collect::<Vec<_>>(), due);
