@@ -39,12 +39,17 @@ impl Full {
     )]
     pub fn pop_due(&mut self, now: u64) -> Option<Handle> {
         let handle = self.first_due(now, Self::read_ahead_to_take)?;
+        self.pop(handle);
+        Some(handle)
+    }
+
+    /// Has an element leave, but for its record.
+    fn pop(&mut self, handle: Handle) {
         let record = self.records.get(handle);
         let (hash, spot, deliveries) =
             (self.index.hash(record.id()), record.spot(), record.deliveries());
         self.index.remove_handle(hash, handle);
         self.unfile(handle, spot, deliveries);
-        Some(handle)
     }
 
     /// Costs less than as many calls of [`Full::pop_due`]: elements that follow each other in one queue are taken in a run,
@@ -55,6 +60,10 @@ impl Full {
         count: usize,
         mut give: impl FnMut(u64, Element<'_>),
     ) -> usize {
+        // To begin a run costs as much as to take one element by itself.
+        if count == 1 {
+            return self.drain_one(now, give).is_some().into();
+        }
         let mut done = 0;
         while done < count {
             if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
@@ -88,6 +97,19 @@ impl Full {
             done += run;
         }
         done
+    }
+
+    fn drain_one(&mut self, now: u64, give: impl FnOnce(u64, Element<'_>)) -> Option<()> {
+        let handle = self.first_due(now, Self::read_ahead_to_take)?;
+        let record = self.records.get(handle);
+        let ttl = match record.spot() {
+            Some(spot) => self.queues.ttl(spot),
+            None => self.overflow.get(record.turn())?.ttl,
+        };
+        self.pop(handle);
+        let taken = Leaving { records: &mut self.records, handle };
+        give(ttl, taken.element());
+        Some(())
     }
 
     /// Takes out of the queue with the earliest head what comes before `end`. Heads are settled.
