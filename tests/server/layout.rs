@@ -24,6 +24,10 @@ const FLOORS: [&[&str]; 10] = [
     &["lib"],
 ];
 
+/// The rooms of `server`, and its files beside them. Each imports from those before it.
+const SERVER: [&str; 9] =
+    ["digits", "error", "string", "fake", "process", "context", "hooks", "situation", "key"];
+
 fn floor_of(module: &str) -> usize {
     let floor = FLOORS.iter().position(|floor| floor.contains(&module));
     floor.unwrap_or_else(|| panic!("{module} has no floor: say in tests/server/layout.rs which"))
@@ -79,6 +83,25 @@ fn no_files_import_each_other() {
         }
     }
     assert!(circles.is_empty(), "{circles}");
+}
+
+#[test]
+fn the_rooms_of_the_server_import_from_those_before_them() {
+    let house = House::new(&sources(Path::new("src")), false);
+    let place = |file: &str| {
+        let room = file.strip_prefix("server/")?.split('/').next()?.trim_end_matches(".rs");
+        let place = SERVER.iter().position(|it| *it == room);
+        (room != "mod").then(|| place.unwrap_or_else(|| panic!("where does server/{room} stand?")))
+    };
+    let arrows = house.arrows();
+    let within = arrows
+        .iter()
+        .filter_map(|((from, to), names)| Some(((from, to, names), place(from)?, place(to)?)));
+    let within: Vec<_> = within.collect();
+    assert!(within.len() > 20, "{within:?}");
+    for (arrow, from, to) in within {
+        assert!(to <= from, "{arrow:?}");
+    }
 }
 
 #[test]
