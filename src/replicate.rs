@@ -54,7 +54,7 @@ pub struct Pushed<'a> {
     pub deadline: u64,
 }
 
-/// A TTL and the deadline that it led to, as `commands/args/timer.rs` reads them: in one word, of which each
+/// Writes a TTL and the deadline that it led to as `commands/args/timer.rs` reads them: in one word, of which each
 /// costs the server some 800 instructions in the append-only file alone.
 fn timer(ttl: u64, deadline: u64) -> Digits {
     Digits::new(ttl).and(b'@', deadline)
@@ -90,7 +90,7 @@ fn require(context: &Context) {
     };
 }
 
-/// As the above, into an append-only file that is being rewritten, once.
+/// Says that into an append-only file that is being rewritten, once.
 pub fn rewrite_level(io: &Io) {
     /// The process that has said it. Each rewrite is a process of its own, which the server forks.
     static SAID_BY: AtomicU32 = AtomicU32::new(0);
@@ -111,7 +111,7 @@ pub fn rewrite_level(io: &Io) {
     };
 }
 
-/// An element was pushed. `replaces`: one of the same id went.
+/// Says that an element was pushed. `replaces`: one of the same id went.
 pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     trap::pass("replicate");
     if let Some(command) = unheard(context) {
@@ -140,7 +140,8 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     };
 }
 
-/// An element was pushed by a command that says so in absolute terms, and that does on a replica what it did here.
+/// Says that an element was pushed by a command that says so itself in absolute terms, and that does on a replica what it
+/// did here.
 pub fn pushed_as_sent(context: &CommandContext, args: Args<'_>) {
     trap::pass("replicate");
     if is_known(args.get(0)) || quiet::is_quiet() {
@@ -161,8 +162,8 @@ pub fn pushed_as_sent(context: &CommandContext, args: Args<'_>) {
     };
 }
 
-/// An element that was taken for a client is there again, as it was, because the client has gone. `replaces`: it was there
-/// all the time, under a lease.
+/// Says that an element that was taken for a client is there again, as it was, because the client has gone.
+/// `replaces`: it was there all the time, under a lease.
 pub fn given_back(
     context: &Context,
     push: &Pushed<'_>,
@@ -201,7 +202,7 @@ pub fn given_back(
     };
 }
 
-/// An element's timer started anew.
+/// Says that an element's timer started anew.
 pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
     if let Some(command) = unheard(context) {
         return verbatim(command);
@@ -224,7 +225,7 @@ pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u
     };
 }
 
-/// As [`pushed`], into an append-only file that is being rewritten.
+/// Says what [`pushed`] says, into an append-only file that is being rewritten.
 pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>, token: Option<Token>) {
     let Element { id, payload, deadline, deliveries } = element;
     let timer = timer(ttl, deadline);
@@ -256,7 +257,7 @@ pub fn rewrite(io: &Io, key: Str<'_>, ttl: u64, element: Element<'_>, token: Opt
     };
 }
 
-/// What becomes of what comes due, into an append-only file that is being rewritten.
+/// Says what becomes of what comes due, into an append-only file that is being rewritten.
 pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy, trust: Trust) {
     let words: Vec<_> = policy.words_with(trust).iter().map(|word| OwnedStr::new(word)).collect();
     // SAFETY: the io is live. The format says what follows: a string of the server's, and an array of
@@ -273,7 +274,7 @@ pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy, trust: Trust) {
     };
 }
 
-/// The policy came by RESTORE, and is to be confirmed.
+/// Says that the policy came by RESTORE, and is to be confirmed.
 pub fn unconfirmed(context: &Context, key: Str<'_>, policy: &Policy) {
     greet(context);
     let words = policy.words_with(Trust::Unconfirmed);
@@ -291,7 +292,7 @@ pub fn unconfirmed(context: &Context, key: Str<'_>, policy: &Policy) {
     };
 }
 
-/// Nothing is given out or delivered for a while.
+/// Says that nothing is given out or delivered for a while.
 pub fn paused(context: &Context, key: Str<'_>, pause: Pause) {
     greet(context);
     let (context, name, key) = (context.as_ptr(), c"DEHYDRATOR.PAUSE".as_ptr(), key.as_ptr());
@@ -308,7 +309,7 @@ pub fn paused(context: &Context, key: Str<'_>, pause: Pause) {
     };
 }
 
-/// As [`paused`], into an append-only file that is being rewritten.
+/// Says what [`paused`] says, into an append-only file that is being rewritten.
 pub fn rewrite_pause(io: &Io, key: Str<'_>, pause: Pause) {
     let (io, name, key) = (io.as_ptr(), c"DEHYDRATOR.PAUSE".as_ptr(), key.as_ptr());
     // SAFETY: the io is live. As above.
@@ -323,7 +324,7 @@ pub fn rewrite_pause(io: &Io, key: Str<'_>, pause: Pause) {
     };
 }
 
-/// A pause is over.
+/// Says that a pause is over.
 pub fn resumed(context: &Context, key: Str<'_>) {
     greet(context);
     let (context, name) = (context.as_ptr(), c"DEHYDRATOR.RESUME".as_ptr());
@@ -339,7 +340,7 @@ fn is_known(name: Option<Str<'_>>) -> bool {
     prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
 }
 
-/// One element was taken, by a command of this name that says which.
+/// Says that one element was taken, by a command of this name that says which.
 pub fn removed(context: &CommandContext, name: Option<Str<'_>>, key: Str<'_>, id: Str<'_>) {
     if is_known(name) || quiet::is_quiet() {
         return verbatim(context);
@@ -357,7 +358,7 @@ pub fn removed(context: &CommandContext, name: Option<Str<'_>>, key: Str<'_>, id
     };
 }
 
-/// An element was replaced, and kept its deadline, by a command of this name that says so.
+/// Says that an element was replaced, and kept its deadline, by a command of this name that says so.
 pub fn updated(
     context: &CommandContext,
     name: Option<Str<'_>>,
@@ -382,7 +383,7 @@ pub fn updated(
     };
 }
 
-/// The command did just what it says, in absolute terms.
+/// Says that the command did just what it says itself, in absolute terms.
 pub fn verbatim(context: &CommandContext) {
     // Nobody hears it, and who begins to listen later is told then.
     if !quiet::is_quiet() {
@@ -391,7 +392,7 @@ pub fn verbatim(context: &CommandContext) {
     context.replicate_verbatim();
 }
 
-/// A key expires at that moment, in milliseconds since the epoch.
+/// Says that a key expires at that moment, in milliseconds since the epoch.
 pub fn expires(context: &Context, key: Str<'_>, at: u64) {
     // SAFETY: the context is live, and the format takes a string of the server's and a number, which the server gave.
     unsafe {
@@ -405,7 +406,7 @@ pub fn expires(context: &Context, key: Str<'_>, at: u64) {
     };
 }
 
-/// Whatever a test wants to be heard.
+/// Says whatever a test wants to be heard.
 #[cfg(debug_assertions)]
 pub fn said(context: &Context, command: &str, arguments: &[Str<'_>]) {
     let command = std::ffi::CString::new(command).unwrap_or_default();
@@ -418,7 +419,7 @@ pub fn said(context: &Context, command: &str, arguments: &[Str<'_>]) {
     };
 }
 
-/// The dehydrator was found empty, and went.
+/// Says that the dehydrator was found empty, and went.
 pub fn deleted(context: &Context, key: Str<'_>) {
     // SAFETY: the context is live, and the format takes one string of the server's.
     unsafe {
@@ -452,12 +453,12 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Elements that are removed.
+    /// Begins to say which elements are removed.
     pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
         Self::new(context, key, None)
     }
 
-    /// Elements that are leased, in the order in which they were.
+    /// Begins to say which elements are leased, in the order in which they were.
     pub fn leased(
         context: &'a Context,
         key: Str<'a>,
@@ -474,7 +475,7 @@ impl<'a> Batch<'a> {
         Self { context, key, lease, room, any: false, is_heard }
     }
 
-    /// One more.
+    /// Adds one more.
     pub fn push(&mut self, id: &[u8]) {
         if self.is_enough() {
             return;
@@ -485,7 +486,7 @@ impl<'a> Batch<'a> {
         self.flush_if_full();
     }
 
-    /// One more, whose id the client sent.
+    /// Adds one more, whose id the client sent.
     pub fn push_sent(&mut self, id: Str<'a>) {
         if self.is_enough() {
             return;
