@@ -14,7 +14,7 @@ WAITING := $(shell echo $$(($$(nproc) * 2 + 1)))
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: build build-debug run top top-test test test-examples test-clients test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core lint lint-scripts \
+.PHONY: build build-debug run top top-test test test-examples test-clients test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands lint lint-scripts \
     check-tools fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -76,7 +76,7 @@ fuzz: ## The decoder of dumps under a coverage-guided fuzzer, for SECONDS=600
 mutants: ## Change the core, the encoding, the arguments one thing at a time: do the tests notice? (FILES=, SHARD=0/20)
 	@SHARD=$(SHARD) scripts/mutants.sh $(FILES)
 
-bench: build bench-core ## Everything as ratios: the core, the module, how late it wakes, at what cost, and how far a node goes; see docs/benchmarks.md
+bench: build bench-core bench-commands ## Everything as ratios: the core, the module, how late it wakes, at what cost, and how far a node goes; see docs/benchmarks.md
 	cargo bench --locked --bench module
 	cargo bench --locked --bench lateness
 	cargo bench --locked --bench wakeup
@@ -86,6 +86,10 @@ bench: build bench-core ## Everything as ratios: the core, the module, how late 
 	cargo bench --locked --bench scaling
 	scripts/servers.sh $(SERVERS_DIR)
 	DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/redis-8 cargo bench --locked --bench module -- hash-fields
+
+bench-commands: build ## What each command costs the server, in instructions, beside Redis's own; writes docs/benchmarks.md
+	@scripts/setup.sh asan
+	cargo bench --locked --bench instructions
 
 bench-core: ## The core compared with other stores of timers; writes docs/benchmarks.md and docs/charts/
 	cargo bench --locked --bench core
