@@ -9,8 +9,8 @@ use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
-use super::queues::{Iter, Overflow, Queues, Rows};
-use super::store::{Handle, RecordMut, Records, Spot};
+use super::queues::{Blanked, Iter, Overflow, Queues, Rows};
+use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// Returns the turn of an element that is pushed now, when there were so many pushes before.
@@ -39,18 +39,25 @@ enum Left {
 #[inline(always)]
 fn refile_lately(
     queues: &mut Queues,
-    record: RecordMut<'_>,
+    records: &mut Records,
     handle: Handle,
     ttl: u64,
     turn: Turn,
 ) -> Result<(), Left> {
-    let left = record.spot().ok_or(Left::Overflow)?;
-    if queues.blank(left) {
+    let header = records.header(handle);
+    let left = header.spot().ok_or(Left::Overflow)?;
+    let blanked = queues.blank(left);
+    if blanked == Blanked::Disorder {
         return Err(Left::Disorder(left));
     }
-    let spot = queues.append_lately(handle, ttl, turn).ok_or(Left::Blank)?;
-    record.set_turn(turn, Some(spot));
-    Ok(())
+    let spot = queues.append_lately(handle, ttl, turn);
+    if spot.is_some() {
+        header.set_turn(turn, spot);
+    }
+    if blanked == Blanked::Head {
+        queues.lost_head(records, left.block);
+    }
+    spot.map(|_| ()).ok_or(Left::Blank)
 }
 
 /// Puts a record into the order of deadlines. Returns where it stands, or `None` for the overflow.
@@ -154,10 +161,9 @@ impl Full {
         let hash = self.index.hash(id);
         let Self { index, records, queues, pushes, .. } = self;
         let found = index.find(hash, |handle| {
-            let record = records.get_mut(handle);
-            record.is_id(id).then(|| {
+            records.get(handle).is_id(id).then(|| {
                 let turn = next_turn(pushes, deadline);
-                (turn, refile_lately(queues, record, handle, ttl, turn))
+                (turn, refile_lately(queues, records, handle, ttl, turn))
             })
         });
         let Some((handle, (turn, refiled))) = found else { return false };
@@ -356,8 +362,7 @@ impl Full {
     /// Gives a record a new timer. Returns the turn that it has with it.
     fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
         let turn = next_turn(&mut self.pushes, deadline);
-        let record = self.records.get_mut(handle);
-        if let Err(left) = refile_lately(&mut self.queues, record, handle, ttl, turn) {
+        if let Err(left) = refile_lately(&mut self.queues, &mut self.records, handle, ttl, turn) {
             self.refile(handle, left, ttl, turn);
         }
         turn
@@ -368,11 +373,11 @@ impl Full {
     fn refile(&mut self, handle: Handle, left: Left, ttl: u64, turn: Turn) {
         match left {
             Left::Overflow => self.overflow.remove(self.records.turn(handle)),
-            Left::Disorder(spot) => self.queues.removed(&mut self.records, spot),
             Left::Blank => {}
+            Left::Disorder(spot) => self.queues.removed(&mut self.records, spot),
         }
         let spot = self.file(handle, ttl, turn);
-        self.records.get_mut(handle).set_turn(turn, spot);
+        self.records.header(handle).set_turn(turn, spot);
     }
 
     /// Restarts what may be held under a token.

@@ -145,11 +145,6 @@ impl Bits {
         self.taken >> place & 1 == 1
     }
 
-    /// Returns whether no place before this one is taken.
-    pub fn is_first(&self, place: usize) -> bool {
-        self.taken & !from(place) == 0
-    }
-
     /// Takes the place behind all others, unless the last one is taken.
     #[inline(always)]
     fn append(&mut self) -> Option<usize> {
@@ -163,15 +158,37 @@ impl Bits {
         Some(place as usize)
     }
 
-    /// Blanks a place. Returns whether that calls for more: the queue has lost its head, or the block is sparse.
+    /// Blanks a place.
     #[inline(always)]
-    pub fn remove(&mut self, place: u8) -> bool {
+    pub(super) fn remove(&mut self, place: u8) -> Blanked {
         let bit = 1_u64.wrapping_shl(place.into());
         assert!(self.taken & bit != 0, "a place is blanked twice");
         self.taken &= !bit;
         self.len -= 1;
-        self.len <= SPARSE || self.is_head && self.taken & (bit - 1) == 0
+        if self.is_head {
+            match self.taken {
+                0 => Blanked::Disorder,
+                // The first block will be empty soon, and is at most one to a queue: it is never sparse.
+                taken if taken & (bit - 1) == 0 => Blanked::Head,
+                _ => Blanked::Quietly,
+            }
+        } else if self.len <= SPARSE {
+            Blanked::Disorder
+        } else {
+            Blanked::Quietly
+        }
     }
+}
+
+/// What comes of blanking a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Blanked {
+    /// Nothing.
+    Quietly,
+    /// The queue has lost its head: see [`Queues::lost_head`](super::Queues::lost_head).
+    Head,
+    /// The block is empty or sparse: see [`Queues::removed`](super::Queues::removed).
+    Disorder,
 }
 
 /// A block to be looked at.

@@ -22,7 +22,7 @@ mod unsettled;
 mod upkeep;
 mod walk;
 
-pub use block::PLACES;
+pub use block::{Blanked, PLACES};
 pub use iter::{Iter, Rows};
 pub use overflow::Overflow;
 pub use queues::{AHEAD, Queues};

@@ -23,7 +23,7 @@ use super::super::memory::{push_tight, shrink};
 use super::super::store::{Handle, Records, Spot};
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
-use super::block::{Blocks, View, was_at};
+use super::block::{Blanked, Blocks, View, was_at};
 use super::directory::{Directory, LISTED};
 use super::heads::{Heads, QueueNumber};
 use super::unsettled::Unsettled;
@@ -160,19 +160,21 @@ impl Queues {
     /// Takes a record out of its place.
     #[inline(always)]
     pub fn remove(&mut self, records: &mut Records, spot: Spot) {
-        if self.blank(spot) {
-            self.removed(records, spot);
+        match self.blank(spot) {
+            Blanked::Quietly => {}
+            Blanked::Head => self.lost_head(records, spot.block),
+            Blanked::Disorder => self.removed(records, spot),
         }
     }
 
-    /// Blanks the place of a record. Returns whether that calls for [`Queues::removed`].
+    /// Blanks the place of a record. What comes of it is the caller's to see to.
     #[inline(always)]
-    pub fn blank(&mut self, spot: Spot) -> bool {
+    pub fn blank(&mut self, spot: Spot) -> Blanked {
         self.blocks.bits_mut(spot.block).remove(spot.place)
     }
 
-    /// Puts in order what a place has left behind that was [blanked](Queues::blank): its record was the head of its
-    /// queue, or one of the last in its block. The record still has the turn that it had there.
+    /// Puts in order the block of a place that was [blanked](Queues::blank), and which is empty or sparse by now. The
+    /// record that was there still has the turn that it had.
     #[inline(never)]
     pub fn removed(&mut self, records: &mut Records, spot: Spot) {
         let bits = *self.blocks.bits(spot.block);
@@ -184,8 +186,11 @@ impl Queues {
             // The first block will be empty soon, and is at most one to a queue.
             self.join(records, spot.block);
         }
-        if bits.is_head && bits.is_first(spot.place.into()) {
-            self.new_head(records, bits.queue);
+        if bits.is_head {
+            match self.queues[usize::from(bits.queue)].ends {
+                Some((head, _)) => self.lost_head(records, head),
+                None => self.queue_ended(bits.queue),
+            }
         }
     }
 
@@ -496,16 +501,16 @@ impl Queues {
         self.drop_block(handle);
     }
 
-    /// Notes that a queue has lost its head. The turn of the next one is written in a record that nobody has read
-    /// lately. To wait for that here, and to decide then where it belongs in the heap, would take most of the time of
-    /// timers that are restarted in the order in which they were started. So the record is looked at when somebody
-    /// wants to know which queue is first, or when many other queues have lost their heads.
-    fn new_head(&mut self, records: &Records, number: QueueNumber) {
-        if self.queues[usize::from(number)].ends.is_none() {
-            return self.queue_ended(number);
-        }
+    /// Notes that a queue has lost its head, and has this block first. The turn of the next head is written in a record
+    /// that nobody has read lately. To wait for that here, and to decide then where it belongs in the heap, would take
+    /// most of the time of timers that are restarted in the order in which they were started. So the record is looked at
+    /// when somebody wants to know which queue is first, or when many other queues have lost their heads.
+    #[inline(never)]
+    pub fn lost_head(&mut self, records: &Records, block: Handle) {
+        let view = self.blocks.view(block);
+        let number = view.bits.queue;
         // Timers that are restarted or stopped in turn need its record next, and whoever settles it does.
-        if let Some(head) = self.head(number) {
+        if let Some(head) = view.first() {
             records.prefetch(head);
         }
         if !self.unsettled.has(number)

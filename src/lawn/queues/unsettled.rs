@@ -8,10 +8,20 @@ use super::heads::QueueNumber;
 const UNSETTLED_MAX: usize = if TINY { 2 } else { 16 };
 
 /// A few queues, in the order in which they came.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Unsettled {
+    /// Behind the last of them [`NONE`], so that all can be compared at once.
     numbers: [QueueNumber; UNSETTLED_MAX],
     len: u8,
+}
+
+/// No queue's number.
+const NONE: QueueNumber = QueueNumber::MAX;
+
+impl Default for Unsettled {
+    fn default() -> Self {
+        Self { numbers: [NONE; UNSETTLED_MAX], len: 0 }
+    }
 }
 
 impl Unsettled {
@@ -28,7 +38,8 @@ impl Unsettled {
     }
 
     pub(super) fn has(&self, number: QueueNumber) -> bool {
-        self.iter().any(|it| it == number)
+        // Without a branch: it is asked whenever a queue loses its head.
+        self.numbers.iter().fold(false, |has, it| has | (*it == number))
     }
 
     /// Adds a queue that is not here yet. If there is no room, the oldest one goes and is returned.
@@ -48,6 +59,7 @@ impl Unsettled {
         if let Some(at) = at {
             self.numbers.copy_within(at + 1.., at);
             self.len -= 1;
+            self.numbers[self.len()] = NONE;
         }
     }
 }

@@ -15,5 +15,5 @@ mod shelves;
 mod slab;
 
 pub use handle::{Handle, Unit};
-pub use records::{RecordMut, Records, Spot};
+pub use records::{Records, Spot};
 pub use slab::Slab;

@@ -122,19 +122,13 @@ impl<'a> Record<'a> {
     /// Returns whether that is its id.
     #[inline(always)]
     pub fn is_id(&self, id: &[u8]) -> bool {
-        is_id(self.bytes, self.boxes, id)
-    }
-}
-
-/// Returns whether a record with these bytes has that id.
-#[inline(always)]
-fn is_id(bytes: &[u8], boxes: &Boxes, id: &[u8]) -> bool {
-    // What begins with another length is another id, or none that is short.
-    let is_short = id.len() <= SHORT_MAX && usize::from(bytes[0]) == id.len();
-    match bytes.get(1..1 + id.len()).filter(|_| is_short) {
-        Some(own) => are_equal(own, id),
-        None if bytes[0] > SHORT_MAX as u8 => parts(bytes, boxes).0 == id,
-        None => false,
+        // What begins with another length is another id, or none that is short.
+        let is_short = id.len() <= SHORT_MAX && usize::from(self.bytes[0]) == id.len();
+        match self.bytes.get(1..1 + id.len()).filter(|_| is_short) {
+            Some(own) => are_equal(own, id),
+            None if self.bytes[0] > SHORT_MAX as u8 => parts(self.bytes, self.boxes).0 == id,
+            None => false,
+        }
     }
 }
 
@@ -262,31 +256,21 @@ fn put_part<'a>(bytes: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
     rest
 }
 
-/// A record that may be given another turn.
-pub struct RecordMut<'a> {
-    header: &'a mut [u8; LENGTHS],
-    bytes: &'a [u8],
-    boxes: &'a Boxes,
-}
+/// The header of a record that may be given another turn.
+pub struct Header<'a>(&'a mut [u8; LENGTHS]);
 
-impl RecordMut<'_> {
-    /// Does what [`Record::is_id`] does.
-    #[inline(always)]
-    pub fn is_id(&self, id: &[u8]) -> bool {
-        is_id(self.bytes, self.boxes, id)
-    }
-
-    /// Does what [`Record::spot`] does.
+impl Header<'_> {
+    /// Returns where the record stands, or `None` for the overflow.
     #[inline(always)]
     pub fn spot(&self) -> Option<Spot> {
-        spot_of(self.header)
+        spot_of(self.0)
     }
 
     /// Gives the record another turn, and says where it stands with it.
     #[inline(always)]
     pub fn set_turn(self, turn: Turn, spot: Option<Spot>) {
-        put_turn(self.header, turn);
-        put_spot(self.header, spot);
+        put_turn(self.0, turn);
+        put_spot(self.0, spot);
     }
 }
 
@@ -394,12 +378,10 @@ impl Records {
         self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
     }
 
-    /// Does what [`Records::get`] does, of a record that may be given another turn.
+    /// Returns the header of a record that may be given another turn.
     #[inline(always)]
-    pub fn get_mut(&mut self, handle: Handle) -> RecordMut<'_> {
-        let bytes = self.slab.get_mut(handle).as_flattened_mut();
-        let (header, bytes) = bytes.split_first_chunk_mut().expect("a slot holds a header");
-        RecordMut { header, bytes, boxes: &self.boxes }
+    pub fn header(&mut self, handle: Handle) -> Header<'_> {
+        Header(self.header_mut(handle))
     }
 
     #[inline(always)]
