@@ -293,12 +293,6 @@ impl Queues {
         self.by_ttl.len()
     }
 
-    /// Lists the TTLs that have a queue, each with a part of its elements: as often as there are blocks.
-    pub fn counts(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        let lengths = self.blocks.lengths();
-        lengths.map(|(queue, length)| (self.queues[usize::from(queue)].ttl, length))
-    }
-
     /// Returns the TTL of the queue that a record stands in.
     pub fn ttl(&self, spot: Spot) -> u64 {
         self.queues[usize::from(self.blocks.bits(spot.block).queue)].ttl

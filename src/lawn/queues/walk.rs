@@ -14,6 +14,12 @@ pub struct Cursor {
 }
 
 impl Queues {
+    /// Lists the TTLs that have a queue, each with a part of its elements: as often as there are blocks.
+    pub fn counts(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
+        let lengths = self.blocks.lengths();
+        lengths.map(|(queue, length)| (self.queues[usize::from(queue)].ttl, length))
+    }
+
     /// Returns how many elements are due at `now`. Reads one record of each block that has some, and six of the
     /// last one.
     pub fn count_due(&self, records: &Records, now: u64) -> usize {
