@@ -52,8 +52,8 @@
 //! | `processor` | two instructions for which the language has no words: the only `unsafe` here |
 //! | `tiny` | bounds that tests can reach |
 //!
-//! Files import what is below them: `lawn` all; `full`, `due` and `upkeep` the rooms but `small`; `queues` and `lease` the
-//! store; `small` the token; and no two each other.
+//! Files import what is below them: `lawn` all; `full`, `due` and `upkeep` the rooms but `small`; `index`, `queues` and `lease`
+//! the store; `small` the token; and no two each other.
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
 //! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is a
