@@ -1,7 +1,8 @@
 //! What the module does by itself, when the server calls it without a client's asking.
 //!
 //! This folder is above [`data_type`](crate::data_type): it opens keys, changes what is in them, and replicates that.
-//! What there is to do stands in [`pending`](crate::pending).
+//! What there is to do stands in [`pending`](crate::pending). Blocked clients are served by the
+//! [room of POLL](crate::commands::poll), below, when `pass` says so.
 //!
 //! | module | noun |
 //! |---|---|
