@@ -79,7 +79,7 @@ const CATEGORY: &CStr = c"dehydrator";
 /// The version the server shows, as in `Cargo.toml`: 10,000 for each major, 100 for each minor.
 const VERSION: c_int = 100;
 
-/// Called by the server when it loads the module.
+/// Registers all there is, when the server loads the module.
 ///
 /// # Safety
 ///

@@ -9,14 +9,13 @@ use crate::server::guard::trap;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, error::Result};
 
-/// `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's.
-/// `DEBUG key SERVER-TIMERS`: uses the server's timers, as where the kernel has none.
-/// `DEBUG key LEVEL n`: has this server be of another replication level.
-/// `DEBUG key SAY command argument ...`: tells replicas and the append-only file of any command.
-/// `DEBUG key PANIC`: panics. `DEBUG key PANIC-IN-REPLY`: panics when half of a reply has been sent.
-/// `DEBUG key OPEN-TWICE`: opens the key for changing it while it is open for that.
-/// `DEBUG key CALL-OUT`: calls a command of the server's while it looks at what is in the key.
-/// `DEBUG key PANIC-AT place`: has it panic the next time that it comes there, see [`trap`].
+/// Runs `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's. `DEBUG key SERVER-TIMERS`: uses the
+/// server's timers, as where the kernel has none. `DEBUG key LEVEL n`: has this server be of another replication level.
+/// Runs `DEBUG key SAY command argument ...`: tells replicas and the append-only file of any command. `DEBUG key
+/// PANIC`: panics. `DEBUG key PANIC-IN-REPLY`: panics when half of a reply has been sent. `DEBUG key OPEN-TWICE`: opens
+/// the key for changing it while it is open for that. `DEBUG key CALL-OUT`: calls a command of the server's while it
+/// looks at what is in the key. `DEBUG key PANIC-AT place`: has it panic the next time that it comes there, see
+/// [`trap`].
 ///
 /// The key, which every command has, is looked at by `OPEN-TWICE` and `CALL-OUT` alone.
 pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {

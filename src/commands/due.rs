@@ -7,7 +7,7 @@ use crate::server::{CommandContext, error::Result};
 
 use super::args;
 
-/// `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
+/// Runs `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
 pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let args::XPoll { key, count } = args::read(context, args, args::XPoll::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -22,8 +22,8 @@ pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `TTN key`: milliseconds until something can be taken, 0 when something is due, nil when nothing waits, or is given
-/// out before somebody ends a pause.
+/// Runs `TTN key`: milliseconds until something can be taken, 0 when something is due, nil when nothing waits, or is
+/// given out before somebody ends a pause.
 pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -36,8 +36,8 @@ pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `PTTL key id`: milliseconds to the element's deadline, 0 when it is due, -1 if it is a dead letter that cannot go, -2 if
-/// there is none.
+/// Runs `PTTL key id`: milliseconds to the element's deadline, 0 when it is due, -1 if it is a dead letter that cannot
+/// go, -2 if there is none.
 pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
     /// As PTTL says that a key is not there.
     const NO_SUCH_ID: i64 = -2;

@@ -1,7 +1,7 @@
 //! The server's glob patterns, which it does not lend to modules: `*`, `?`, `[a-z]`, `[^a]`, `\x`.
 
-/// Whether `text` matches `pattern`. Takes O(pattern × text) at the worst: only the last star is ever
-/// tried again, so no pattern can make it exponential.
+/// Returns whether `text` matches `pattern`. Takes O(pattern × text) at the worst: only the last star is ever tried
+/// again, so no pattern can make it exponential.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     // Where to try again: behind the last star, with one more byte of the text given to it.
@@ -27,7 +27,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|byte| *byte == b'*')
 }
 
-/// The length of the pattern's first item, if that matches `byte`.
+/// Returns the length of the pattern's first item, if that matches `byte`.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern {
         [] => None,
@@ -41,8 +41,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// How long a class is, from behind its bracket, and whether `byte` is in it. As the server has it, one
-/// that is not closed ends with the pattern, and a range may be written either way round.
+/// Returns how long a class is, from behind its bracket, and whether `byte` is in it. As the server has it, one that is
+/// not closed ends with the pattern, and a range may be written either way round.
 fn in_class(class: &[u8], byte: u8) -> (usize, bool) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);

@@ -10,7 +10,7 @@ use crate::server::{CommandContext, error::Result};
 
 use super::{args, glob};
 
-/// `LEN key`: how many elements there are, due or not.
+/// Runs `LEN key`: how many elements there are, due or not.
 pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -20,7 +20,7 @@ pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor, and ids.
+/// Runs `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor, and ids.
 pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Scan { key, cursor, pattern, count } = args::read(context, args, args::Scan::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -40,7 +40,7 @@ pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `INFO key [FULL]`: a map of what is in it.
+/// Runs `INFO key [FULL]`: a map of what is in it.
 pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Info { key, full } = args::read(context, args, args::Info::parse)?;
     let dehydrator = Reading::open(context, key)?;

@@ -6,7 +6,7 @@ use crate::config;
 use crate::lawn::Lawn;
 use crate::server::{Context, Error, error::Result};
 
-/// When `ttl` from now is, or what `at` says.
+/// Returns when `ttl` from now is, or what `at` says.
 ///
 /// # Errors
 ///
@@ -23,7 +23,7 @@ pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u
     from_now(context, "ttl", asked, ttl, now)
 }
 
-/// When a lease that begins now ends.
+/// Returns when a lease that begins now ends.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub fn lease(context: &Context, ttl: u64, now: u64) -> Result<u64> {
     from_now(context, "LEASE", ttl, ttl, now)
 }
 
-/// When a pause that begins now ends.
+/// Returns when a pause that begins now ends.
 ///
 /// # Errors
 ///
@@ -51,22 +51,22 @@ fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Re
         .map_err(|_| format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
 }
 
-/// The longest TTL that clients may ask for, if this is longer.
+/// Returns the longest TTL that clients may ask for, if this is longer.
 fn exceeded(context: &Context, ahead: u64) -> Option<u64> {
     config::max_ttl().filter(|max| ahead > *max && !context.is_replaying())
 }
 
-/// Whether there are no more elements than allowed.
+/// Returns whether there are no more elements than allowed.
 pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
     config::max_elements().is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())
 }
 
-/// What a client is told when there are.
+/// Says what a client is told when there are.
 pub fn full() -> Error {
     "the dehydrator holds dehydrator.max-elements already".into()
 }
 
-/// Whether there is memory for what a client adds.
+/// Returns whether there is memory for what a client adds.
 ///
 /// # Errors
 ///

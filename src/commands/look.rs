@@ -8,7 +8,7 @@ use crate::server::{CommandContext, error::Result};
 
 use super::args;
 
-/// `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
+/// Runs `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
 pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Look { key, id, full } = args::read(context, args, args::Look::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -34,7 +34,7 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Whether it was given out, is not due again yet, and is no dead letter.
+/// Returns whether it was given out, is not due again yet, and is no dead letter.
 pub(super) fn is_leased(row: &Row<'_>, now: u64) -> bool {
     row.element.deliveries > 0 && row.element.deadline > now && !is_stuck(row)
 }

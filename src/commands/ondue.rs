@@ -12,8 +12,9 @@ use crate::server::{CommandContext, Context, Error, Key, OwnedStr, Str, error::R
 use super::args::{self, shown};
 use super::limits;
 
-/// `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH
-/// channel`. It confirms a policy that came by RESTORE; in replication `UNCONFIRMED` behind it says that nobody has yet.
+/// Runs `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH
+/// channel`. It confirms a policy that came by RESTORE; in replication `UNCONFIRMED` behind it says that nobody has
+/// yet.
 pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
         say_where(context, args);

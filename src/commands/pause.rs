@@ -11,7 +11,7 @@ use crate::server::{CommandContext, error::Result};
 use super::args;
 use super::limits;
 
-/// `PAUSE key [ms | AT unix-ms]`: OK. Until RESUME, or for so long, nothing is given out or delivered.
+/// Runs `PAUSE key [ms | AT unix-ms]`: OK. Until RESUME, or for so long, nothing is given out or delivered.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Pause { key, end } = args::read(context, args, args::Pause::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -32,7 +32,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `RESUME key`: 1, or 0 if it was not paused.
+/// Runs `RESUME key`: 1, or 0 if it was not paused.
 pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let mut dehydrator = Writing::open(context, key)?;

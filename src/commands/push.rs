@@ -10,7 +10,7 @@ use crate::server::{CommandContext, Error, OwnedStr, error::Result, random};
 use super::args::{self, IfThere};
 use super::limits;
 
-/// `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`: OK, or nil.
+/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`: OK, or nil.
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -59,7 +59,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
+/// Runs `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let args::GidPush { key, ttl, element } = args::read(context, args, args::GidPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -89,7 +89,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `MPUSH key ttl element id [ttl element id ...]`: for each 1, or 0 where the id was there already.
+/// Runs `MPUSH key ttl element id [ttl element id ...]`: for each 1, or 0 where the id was there already.
 pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let args::MultiPush { key, elements } = args::read(context, args, args::MultiPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -144,7 +144,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Random bits as 32 hexadecimal digits.
+/// Makes an id of random bits: 32 hexadecimal digits.
 fn generated_id() -> [u8; 32] {
     let bits: [u8; 16] = random::bytes();
     let mut id = [0; 32];

@@ -9,7 +9,7 @@ use crate::server::{CommandContext, error::Result, random};
 use super::args;
 use super::look::is_leased;
 
-/// `RANGE key start end [COUNT n] [WITHELEMENTS]`: where to go on, or nil, and the elements from `start` to `end`.
+/// Runs `RANGE key start end [COUNT n] [WITHELEMENTS]`: where to go on, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Range { key, from, end, count, with_elements } =
         args::read(context, args, args::Range::parse)?;

@@ -6,8 +6,8 @@ use crate::server::{CommandContext, error::Result};
 
 use super::args;
 
-/// `REQUIRE level [version]`: OK if this version of the module has that [`level`] or a higher one. A server whose primary
-/// or append-only file asks for more ends.
+/// Runs `REQUIRE level [version]`: OK if this version of the module has that [`level`] or a higher one. A server whose
+/// primary or append-only file asks for more ends.
 pub fn require(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Require { level, version } = args::read(context, args, args::Require::parse)?;
     if level > level::own() {

@@ -7,7 +7,7 @@ use crate::server::{CommandContext, error::Result};
 
 use super::{args, limits};
 
-/// `SETTLE key token id [token id ...]`: for each 1 if it was held under that token, and is gone, or 0.
+/// Runs `SETTLE key token id [token id ...]`: for each 1 if it was held under that token, and is gone, or 0.
 pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Settle { key, held } = args::read(context, args, args::Settle::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -30,7 +30,7 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token, and comes due `ttl`
+/// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token, and comes due `ttl`
 /// milliseconds from now, or 0. A ttl of 0 gives it back.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Renew { key, ttl, held } = args::read(context, args, args::Renew::parse)?;

@@ -8,8 +8,8 @@ use crate::server::{CommandContext, error::Result};
 use super::debug;
 use super::{due, inspect, look, ondue, pause, poll, push, range, require, settle, take, update};
 
-/// Every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is
-/// `fast` if its cost does not grow with what it finds.
+/// Lists every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is `fast`
+/// if its cost does not grow with what it finds.
 pub fn commands() -> Vec<Command> {
     vec![
         Command::new(
@@ -200,7 +200,7 @@ pub fn commands() -> Vec<Command> {
     ]
 }
 
-/// `HELP`: each command as it is written, and what it does.
+/// Runs `HELP`: each command as it is written, and what it does.
 pub fn help(context: &CommandContext, _args: Args<'_>) -> Result {
     let commands = commands();
     let mut reply = context.reply_array(2 * commands.len());

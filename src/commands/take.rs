@@ -10,7 +10,7 @@ use crate::server::{CommandContext, error::Result};
 use super::args;
 use super::limits;
 
-/// `PULL key id`: the element, due or not, or nil.
+/// Runs `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     let name = args.get(0);
     let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
@@ -28,8 +28,8 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `LEASE key ttl@unix-ms@token id [id ...]`: how many there were, which are leased now, due or not. The
-/// form in which leases replicate.
+/// Runs `LEASE key ttl@unix-ms@token id [id ...]`: how many there were, which are leased now, due or not. The form in
+/// which leases replicate.
 pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::Lease::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -50,8 +50,8 @@ pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `XACK key id [id ...]`: for each id the element if it was due or had been given out under a lease, which goes, or
-/// nil.
+/// Runs `XACK key id [id ...]`: for each id the element if it was due or had been given out under a lease, which goes,
+/// or nil.
 pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -80,7 +80,7 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `REM key id [id ...]`: how many were there, due or not, and are gone.
+/// Runs `REM key id [id ...]`: how many were there, due or not, and are gone.
 pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;

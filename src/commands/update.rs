@@ -9,7 +9,7 @@ use crate::server::{CommandContext, Error, error::Result};
 use super::args::{self, Condition};
 use super::limits;
 
-/// `UPDATE key id element`: the old element. The deadline stays.
+/// Runs `UPDATE key id element`: the old element. The deadline stays.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     let name = args.get(0);
     let args::Update { key, id, element } = args::read(context, args, args::Update::parse)?;
@@ -24,8 +24,7 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `TOUCH key id ttl [GT | LT] [AT unix-ms]`: 1, or 0 if there is no such id or the condition does not
-/// hold.
+/// Runs `TOUCH key id ttl [GT | LT] [AT unix-ms]`: 1, or 0 if there is no such id or the condition does not hold.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Touch { key, id, ttl, condition, at } =
         args::read(context, args, args::Touch::parse)?;

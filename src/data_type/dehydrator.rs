@@ -179,7 +179,7 @@ pub struct Kept(Option<Box<Rules>>);
 static USUAL: Rules = Rules { policy: Policy::Hold, pause: None, trust: Trust::Confirmed };
 
 impl Kept {
-    /// Bytes on the heap.
+    /// Returns bytes on the heap.
     fn memory_kept(&self) -> usize {
         self.0
             .as_ref()

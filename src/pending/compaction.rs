@@ -52,7 +52,7 @@ impl Names {
 pub struct Mark(AtomicU32);
 
 impl Mark {
-    /// Of a value that has not been noted.
+    /// Makes the mark of a value that has not been noted.
     pub fn none() -> Self {
         Self(AtomicU32::new(0))
     }

@@ -68,13 +68,13 @@ pub fn stop_listening() {
     }
 }
 
-/// Is called by the timer.
+/// Runs when the timer has come.
 fn on_time() {
     HAS_FIRED.set(true);
     come();
 }
 
-/// Is called by the server in a pass that it was asked for.
+/// Runs in a pass that the server was asked for.
 fn on_asked() {
     IS_ASKED.set(false);
     come();

@@ -29,7 +29,7 @@ impl Digits {
         &self.bytes[..self.len]
     }
 
-    /// Two digits at a time, from the last on: a division costs more than all else here.
+    /// Puts two digits at a time, from the last on: a division costs more than all else here.
     fn put(&mut self, mut number: u64) {
         let mut digits = [0; DIGITS_MAX];
         let mut from = DIGITS_MAX;

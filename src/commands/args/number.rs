@@ -5,7 +5,7 @@ use crate::server::{Error, Str, error::Result};
 
 use super::word::shown;
 
-/// Whether now plus this fits is known when the clock is read.
+/// Reads a TTL. Whether now plus this fits is known when the clock is read.
 pub fn ttl(arg: Str<'_>) -> Result<u64> {
     ttl_of(arg.bytes())
 }
@@ -40,7 +40,7 @@ pub enum NotNumber {
 }
 
 impl NotNumber {
-    /// What a client is told who sent it as `name`, where `wanted` should be.
+    /// Says what a client is told who sent it as `name`, where `wanted` should be.
     pub fn of(self, name: &str, word: &[u8], wanted: &str) -> Error {
         let word = shown(word);
         match self {
@@ -55,15 +55,15 @@ impl NotNumber {
     }
 }
 
-/// A number from 1 on.
+/// Reads a number from 1 on.
 pub fn positive(name: &str, word: &[u8], wanted: &str) -> Result<u64> {
     let number =
         number(word).and_then(|number| if number > 0 { Ok(number) } else { Err(NotNumber::Other) });
     number.map_err(|error| error.of(name, word, wanted))
 }
 
-/// A decimal number up to 2^63 - 1, written as the server writes numbers: digits alone, no sign, no
-/// space, no leading zero.
+/// Reads a decimal number up to 2^63 - 1, written as the server writes numbers: digits alone, no sign, no space, no
+/// leading zero.
 pub fn number(bytes: &[u8]) -> std::result::Result<u64, NotNumber> {
     let is_canonical = bytes == b"0" || !bytes.starts_with(b"0");
     if bytes.is_empty() || !is_canonical || !bytes.iter().all(u8::is_ascii_digit) {

@@ -48,7 +48,7 @@ impl<'a> OnDue<'a> {
     }
 }
 
-/// `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`, of which the first word is read.
+/// Reads `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`, of which the first word is read.
 fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> Result<Route> {
     match word.name() {
         b"DROP" => Ok(Route::Drop),

@@ -40,7 +40,7 @@ impl<'a> Options<'a> {
         Some(Opt { word, upper, len })
     }
 
-    /// Whether the next word is this one, which is passed then.
+    /// Returns whether the next word is this one, and passes it then.
     pub fn next_if(&mut self, name: &[u8]) -> bool {
         let is = self.args.get(self.at).is_some_and(|word| word.bytes().eq_ignore_ascii_case(name));
         self.at += usize::from(is);

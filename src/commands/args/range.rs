@@ -48,7 +48,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// `-`, `+`, a moment, `(` and a moment, or where an earlier RANGE ended.
+/// Reads `-`, `+`, a moment, `(` and a moment, or where an earlier RANGE ended.
 fn from(word: Str<'_>) -> Result<Option<Beginning>> {
     let at = |deadline| Some(Beginning { start: Start { deadline, behind: None }, serial: None });
     let bytes = word.bytes();
@@ -74,7 +74,7 @@ fn from(word: Str<'_>) -> Result<Option<Beginning>> {
     }
 }
 
-/// `+`, `-`, a moment, or `(` and a moment.
+/// Reads `+`, `-`, a moment, or `(` and a moment.
 fn end(word: Str<'_>) -> Result<Option<u64>> {
     let bytes = word.bytes();
     let invalid = |_| refusal("end", bytes);

@@ -50,7 +50,7 @@ impl<'a> MPoll<'a> {
     }
 }
 
-/// How many keys follow behind `numkeys`, which are there.
+/// Returns how many keys follow behind `numkeys`. They are there.
 pub fn numkeys(args: Args<'_>) -> Result<usize> {
     required(args, 2)?;
     let word = required(args, 1)?.bytes();
@@ -63,7 +63,7 @@ pub fn numkeys(args: Args<'_>) -> Result<usize> {
     Ok(numkeys)
 }
 
-/// `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, from this argument on.
+/// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, from this argument on.
 fn how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take)> {
     let (mut count, mut block, mut with_ids) = (None, None, false);
     let (mut lease, mut token) = (None, None);

@@ -39,7 +39,7 @@ impl Timer {
     }
 }
 
-/// What is before the first sign, and what is behind it, if there is one.
+/// Returns what is before the first sign, and what is behind it, if there is one.
 fn cut(word: &[u8]) -> (&[u8], Option<&[u8]>) {
     match word.iter().position(|byte| *byte == SIGN) {
         Some(at) => (&word[..at], Some(&word[at + 1..])),

@@ -5,7 +5,7 @@ use crate::server::error::Result;
 
 use super::number::number;
 
-/// The token that a word stands for: any word will do, as a client may have chosen it.
+/// Returns the token that a word stands for: any word will do, as a client may have chosen it.
 pub fn token(word: &[u8]) -> Result<Token> {
     if word.is_empty() {
         return Err("TOKEN '' is not a word".into());

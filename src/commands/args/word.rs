@@ -1,6 +1,6 @@
 //! A word that a client sent, in what it is told.
 
-/// What a client sent, as it is shown to it: printable, and no more of it than helps.
+/// Returns what a client sent, as it is shown to it: printable, and no more of it than helps.
 pub fn shown(word: &[u8]) -> String {
     const SHOWN: usize = 32;
     match word.get(..SHOWN) {

@@ -40,8 +40,9 @@ use super::{args, limits};
 pub use self::mpoll::mpoll;
 pub use self::serve::{backstop, next_us, serve};
 
-/// `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and gone;
-/// with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are some.
+/// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and
+/// gone; with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are
+/// some.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Poll { key, block, take } = args::read(context, args, args::Poll::parse)?;
     let take = take.with_token();

@@ -14,7 +14,7 @@ use super::give::{held, take_due};
 use super::sleep::{Asked, has_to_wait, sleep};
 use crate::commands::{args, limits};
 
-/// `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the first key that has
+/// Runs `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the first key that has
 /// something, and what POLL would reply of it, or nil. With BLOCK it waits until one has.
 pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {

@@ -302,7 +302,7 @@ impl Lines {
         Some(Turn { from: from?, sleeper })
     }
 
-    /// See [`Turn`]. `None`: the sleeper is not the first in the line of one of them.
+    /// Works out a [`Turn`]. `None`: the sleeper is not the first in the line of one of them.
     fn keys_to_serve_from(
         &self,
         sleeper: &Sleeper,
@@ -356,7 +356,7 @@ impl Lines {
         self.all_dismissed.is_some()
     }
 
-    /// Where all are sent away, sees to the next few keys.
+    /// Sees to the next few keys, where all are sent away.
     pub fn dismiss_some(&mut self, most: usize) {
         let Some((before, after)) = self.all_dismissed.take() else { return };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);

@@ -51,7 +51,7 @@ impl Shown {
     }
 }
 
-/// Is called by the server with each command, which is live for the call.
+/// Shows what the server calls it with: a command, which is live for the call.
 unsafe extern "C" fn on_command<T: Sees>(command: *mut RedisModuleCommandFilterCtx) {
     guard((), || {
         if let Some(raw) = NonNull::new(command) {
