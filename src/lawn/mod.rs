@@ -27,44 +27,45 @@
 //!   (heap)    Overflow: rare TTLs and what is far out of order, a B-tree by turn
 //! ```
 //!
-//! Five rooms have what a lawn is made of, each with a table of its own in its `mod.rs`:
+//! Five rooms have what a lawn is made of. A room bears the name of the most important file in it, and its `mod.rs` has a
+//! table of its own:
 //!
 //! | room | what for | files |
 //! |---|---|---|
 //! | `small` | a lawn of a few elements | `small`: all of it; `packed`: how an element lies there |
 //! | `store` | the bytes of elements | `records`: an element's; `slab`: slots in pages; `handle`: a slot's name; `shelves`: a list that grows without copying; `boxes`: what is too wide for a slot |
-//! | `index` | from id to record | `index`: all ids; `table`: some of them, in buckets; `lanes`: eight hashes compared at once |
-//! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `block`: a piece of one; `heads`, `unsettled`: which is next; `directory`, `listing`: where to begin to look in a long one; `overflow`: what fits into none; `walk`, `iter`: looking and taking nothing; `upkeep` |
-//! | `lease` | who holds what | `token`: a lease's name; `leases`: which element is held under which; `tokens`: the table of that; `chosen`: what is held under tokens of clients' own choice |
+//! | `index` | from id to record | `index`: all ids; `table`: some of them, in buckets; `lanes`: which of eight hashes are equal to one |
+//! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `block`: a piece of one; `heads`, `unsettled`: which queue is next; `directory`, `listing`: where to begin to look in a long one; `overflow`: what fits into no queue; `walk`: looking along a queue; `iter`: looking at all elements in order; `upkeep`: giving back its memory |
+//! | `lease` | who holds what | `token`: a lease's name; `leases`: under which token an element is held; `tokens`: the table behind that; `chosen`: what is held under the tokens that clients have chosen |
 //!
 //! These files put the rooms together, or are what all of them use:
 //!
 //! | file | noun |
 //! |---|---|
-//! | `lawn` | the lawn itself, which is small at first: all that can be asked of it, and what is taken out of it |
-//! | `full` | a lawn of any size: what is done by id |
-//! | `due` | taking and giving out what is due in such a lawn |
-//! | `upkeep` | giving memory back, moving allocations, measuring and checking such a lawn |
+//! | `lawn` | the lawn itself, small at first and full later: all that can be asked of it |
+//! | `full` | a lawn that is not small: what is done by id, and what is asked of it as a whole |
+//! | `due` | a full lawn: taking and giving out what is due |
+//! | `upkeep` | a full lawn: giving memory back, moving allocations, measuring, checking |
 //! | `element` | what is put away, and the row that it is shown in |
 //! | `turn` | when an element's turn comes: deadline, then order of pushing |
 //! | `error` | why something is refused |
 //! | `memory` | what vectors take and give back, and who moves them |
-//! | `processor` | two instructions for which the language has no words: the only `unsafe` here |
+//! | `processor` | fetching memory ahead, and comparing eight numbers at once, for which the language has no words: the only `unsafe` here |
 //! | `tiny` | bounds that tests can reach |
 //!
-//! Files import what is below them: `lawn` all; `full`, `due` and `upkeep` the rooms but `small`; `index`, `queues` and `lease`
-//! the store; `small` the token; and no two each other.
+//! Imports run one way: `lawn` imports `full` and `small`; `due` and `upkeep` import `full`; `full` imports the rooms, but not
+//! `small`; `index`, `queues` and `lease` import `store`.
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
-//! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is a
-//! *hole*. A *record* is the bytes of an element, in a slot of a page; a *sparse page* has few of them. The *overflow* is the
+//! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is
+//! *blank*. A *record* is the bytes of an element, in a slot of a page. The *overflow* is the
 //! tree for what fits no queue. A *turn* is an element's place in the order of delivery.
 //!
 //! # Costs
 //!
 //! | operation | cost |
 //! |---|---|
-//! | [`Lawn::start`] | O(1); O(log n) for TTLs beyond the 1,024th with fewer than sixteen elements each, beyond the 16,384th, and out of order by more than a hundred |
+//! | [`Lawn::start`] | O(1); O(log n) in the overflow, where an element goes if it is out of order by more than a hundred, if its TTL is beyond the 16,384th, or beyond the 1,024th with fewer than sixteen elements for each |
 //! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1); in the overflow O(log n) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; O(log n) from the overflow; nothing due: O(1) |
 //! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
