@@ -1,0 +1,112 @@
+use super::*;
+
+/// As the settings say when nobody has set them.
+fn start(small: &mut Small, id: &[u8], ttl: u64, payload: &[u8], deadline: u64) {
+    let done = small.start_at(id, ttl, payload, deadline, SmallMax::USUAL);
+    assert_eq!(done, Some(Ok(())), "{id:?}");
+    small.check();
+}
+
+#[test]
+fn an_element_costs_eleven_bytes_over_its_data() {
+    let mut small = Small::default();
+    assert_eq!((size_of::<Small>(), small.memory()), (32, 0));
+    for id in 0..32_u128 {
+        start(&mut small, &id.to_be_bytes(), 60_000, &[b'x'; 16], 1_700_000_000_000);
+    }
+    assert_eq!(small.bytes.len(), 32 * (16 + 16 + 11));
+    assert_eq!(small.memory(), 1536);
+    for id in 1..32_u128 {
+        let at = small.stop(&id.to_be_bytes()).expect("it is there");
+        small.free(at);
+        small.check();
+    }
+    assert!(small.memory() <= 80, "{} bytes for one", small.memory());
+    assert_eq!(small.clone().memory(), 48);
+    let at = small.pop_due(u64::MAX).expect("it is due");
+    small.free(at);
+    assert_eq!(small.memory(), 0);
+}
+
+#[test]
+fn heads_are_read_as_they_were_written() {
+    let mut small = Small::default();
+    let max = SmallMax { elements: 1000, bytes: 1 << 20 };
+    let mut expected = Vec::new();
+    let lengths = [0, 1, 230, 256, 30_000];
+    let deadlines = [0, 1, (1 << 48) - 1, 1 << 48, DEADLINE_MAX];
+    let ttls = [0, 1, 255, 256, 1 << 20, 1 << 32, 1 << 63, u64::MAX];
+    for (number, deadline) in deadlines.into_iter().enumerate() {
+        for (index, ttl) in ttls.into_iter().enumerate() {
+            let id = [number as u8, index as u8].repeat(lengths[index % 5].max(2) / 2);
+            // From a width of less than a byte to one of more, one by one, too.
+            let payload = vec![7; lengths[number] + if index % 5 < 2 { index } else { 0 }];
+            let deliveries = [0, 1, u16::MAX][index % 3];
+            assert_eq!(small.start_at(&id, ttl, &payload, deadline, max), Some(Ok(())));
+            let token = Token::new((index as u64 % 2) * (u64::MAX >> 1)).filter(|_| deliveries > 0);
+            assert!(small.set_deliveries(&id, deliveries, token));
+            expected.push((ttl, id, payload, deadline, deliveries, token));
+        }
+    }
+    small.check();
+    let found = small.iter_until(DEADLINE_MAX).map(|(ttl, it)| {
+        let (id, payload) = (it.id.to_vec(), it.payload.to_vec());
+        (ttl, id, payload, it.deadline, it.deliveries, small.token(&it))
+    });
+    assert!(found.eq(expected));
+    assert_eq!((small.ttls(), small.len()), (8, 40));
+}
+
+#[test]
+fn what_would_be_too_much_is_refused_and_changes_nothing() {
+    let mut small = Small::default();
+    let max = SmallMax { elements: 2, bytes: 30 };
+    let full = |elements, bytes| SmallMax { elements, bytes };
+    // Nine bytes of head, no TTL, an id of one byte, a payload of two.
+    assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(0, 30)), None);
+    assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(1, 11)), None);
+    assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(1, 12)), Some(Ok(())));
+    assert_eq!(small.start_at(b"b", 0, b"", 5, full(1, 30)), None);
+    assert_eq!(small.start_at(b"b", 0, b"bbbbbbbbb", 5, max), None);
+    assert_eq!(small.start_at(b"b", 0, b"bbbbbbbb", 5, max), Some(Ok(())));
+    // One that is there is not too much.
+    assert_eq!(small.start_at(b"b", 0, b"", 5, full(0, 0)), Some(Err(StartError::Exists)));
+    let late = small.start_at(b"c", 0, b"", DEADLINE_MAX + 1, full(0, 0));
+    assert_eq!(late, Some(Err(StartError::TooLate)));
+    assert!(small.may_update(b"a", b"aa", max) && !small.may_update(b"a", b"aaa", max));
+    assert!(small.may_update(b"c", &[0; 100], max), "there is none to be updated");
+    assert_eq!(small.replace_at(b"a", 0, b"aaa", 5, max), None);
+    assert_eq!(small.replace_at(b"a", 0, b"AA", 5, max), Some(Ok(())));
+    let long = vec![0; 65_536];
+    let wide = full(10, 1 << 20);
+    assert_eq!(small.start_at(&long, 0, b"", 5, wide), None);
+    assert_eq!(small.start_at(b"c", 0, &long, 5, wide), None);
+    assert_eq!(small.replace_at(b"a", 0, &long, 5, wide), None);
+    assert!(!small.may_update(b"a", &long, wide));
+    small.check();
+    let ids: Vec<_> = small.iter_until(5).map(|(_, it)| (it.id, it.payload)).collect();
+    assert_eq!(ids, [(&b"b"[..], &b"bbbbbbbb"[..]), (b"a", b"AA")]);
+}
+
+#[test]
+fn draining_takes_what_is_due_and_no_more_than_is_wanted() {
+    let mut small = Small::default();
+    for id in 0..6_u8 {
+        start(&mut small, &[id], 10 + u64::from(id % 2), b"p", 100 + u64::from(id / 2));
+    }
+    assert!(small.lease_at(&[0], 7, 101, Some(Token::drawn(7))));
+    small.check();
+    let mut taken = Vec::new();
+    let mut drain = |small: &mut Small, now, count| {
+        let drained = small.drain(now, count, |ttl, it| taken.push((ttl, it.id[0])));
+        small.check();
+        drained
+    };
+    assert_eq!(drain(&mut small, 99, 9), 0);
+    assert_eq!(drain(&mut small, 100, 9), 1);
+    assert_eq!(drain(&mut small, 101, 2), 2);
+    assert_eq!(drain(&mut small, 101, 0), 0);
+    assert_eq!(drain(&mut small, 200, 9), 3);
+    assert_eq!(taken, [(11, 1), (10, 2), (11, 3), (7, 0), (10, 4), (11, 5)]);
+    assert_eq!((small.len(), small.ttls(), small.delivered(), small.memory()), (0, 0, 0, 0));
+}
