@@ -1,0 +1,148 @@
+//! Effects of one kind on several elements.
+
+use std::cell::Cell;
+
+use redis_module::raw::RedisModuleString;
+
+use crate::lawn::Token;
+use crate::server::digits::Digits;
+use crate::server::guard::trap;
+use crate::server::{Context, OwnedStr, Str, api, quiet};
+
+use super::effect::{greet, timer, verbatim};
+
+/// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
+/// command itself stay small.
+const IDS_MAX: usize = 1024;
+
+thread_local! {
+    // Commands run on the server's main thread alone. What a batch holds its ids in is kept for the next one: to
+    // allocate both for a batch of one would cost more than the rest of it.
+    static ROOM: Cell<Room> = const { Cell::new(Room { ids: Vec::new(), kept: Vec::new() }) };
+}
+
+/// Where the ids of a batch are put. It is empty between batches.
+#[derive(Default)]
+struct Room {
+    /// Strings of the server's: of the command's arguments, or among those that are kept.
+    ids: Vec<*mut RedisModuleString>,
+    kept: Vec<OwnedStr>,
+}
+
+/// Effects on several elements, told in as few words as may be: a verb with the ids behind it.
+pub struct Batch<'a> {
+    context: &'a Context,
+    key: Str<'a>,
+    /// The TTL of a lease, its deadline and its token. `None`: the elements are removed.
+    lease: Option<Digits>,
+    room: Room,
+    any: bool,
+    is_heard: bool,
+}
+
+impl<'a> Batch<'a> {
+    /// Begins to say which elements are removed.
+    pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
+        Self::new(context, key, None)
+    }
+
+    /// Begins to say which elements are leased, in the order in which they were.
+    pub fn leased(
+        context: &'a Context,
+        key: Str<'a>,
+        ttl: u64,
+        deadline: u64,
+        token: Token,
+    ) -> Self {
+        Self::new(context, key, Some(timer(ttl, deadline).and(b'@', token.number())))
+    }
+
+    fn new(context: &'a Context, key: Str<'a>, lease: Option<Digits>) -> Self {
+        let is_heard = !quiet::is_quiet();
+        let room = if is_heard { ROOM.take() } else { Room::default() };
+        Self { context, key, lease, room, any: false, is_heard }
+    }
+
+    /// Adds one more.
+    pub fn push(&mut self, id: &[u8]) {
+        if self.is_enough() {
+            return;
+        }
+        let id = OwnedStr::new(id);
+        self.room.ids.push(id.as_str().as_ptr());
+        self.room.kept.push(id);
+        self.flush_if_full();
+    }
+
+    /// Adds one more, whose id the client sent.
+    pub fn push_sent(&mut self, id: Str<'a>) {
+        if self.is_enough() {
+            return;
+        }
+        self.room.ids.push(id.as_ptr());
+        self.flush_if_full();
+    }
+
+    /// Takes note of one more. Returns whether nobody need hear of it: the server, which counts the change, is told of
+    /// the command as it was sent, or, outside of a command, where nothing was sent, of the first id.
+    fn is_enough(&mut self) -> bool {
+        let is_first = !std::mem::replace(&mut self.any, true);
+        !self.is_heard && (!is_first || self.context.command().is_some())
+    }
+
+    /// Tells what is left to tell. Returns whether there was anything at all.
+    pub fn finish(mut self) -> bool {
+        trap::pass("replicate");
+        self.flush();
+        if self.is_heard {
+            ROOM.set(std::mem::take(&mut self.room));
+        } else if let Some(command) = self.context.command().filter(|_| self.any) {
+            verbatim(command);
+        }
+        self.any
+    }
+
+    fn flush_if_full(&mut self) {
+        if self.room.ids.len() == IDS_MAX {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.room.ids.is_empty() {
+            return;
+        }
+        greet(self.context);
+        let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
+        let (ids, count) = (self.room.ids.as_ptr(), self.room.ids.len());
+        let (remove, lease) = (c"DEHYDRATOR.REM".as_ptr(), c"DEHYDRATOR.LEASE".as_ptr());
+        // SAFETY: the context is live. The formats say what follows: a string of the server's, for a lease a buffer with
+        // its length, and a string of the server's or an array of such with its length; those live, as arguments of the
+        // command or in `kept`.
+        unsafe {
+            match (&self.lease, &self.room.ids[..]) {
+                // One is by far the most frequent, and for an array the server allocates once more.
+                (None, [id]) => {
+                    api!(RedisModule_Replicate(context, remove, c"ss".as_ptr(), key, *id))
+                }
+                (None, _) => {
+                    api!(RedisModule_Replicate(context, remove, c"sv".as_ptr(), key, ids, count))
+                }
+                (Some(timer), [id]) => {
+                    let (start, length) = (timer.bytes().as_ptr(), timer.bytes().len());
+                    let format = c"sbs".as_ptr();
+                    api!(RedisModule_Replicate(context, lease, format, key, start, length, *id))
+                }
+                (Some(timer), _) => {
+                    let (start, length) = (timer.bytes().as_ptr(), timer.bytes().len());
+                    let format = c"sbv".as_ptr();
+                    api!(RedisModule_Replicate(
+                        context, lease, format, key, start, length, ids, count
+                    ))
+                }
+            }
+        };
+        self.room.ids.clear();
+        self.room.kept.clear();
+    }
+}
