@@ -9,6 +9,7 @@
 //!   cargo bench --bench scaling -- simulate     simulates with the constants that are kept, and writes the page
 //!   cargo bench --bench scaling -- ten-million  what takes a server of ten million elements: 4 GB of memory
 //!   cargo bench --bench scaling -- commands     what commands cost, alone
+//!   cargo bench --bench scaling -- lives        what others are told of an element's life, alone
 //!   cargo bench --bench scaling -- trials       what is done both ways, alone
 //! ```
 
@@ -72,6 +73,13 @@ fn commands(constants: &mut Constants) {
         figures.medians().for_each(|(name, figure)| constants.set(&name, figure));
     }
     drop(probe);
+    let (probe, _replica) = lives(constants);
+    let figures = commands::pipelined(&probe, "_durable");
+    figures.medians().for_each(|(name, figure)| constants.set(&name, figure));
+}
+
+/// What a replica and the append-only file are told of an element's life. Returns the server that told them, and the replica.
+fn lives(constants: &mut Constants) -> (Probe, Probe) {
     probe::unpin();
     let replica = Probe::start(&[]);
     let probe = Probe::start_pinned(&DURABLE);
@@ -81,8 +89,7 @@ fn commands(constants: &mut Constants) {
         constants.set(&format!("life_{}_replica_bytes", life.name), replica);
         constants.set(&format!("life_{}_aof_bytes", life.name), file);
     }
-    let figures = commands::pipelined(&probe, "_durable");
-    figures.medians().for_each(|(name, figure)| constants.set(&name, figure));
+    (probe, replica)
 }
 
 /// Memory and a full sync, of so many elements.
@@ -119,8 +126,9 @@ fn main() {
         ["simulate"] => {}
         ["ten-million"] => measured("ten million", ten_million),
         ["commands"] => measured("commands", commands),
+        ["lives"] => measured("lives", |constants| drop(lives(constants))),
         ["trials"] => measured("trials", trials),
-        _ => panic!("{parts:?}: it may be simulate, ten-million, commands or trials"),
+        _ => panic!("{parts:?}: it may be simulate, ten-million, commands, lives or trials"),
     }
     // The page is about the server that most have.
     if std::env::var_os("DEHYDRATOR_SERVER").is_none() {
