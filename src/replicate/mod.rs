@@ -4,7 +4,7 @@
 //! what was asked for: a replica that is late, or a file that is read next week, comes to the same
 //! state element by element. The rewrite of the append-only file uses the same words.
 //!
-//! A new word, here or in a command that is replicated as it was sent, raises the [`level`].
+//! A new word, here or in a command that is replicated as it was sent, raises the [`level`](crate::level).
 //!
 //! | effect | words |
 //! |---|---|
