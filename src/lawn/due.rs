@@ -5,7 +5,7 @@ use super::full::Full;
 use super::index::IdHash;
 use super::lease::Token;
 use super::processor::prefetch;
-use super::queues::{AHEAD, PLACES};
+use super::queues::{AHEAD, PLACES, TIMELINE};
 use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Turn};
 
@@ -66,30 +66,12 @@ impl Full {
         }
         let mut done = 0;
         while done < count {
-            if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
+            if !self.queues.may_be_due(now) {
                 break;
             }
-            self.queues.settle(&self.records);
-            let queued = self.queues.first(&self.records).map(|(turn, _)| turn);
-            let overflowing = self.overflow.first_entry();
-            if let Some((turn, entry)) = overflowing
-                && queued.is_none_or(|queued| turn < queued)
-            {
-                if turn.deadline > now {
-                    break;
-                }
-                let record = self.records.get(entry.handle);
-                let (hash, deliveries) = (self.index.hash(record.id()), record.deliveries());
-                self.index.remove_handle(hash, entry.handle);
-                self.unfile(entry.handle, None, deliveries);
-                let leaving = Leaving { records: &mut self.records, handle: entry.handle };
-                give(entry.ttl, leaving.element());
-                done += 1;
-                continue;
-            }
-            let rivals = [self.queues.rival(), overflowing.map(|(turn, _)| turn)];
+            self.queues.settle(&mut self.records);
             let end = Turn::after(now);
-            let end = rivals.into_iter().flatten().fold(end, Turn::min);
+            let end = self.queues.rival().map_or(end, |rival| rival.min(end));
             let run = self.drain_run(end, count - done, &mut give);
             if run == 0 {
                 break;
@@ -102,10 +84,7 @@ impl Full {
     fn drain_one(&mut self, now: u64, give: impl FnOnce(u64, Element<'_>)) -> Option<()> {
         let handle = self.first_due(now, Self::read_ahead_to_take)?;
         let record = self.records.get(handle);
-        let ttl = match record.spot() {
-            Some(spot) => self.queues.ttl(spot),
-            None => self.overflow.get(record.turn())?.ttl,
-        };
+        let ttl = self.queues.ttl(record.spot());
         self.pop(handle);
         let taken = Leaving { records: &mut self.records, handle };
         give(ttl, taken.element());
@@ -126,6 +105,9 @@ impl Full {
         let mut run = [(Handle::PLACEHOLDER, 0_u8); PLACES];
         let mut hashes = [IdHash::default(); PLACES];
         while let Some(block) = self.queues.first_block(number, ttl) {
+            if number == TIMELINE {
+                self.queues.sort_head(&mut self.records);
+            }
             let view = self.queues.blocks.view(block);
             let mut length = 0;
             for ((place, handle), slot) in view.handles().zip(&mut run) {
@@ -155,8 +137,10 @@ impl Full {
                     return done;
                 }
                 let deliveries = record.deliveries();
+                let spot = Spot { block, place: *place };
+                let ttl = if number == TIMELINE { self.queues.ttl(spot) } else { ttl };
                 self.index.remove_handle(hashes[at], *handle);
-                self.queues.take_head(Spot { block, place: *place });
+                self.queues.take_head(spot);
                 if deliveries > 0 {
                     self.unlease(*handle);
                 }
@@ -184,10 +168,10 @@ impl Full {
         read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
     ) -> Option<Handle> {
         // What is asked most often, at every look at the clock, touches neither block nor record.
-        if !self.queues.may_be_due(now) && !self.overflow.is_due(now) {
+        if !self.queues.may_be_due(now) {
             return None;
         }
-        self.queues.settle(&self.records);
+        self.queues.settle(&mut self.records);
         let (turn, handle) = self.first()?;
         if turn.deadline > now {
             return None;

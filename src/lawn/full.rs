@@ -9,7 +9,7 @@ use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
-use super::queues::{Blanked, Iter, Overflow, Queues, Rows};
+use super::queues::{Blanked, Foreseen, Iter, Queues, Rows};
 use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
@@ -23,8 +23,6 @@ fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
 
 /// What a record has left that is to be filed at another turn.
 enum Left {
-    /// The overflow, in which it still is.
-    Overflow,
     /// A place that nobody need look at.
     Blank,
     /// A place that somebody must look at: see [`Queues::removed`].
@@ -41,17 +39,20 @@ fn refile_lately(
     queues: &mut Queues,
     records: &mut Records,
     handle: Handle,
-    ttl: u64,
     turn: Turn,
+    foreseen: Foreseen,
 ) -> Result<(), Left> {
     let header = records.header(handle);
-    let left = header.spot().ok_or(Left::Overflow)?;
+    let left = header.spot();
     let blanked = queues.blank(left);
     if blanked == Blanked::Disorder {
         return Err(Left::Disorder(left));
     }
-    let spot = queues.append_lately(handle, ttl, turn);
-    if spot.is_some() {
+    let spot = match foreseen {
+        Foreseen::Queue(number) => queues.append_foreseen(number, handle, turn),
+        Foreseen::Timeline(_) => None,
+    };
+    if let Some(spot) = spot {
         header.set_turn(turn, spot);
     }
     if blanked == Blanked::Head {
@@ -60,30 +61,12 @@ fn refile_lately(
     spot.map(|_| ()).ok_or(Left::Blank)
 }
 
-/// Puts a record into the order of deadlines. Returns where it stands, or `None` for the overflow.
-#[inline(always)]
-fn file(
-    queues: &mut Queues,
-    overflow: &mut Overflow,
-    records: &mut Records,
-    handle: Handle,
-    (ttl, turn): (u64, Turn),
-    elements: usize,
-) -> Option<Spot> {
-    let spot = queues.push(records, handle, ttl, turn, elements);
-    if spot.is_none() {
-        overflow.insert(turn, ttl, handle);
-    }
-    spot
-}
-
 /// A lawn of any size. What it is asked for is what [`Lawn`](super::Lawn) says of the method of the same name.
 #[derive(Clone)]
 pub struct Full {
     pub(super) records: Records,
     pub(super) index: Index,
     pub(super) queues: Queues,
-    pub(super) overflow: Overflow,
     pushes: u64,
     /// Elements that were given out under a lease and are still here.
     pub(super) delivered: usize,
@@ -97,7 +80,6 @@ impl Full {
             records: Records::new(),
             index: Index::new(hasher.clone()),
             queues: Queues::new(hasher),
-            overflow: Overflow::default(),
             pushes: 0,
             delivered: 0,
             leases: Leases::default(),
@@ -121,11 +103,13 @@ impl Full {
         let turn = next_turn(&mut self.pushes, deadline);
         let elements = self.len();
         let hash = self.index.hash(id);
-        let Self { index, records, queues, overflow, .. } = self;
+        let Self { index, records, queues, .. } = self;
+        // Bucket and block are waited for together.
+        let foreseen = queues.foresee(ttl, turn, || index.prefetch(hash));
         let vacancy = index.vacancy(hash, |handle| records.get(handle).is_id(id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
         let room = records.reserve(id, payload).ok_or(StartError::Full)?;
-        let spot = file(queues, overflow, records, room.handle, (ttl, turn), elements);
+        let spot = queues.push(records, room.handle, (ttl, turn), elements, foreseen);
         records.write(room, id, payload, turn, spot);
         vacancy.fill(room.handle);
         Ok(())
@@ -160,15 +144,17 @@ impl Full {
         }
         let hash = self.index.hash(id);
         let Self { index, records, queues, pushes, .. } = self;
+        let turn = Turn { deadline, push: *pushes % Turn::PUSHES };
+        let foreseen = queues.foresee(ttl, turn, || index.prefetch(hash));
         let found = index.find(hash, |handle| {
             records.get(handle).is_id(id).then(|| {
-                let turn = next_turn(pushes, deadline);
-                (turn, refile_lately(queues, records, handle, ttl, turn))
+                *pushes += 1;
+                refile_lately(queues, records, handle, turn, foreseen)
             })
         });
-        let Some((handle, (turn, refiled))) = found else { return false };
+        let Some((handle, refiled)) = found else { return false };
         if let Err(left) = refiled {
-            self.refile(handle, left, ttl, turn);
+            self.refile(handle, left, (ttl, turn), foreseen);
         }
         true
     }
@@ -263,21 +249,20 @@ impl Full {
     /// Returns how many TTLs have a queue, and how many elements are in none.
     #[cfg(test)]
     pub(super) fn shape(&self) -> (usize, usize) {
-        (self.queues.len(), self.overflow.len())
+        (self.queues.len(), self.queues.timed())
     }
 
     pub fn count_due(&self, now: u64) -> usize {
-        self.queues.count_due(&self.records, now) + self.overflow.count_due(now)
+        self.queues.count_due(&self.records, now)
     }
 
     pub fn ttls(&self) -> usize {
-        self.queues.len() + self.overflow.len()
+        self.queues.len() + self.queues.timed()
     }
 
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
-        let overflowing = self.overflow.iter().map(|(_, entry)| (entry.ttl, 1));
         let mut counts = BTreeMap::new();
-        for (ttl, count) in self.queues.counts().chain(overflowing) {
+        for (ttl, count) in self.queues.counts() {
             *counts.entry(ttl).or_default() += count;
         }
         counts
@@ -292,7 +277,7 @@ impl Full {
     }
 
     fn iter_from(&self, start: Turn, end: u64) -> Iter<'_> {
-        Iter::new(&self.records, &self.queues, &self.overflow, start, end)
+        Iter::new(&self.records, &self.queues, start, end)
     }
 
     pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
@@ -306,10 +291,7 @@ impl Full {
         let (_, record) = self.index.find(self.index.hash(id), |handle| {
             Some(self.records.get(handle)).filter(|record| record.is_id(id))
         })?;
-        let ttl = match record.spot() {
-            Some(spot) => self.queues.ttl(spot),
-            None => self.overflow.get(record.turn())?.ttl,
-        };
+        let ttl = self.queues.ttl(record.spot());
         Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
     }
 
@@ -325,16 +307,11 @@ impl Full {
     }
 
     pub(super) fn first(&self) -> Option<(Turn, Handle)> {
-        match (self.queues.first(&self.records), self.overflow.first()) {
-            (Some(queued), Some(overflowing)) => {
-                Some(if overflowing.0 < queued.0 { overflowing } else { queued })
-            }
-            (queued, overflowing) => queued.or(overflowing),
-        }
+        self.queues.first(&self.records)
     }
 
     pub(super) fn settle_first(&mut self) {
-        self.queues.settle(&self.records);
+        self.queues.settle(&mut self.records);
     }
 
     pub(super) fn first_element(&self) -> Option<Element<'_>> {
@@ -354,7 +331,10 @@ impl Full {
         }
         let turn = next_turn(&mut self.pushes, deadline);
         let room = self.records.reserve(id, payload).ok_or(StartError::Full)?;
-        let spot = self.file(room.handle, ttl, turn);
+        let elements = self.len();
+        let foreseen = self.queues.foresee(ttl, turn, || {});
+        let spot =
+            self.queues.push(&mut self.records, room.handle, (ttl, turn), elements, foreseen);
         self.records.write(room, id, payload, turn, spot);
         Ok(room.handle)
     }
@@ -362,21 +342,29 @@ impl Full {
     /// Gives a record a new timer. Returns the turn that it has with it.
     fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
         let turn = next_turn(&mut self.pushes, deadline);
-        if let Err(left) = refile_lately(&mut self.queues, &mut self.records, handle, ttl, turn) {
-            self.refile(handle, left, ttl, turn);
+        let Self { queues, records, .. } = self;
+        let foreseen = queues.foresee(ttl, turn, || {});
+        if let Err(left) = refile_lately(queues, records, handle, turn, foreseen) {
+            self.refile(handle, left, (ttl, turn), foreseen);
         }
         turn
     }
 
     /// Files a record at a turn that [`refile_lately`] did not, and which still has the one before.
     #[inline(never)]
-    fn refile(&mut self, handle: Handle, left: Left, ttl: u64, turn: Turn) {
-        match left {
-            Left::Overflow => self.overflow.remove(self.records.turn(handle)),
-            Left::Blank => {}
-            Left::Disorder(spot) => self.queues.removed(&mut self.records, spot),
+    fn refile(
+        &mut self,
+        handle: Handle,
+        left: Left,
+        (ttl, turn): (u64, Turn),
+        mut foreseen: Foreseen,
+    ) {
+        if let Left::Disorder(spot) = left {
+            self.queues.removed(&mut self.records, spot);
+            foreseen = self.queues.foresee(ttl, turn, || {});
         }
-        let spot = self.file(handle, ttl, turn);
+        let elements = self.len();
+        let spot = self.queues.push(&mut self.records, handle, (ttl, turn), elements, foreseen);
         self.records.header(handle).set_turn(turn, spot);
     }
 
@@ -416,27 +404,10 @@ impl Full {
         self.records.set_deliveries(handle, deliveries);
     }
 
-    /// Files a record: see [`file`](fn@file).
-    #[inline(always)]
-    fn file(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
-        let elements = self.len();
-        let Self { queues, overflow, records, .. } = self;
-        file(queues, overflow, records, handle, (ttl, turn), elements)
-    }
-
-    /// Takes a record out of the order of deadlines. It still says where it was.
-    #[inline(always)]
-    fn unlink(&mut self, handle: Handle, spot: Option<Spot>) {
-        match spot {
-            Some(spot) => self.queues.remove(&mut self.records, spot),
-            None => self.overflow.remove(self.records.turn(handle)),
-        }
-    }
-
     /// Takes a record out of the order of deadlines that is out of the index already.
     #[inline(always)]
-    pub(super) fn unfile(&mut self, handle: Handle, spot: Option<Spot>, deliveries: u16) {
-        self.unlink(handle, spot);
+    pub(super) fn unfile(&mut self, handle: Handle, spot: Spot, deliveries: u16) {
+        self.queues.remove(&mut self.records, spot);
         if deliveries > 0 {
             self.unlease(handle);
         }
@@ -448,10 +419,7 @@ impl Full {
         if self.records.deliveries(new) > 0 {
             self.leases.replace(old, new, self.records.turn(new));
         }
-        match self.records.spot(new) {
-            Some(spot) => self.queues.replace(spot, new),
-            None => self.overflow.replace(self.records.turn(new), new),
-        }
+        self.queues.replace(self.records.spot(new), new);
     }
 }
 

@@ -340,18 +340,18 @@ impl Lawn {
     }
 
     /// Returns how many elements are due at `now`. Looks at each queue once for each block, which holds up to 62, and at each
-    /// element in the overflow.
+    /// block of the timeline.
     pub fn count_due(&self, now: u64) -> usize {
         either!(&self.form, it => it.count_due(now))
     }
 
-    /// Returns how many TTLs there are, those of elements in the overflow counted one by one.
+    /// Returns how many TTLs there are, those of elements in the timeline counted one by one.
     pub fn ttls(&self) -> usize {
         either!(&self.form, it => it.ttls())
     }
 
     /// Counts the elements of each TTL, by TTL. Looks at sixteen bytes for each block, which holds up to 62 elements, and
-    /// at each element in the overflow; a small lawn looks at all it has.
+    /// at each element in the timeline; a small lawn looks at all it has.
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
         either!(&self.form, it => it.counts_by_ttl())
     }

@@ -23,8 +23,8 @@
 //!                 Records: deadline, push no., spot, id, payload  (one slot each, in pages)
 //!                   ▲                           │
 //!                   │                           ▼
-//!   Heads ──▶ Queues: one for each TTL, a list of blocks of 62 handles
-//!   (heap)    Overflow: rare TTLs and what is far out of order, a B-tree by turn
+//!   Heads ──▶ Queues: one for each TTL that is wanted often, a list of blocks of 62 handles
+//!   (heap) └▶ Timeline: all other elements, in such blocks by ranges of deadlines
 //! ```
 //!
 //! Five rooms have what a lawn is made of. A room bears the name of the most important file in it, and its `mod.rs` has a
@@ -35,7 +35,7 @@
 //! | `small` | a lawn of a few elements | `small`: all of it; `packed`: how an element lies there |
 //! | `store` | the bytes of elements | `records`: an element's; `slab`: slots in pages; `handle`: a slot's name; `shelves`: a list that grows without copying; `boxes`: what is too wide for a slot |
 //! | `index` | from id to record | `index`: all ids; `table`: some of them, in buckets; `lanes`: which of eight hashes are equal to one |
-//! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `block`: a piece of one; `heads`, `unsettled`: which queue is next; `directory`, `listing`: where to begin to look in a long one; `overflow`: what fits into no queue; `walk`: looking along a queue; `iter`: looking at all elements in order; `upkeep`: giving back its memory |
+//! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `timeline`: what fits into no queue, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`: where those of the timeline begin; `votes`: which TTLs are worth a queue; `heads`, `first`, `unsettled`: which queue is next; `directory`, `listing`: where to begin to look in a long one; `walk`: looking along a queue; `iter`: looking at all elements in order; `upkeep`: giving back its memory |
 //! | `lease` | who holds what | `token`: a lease's name; `leases`: under which token an element is held; `tokens`: the table behind that; `chosen`: what is held under the tokens that clients have chosen |
 //!
 //! These files put the rooms together, or are what all of them use:
@@ -58,19 +58,19 @@
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
 //! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is
-//! *blank*. A *record* is the bytes of an element, in a slot of a page. The *overflow* is the
-//! tree for what fits no queue. A *turn* is an element's place in the order of delivery.
+//! *blank*. A *record* is the bytes of an element, in a slot of a page. The *timeline* has what fits into no
+//! queue: blocks that cover *ranges* of turns. A *turn* is an element's place in the order of delivery.
 //!
 //! # Costs
 //!
 //! | operation | cost |
 //! |---|---|
-//! | [`Lawn::start`] | O(1); O(log n) in the overflow, where an element goes if it is out of order by more than a hundred, if its TTL is beyond the 16,384th, or beyond the 1,024th with fewer than sixteen elements for each |
-//! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1); in the overflow O(log n) |
-//! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; O(log n) from the overflow; nothing due: O(1) |
+//! | [`Lawn::start`] | O(1) at the end of a queue. An element that is out of order, or whose TTL has no queue (all but the first sixteen and those that are wanted often, 1,024 at the most), goes to the timeline: O(log n), of a search in 25,000 entries for a million, and the splitting of a block for some thirty |
+//! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1) |
+//! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; from the timeline also the sorting of a block, for each some forty; nothing due: O(1) |
 //! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
 //! | [`Lawn::iter`](Lawn::iter), [`Lawn::rows`](Lawn::rows) | O(log TTLs) for each element; to begin in the middle O(TTLs), whatever is before |
-//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 16,384 queues, or the table of pages, 24 bytes for each 256 KiB |
+//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 1,024 queues, the elements of two blocks, or the table of pages, 24 bytes for each 256 KiB |
 //!
 //! # Rules
 //!
@@ -80,8 +80,7 @@
 //!
 //! # When not to use it
 //!
-//! If no element is ever stopped by id, a heap or a wheel is smaller. If each element has a TTL of its
-//! own, this is a B-tree and an index of ids: no worse than a sorted set, but no better.
+//! If no element is ever stopped by id, a heap or a wheel is smaller.
 
 #![deny(unsafe_code)]
 // A room is called by what is the most important in it.

@@ -30,7 +30,7 @@ impl Full {
     /// Lets `mover` move the lawn's allocations, one page's after the other, beginning with step
     /// `from`, while `go_on` says so. Returns the step to carry on with, or `None` at the end.
     ///
-    /// The overflow's nodes and the table of TTLs stay where they are: the standard library and hashbrown do not part
+    /// The nodes of directories and the table of TTLs stay where they are: the standard library and hashbrown do not part
     /// with them.
     pub fn defrag(
         &mut self,
@@ -68,7 +68,6 @@ impl Full {
             + self.records.memory()
             + self.index.memory()
             + self.queues.memory()
-            + self.overflow.memory()
             + self.leases.memory()
     }
 
@@ -77,7 +76,6 @@ impl Full {
         self.records.allocations()
             + self.index.allocations()
             + self.queues.allocations()
-            + self.overflow.allocations()
             + self.leases.allocations()
     }
 
@@ -90,7 +88,7 @@ impl Full {
     }
 
     /// Panics unless all parts agree with each other: every record is in the index once, under its
-    /// id, and in one queue or the overflow, in order. For tests.
+    /// id, and in one queue or the timeline, in order. For tests.
     #[cfg(any(test, fuzzing))]
     pub fn check(&self) {
         self.index.check(|hash, handle| {
@@ -98,11 +96,7 @@ impl Full {
             hash == self.index.hash(record.id()) && self.find(record.id()) == Some(handle)
         });
         let queued = self.queues.check(&self.records);
-        for (turn, entry) in self.overflow.iter() {
-            assert_eq!(self.records.turn(entry.handle), *turn);
-            assert_eq!(self.records.spot(entry.handle), None);
-        }
-        assert_eq!(queued + self.overflow.len(), self.len(), "index and order disagree");
+        assert_eq!(queued, self.len(), "index and order disagree");
         let mut handles = Vec::new();
         self.index.scan(0, usize::MAX, |handle| handles.push(handle));
         let records = self.records.check(handles.iter().copied());

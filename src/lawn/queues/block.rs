@@ -10,12 +10,10 @@
 //!   bits    [taken, queue, len, is head] [taken, …] …     one for each block of a page
 //!   blocks  [prev, next, handle × 62   ] [prev, …  ] …     256 bytes each
 //! ```
+//!
+//! A block of the [timeline](super::timeline) has columns behind that, 256 bytes each, with a number for each place.
 
-use std::ops::Range;
-
-use super::super::memory::{Mover, allotted, push_tight, relocate};
-use super::super::processor::prefetch;
-use super::super::store::{Handle, Slab, Unit};
+use super::super::store::{Handle, Unit};
 use super::super::tiny::TINY;
 use super::heads::QueueNumber;
 
@@ -26,6 +24,13 @@ pub const PLACES: usize = if TINY { 5 } else { 62 };
 /// which is a miss; with one more the places of an element cost no more than 55 bytes.
 const SPARSE: u8 = PLACES as u8 / 16 + 1;
 const JOINED_MAX: usize = PLACES / 2;
+/// A block of the timeline is two to four times as wide, so it is sparse with four times as many: then an element's places cost
+/// no more than 40 bytes, or 55 with its TTL. When it is joined, twice as many were taken from it as are told of it.
+const SPARSE_WIDE: u8 = PLACES as u8 / 4;
+const JOINED_WIDE_MAX: usize = PLACES * 2 / 3;
+
+/// A block and three columns.
+pub(super) const UNITS_MAX: usize = 4;
 
 /// What is known of a block without looking at its handles.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -40,15 +45,23 @@ pub struct Bits {
     /// How many blocks of the queue were made since one was listed in the directory, when this one was; as many as lie
     /// between two that are: it is listed.
     pub unlisted: u8,
+    /// With so few handles it is sparse, unless it is the head.
+    pub(super) sparse: u8,
+    /// How many times 256 bytes it has: one, and its columns.
+    pub(super) units: u8,
+    /// Whether its places are in the order of the turns, as those of a queue are. Of the timeline's blocks only the first
+    /// may be.
+    pub is_sorted: bool,
 }
 
-/// Neighbours and handles.
+/// Neighbours and handles; or a column, which has a number at each place and no neighbours.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Block {
     pub prev: Option<Handle>,
     pub next: Option<Handle>,
-    places: [Option<Handle>; PLACES],
+    /// The handles' bits, or the numbers.
+    pub places: [u32; PLACES],
 }
 
 // Queues are priced at 256 bytes for 62 elements, and 16 that are wanted often.
@@ -59,7 +72,7 @@ const _: () = assert!(TINY || 2 * SPARSE as usize <= JOINED_MAX);
 
 impl Default for Block {
     fn default() -> Self {
-        Self { prev: None, next: None, places: [None; PLACES] }
+        Self { prev: None, next: None, places: [0; PLACES] }
     }
 }
 
@@ -74,6 +87,18 @@ impl Unit for Block {
 
     fn free(&self) -> Option<u32> {
         (Handle::to_bits(self.prev) == u32::MAX).then(|| Handle::to_bits(self.next))
+    }
+}
+
+impl Block {
+    #[inline(always)]
+    pub fn handle(&self, place: usize) -> Option<Handle> {
+        Handle::from_bits(self.places[place])
+    }
+
+    #[inline(always)]
+    pub fn set_handle(&mut self, place: usize, handle: Handle) {
+        self.places[place] = Handle::to_bits(Some(handle));
     }
 }
 
@@ -93,9 +118,18 @@ fn highest(bits: u64) -> Option<usize> {
 }
 
 impl Bits {
-    /// Makes the bits of an empty block.
+    /// Makes the bits of an empty block of a queue.
     pub fn new(queue: QueueNumber) -> Self {
-        Self { queue, ..Self::default() }
+        Self { queue, sparse: SPARSE, units: 1, is_sorted: true, ..Self::default() }
+    }
+
+    /// Makes the bits of an empty block with so many columns.
+    pub fn wide(queue: QueueNumber, columns: usize) -> Self {
+        Self { queue, sparse: SPARSE_WIDE, units: 1 + columns as u8, ..Self::default() }
+    }
+
+    pub fn columns(&self) -> usize {
+        usize::from(self.units) - 1
     }
 
     pub fn len(&self) -> usize {
@@ -112,11 +146,12 @@ impl Bits {
 
     /// Returns whether this block is so empty that it should be joined with a neighbour.
     pub fn is_sparse(&self) -> bool {
-        self.len <= SPARSE
+        self.len <= self.sparse
     }
 
     pub fn can_join(&self, other: &Self) -> bool {
-        self.len() + other.len() <= JOINED_MAX
+        let most = if self.units == 1 { JOINED_MAX } else { JOINED_WIDE_MAX };
+        self.len() + other.len() <= most
     }
 
     /// Returns the first place that is taken.
@@ -132,8 +167,42 @@ impl Bits {
     }
 
     /// Returns the last place that is taken.
-    fn last_place(&self) -> Option<usize> {
+    pub fn last_place(&self) -> Option<usize> {
         highest(self.taken)
+    }
+
+    /// Returns the first place that is blank.
+    pub fn first_blank(&self) -> Option<usize> {
+        lowest(!self.taken & !from(PLACES))
+    }
+
+    /// Takes a place that is blank.
+    pub fn take(&mut self, place: usize) {
+        debug_assert!(place < PLACES && !self.is_taken(place), "a place is taken twice");
+        self.taken |= 1 << place;
+        self.len += 1;
+    }
+
+    /// Takes the first so many places, and no others.
+    pub fn take_first(&mut self, length: usize) {
+        self.taken = !from(length);
+        self.len = length as u8;
+    }
+
+    /// Leaves a place that is taken, whatever comes of it.
+    pub fn leave(&mut self, place: u8) {
+        self.taken &= !(1 << place);
+        self.len -= 1;
+    }
+
+    /// Returns the places that are taken, in order.
+    pub fn places(&self) -> impl Iterator<Item = usize> + use<> {
+        let mut taken = self.taken;
+        std::iter::from_fn(move || {
+            let place = lowest(taken)?;
+            taken &= taken - 1;
+            Some(place)
+        })
     }
 
     /// Returns how many places are taken, up to this one.
@@ -141,13 +210,13 @@ impl Bits {
         (self.taken & !from(place + 1)).count_ones() as usize
     }
 
-    fn is_taken(&self, place: usize) -> bool {
+    pub fn is_taken(&self, place: usize) -> bool {
         self.taken >> place & 1 == 1
     }
 
     /// Takes the place behind all others, unless the last one is taken.
     #[inline(always)]
-    fn append(&mut self) -> Option<usize> {
+    pub(super) fn append(&mut self) -> Option<usize> {
         // Behind the highest bit; the bit added below it stands for none.
         let place = (self.taken << 1 | 1).ilog2();
         if place as usize >= PLACES {
@@ -172,7 +241,7 @@ impl Bits {
                 taken if taken & (bit - 1) == 0 => Blanked::Head,
                 _ => Blanked::Quietly,
             }
-        } else if self.len <= SPARSE {
+        } else if self.len <= self.sparse {
             Blanked::Disorder
         } else {
             Blanked::Quietly
@@ -201,15 +270,15 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     /// Returns the handle at a place.
     pub fn at(self, place: usize) -> Option<Handle> {
-        self.block.places[place].filter(|_| self.bits.is_taken(place))
+        self.block.handle(place).filter(|_| self.bits.is_taken(place))
     }
 
     pub fn first(self) -> Option<Handle> {
-        self.bits.first_place().and_then(|place| self.block.places[place])
+        self.bits.first_place().and_then(|place| self.block.handle(place))
     }
 
     pub fn last(self) -> Option<Handle> {
-        self.bits.last_place().and_then(|place| self.block.places[place])
+        self.bits.last_place().and_then(|place| self.block.handle(place))
     }
 
     /// Places and handles, in order, from `place` on.
@@ -217,7 +286,7 @@ impl<'a> View<'a> {
         let places = std::iter::successors(self.bits.first_from(place), move |place| {
             self.bits.first_from(place + 1)
         });
-        places.filter_map(move |place| Some((place, self.block.places[place]?)))
+        places.filter_map(move |place| Some((place, self.block.handle(place)?)))
     }
 
     /// Places and handles, in order.
@@ -234,7 +303,7 @@ impl<'a> View<'a> {
             let middle = usize::midpoint(low, high);
             let place = lowest(open & from(middle)).or_else(|| highest(open));
             let Some(place) = place else { break };
-            if self.block.places[place].is_some_and(&mut is_earlier) {
+            if self.block.handle(place).is_some_and(&mut is_earlier) {
                 low = place + 1;
             } else {
                 high = place;
@@ -246,7 +315,7 @@ impl<'a> View<'a> {
     /// Puts the handles of two blocks together, with the bits and the links of this one, which is the earlier or the
     /// later of them.
     /// The handles of this one stay where they are, if the others fit before or behind them.
-    fn joined(self, other: Self, is_earlier: bool) -> (Bits, Block) {
+    pub(super) fn joined(self, other: Self, is_earlier: bool) -> (Bits, Block) {
         let (first, last) = (self.bits.first_place(), self.bits.last_place());
         let room = match is_earlier {
             true => last.map(|last| last + 1..PLACES),
@@ -255,239 +324,18 @@ impl<'a> View<'a> {
         let (mut bits, mut block) = (*self.bits, *self.block);
         if let Some(room) = room.filter(|room| room.len() >= other.bits.len()) {
             for (place, (_, handle)) in room.zip(other.handles()) {
-                block.places[place] = Some(handle);
-                bits.taken |= 1 << place;
-                bits.len += 1;
+                block.set_handle(place, handle);
+                bits.take(place);
             }
             return (bits, block);
         }
-        (bits.taken, bits.len, block.places) = (0, 0, [None; PLACES]);
+        (bits.taken, bits.len) = (0, 0);
         let (earlier, later) = if is_earlier { (self, other) } else { (other, self) };
         for (_, handle) in earlier.handles().chain(later.handles()) {
             let place = bits.append().expect("both fit into one");
-            block.places[place] = Some(handle);
+            block.set_handle(place, handle);
         }
         (bits, block)
-    }
-}
-
-/// All blocks of a lawn.
-#[derive(Clone)]
-pub struct Blocks {
-    slab: Slab<Block>,
-    /// For each page of blocks, the bits of each.
-    bits: Vec<Vec<Bits>>,
-}
-
-impl Blocks {
-    pub fn new() -> Self {
-        Self { slab: Slab::new(), bits: Vec::new() }
-    }
-
-    /// Adds a block, with the places that are taken in it. `None` if there is no room (see [`Slab::insert`]).
-    pub fn insert(&mut self, bits: Bits, block: Block) -> Option<Handle> {
-        let handle = self.slab.insert(1)?;
-        *self.slab.unit_mut(handle) = block;
-        let (page, unit) = (handle.page::<Block>(), handle.unit::<Block>());
-        while self.bits.len() <= page {
-            push_tight(&mut self.bits, Vec::new());
-        }
-        let line = &mut self.bits[page];
-        while line.len() <= unit {
-            push_tight(line, Bits::default());
-        }
-        line[unit] = bits;
-        Some(handle)
-    }
-
-    /// Adds an empty block of a queue, behind `prev`.
-    pub fn insert_empty(&mut self, queue: QueueNumber, prev: Option<Handle>) -> Option<Handle> {
-        let bits = Bits { is_head: prev.is_none(), ..Bits::new(queue) };
-        self.insert(bits, Block { prev, ..Block::default() })
-    }
-
-    pub fn remove(&mut self, handle: Handle) {
-        *self.bits_mut(handle) = Bits::default();
-        self.slab.remove(handle);
-        self.trim(handle.page::<Block>());
-    }
-
-    /// Counts the elements of each block, with the queue whose they are. Reads no block, but sixteen bytes of each.
-    pub fn lengths(&self) -> impl Iterator<Item = (QueueNumber, usize)> + '_ {
-        let taken = self.bits.iter().flatten().filter(|bits| !bits.is_empty());
-        taken.map(|bits| (bits.queue, bits.len()))
-    }
-
-    /// Gives back the bits of a page that has gone.
-    fn trim(&mut self, page: usize) {
-        if self.slab.pages() == 0 {
-            self.bits = Vec::new();
-        } else if self.slab.is_vacant(page) {
-            self.bits[page] = Vec::new();
-        }
-    }
-
-    #[inline(always)]
-    pub fn bits(&self, handle: Handle) -> &Bits {
-        &self.bits[handle.page::<Block>()][handle.unit::<Block>()]
-    }
-
-    #[inline(always)]
-    pub fn bits_mut(&mut self, handle: Handle) -> &mut Bits {
-        &mut self.bits[handle.page::<Block>()][handle.unit::<Block>()]
-    }
-
-    pub fn block(&self, handle: Handle) -> &Block {
-        self.slab.unit(handle)
-    }
-
-    pub fn block_mut(&mut self, handle: Handle) -> &mut Block {
-        self.slab.unit_mut(handle)
-    }
-
-    #[inline(always)]
-    pub fn view(&self, handle: Handle) -> View<'_> {
-        View { bits: self.bits(handle), block: self.slab.unit(handle) }
-    }
-
-    /// Returns the first handle of a block.
-    pub fn first(&self, handle: Handle) -> Option<Handle> {
-        self.view(handle).first()
-    }
-
-    /// Returns what was at a place that has just been blanked.
-    pub fn left_at(&self, handle: Handle, place: u8) -> Option<Handle> {
-        self.block(handle).places[usize::from(place)]
-    }
-
-    /// Asks for a block that will be read soon, from its first handle on.
-    pub fn prefetch(&self, handle: Handle) {
-        let view = self.view(handle);
-        if let Some(first) = view.bits.first_place() {
-            prefetch(&view.block.places[first]);
-        }
-    }
-
-    /// Adds a handle behind all others and returns its place, unless the last place is taken.
-    #[inline(always)]
-    pub fn append(&mut self, block: Handle, handle: Handle) -> Option<usize> {
-        let place = self.bits_mut(block).append()?;
-        self.slab.unit_mut(block).places[place] = Some(handle);
-        Some(place)
-    }
-
-    /// Takes note that a record has moved, or was replaced.
-    pub fn replace(&mut self, block: Handle, place: u8, new: Handle) {
-        self.slab.unit_mut(block).places[usize::from(place)] = Some(new);
-    }
-
-    /// Puts a handle behind the one at `behind` (or before all, if that is `None`), moving those between
-    /// there and the nearest blank. Returns its place, and the range of places that were written. `None` if there
-    /// is no blank.
-    pub fn insert_behind(
-        &mut self,
-        block: Handle,
-        behind: Option<usize>,
-        handle: Handle,
-    ) -> Option<(usize, Range<usize>)> {
-        let taken = self.bits(block).taken;
-        let places = &mut self.slab.unit_mut(block).places;
-        let place = behind.map_or(0, |behind| behind + 1);
-        let blanks = !taken & !from(PLACES);
-        let above = lowest(blanks & from(place));
-        let below = highest(blanks & !from(place));
-        let is_below = match (below, above) {
-            (Some(below), Some(above)) => place - below < above - place,
-            (below, _) => below.is_some(),
-        };
-        let (place, written) = if is_below {
-            let below = below?;
-            places.copy_within(below + 1..place, below);
-            (place - 1, below..place)
-        } else {
-            let above = above?;
-            places.copy_within(place..above, place + 1);
-            (place, place..above + 1)
-        };
-        places[place] = Some(handle);
-        let bits = self.bits_mut(block);
-        bits.taken |= from(written.start) & !from(written.end);
-        bits.len += 1;
-        Some((place, written))
-    }
-
-    /// Puts the later half of a full block into a new one behind it, which is returned. `None` if none
-    /// could be had; then nothing has changed.
-    pub fn split(&mut self, block: Handle) -> Option<Handle> {
-        let View { bits, block: old } = self.view(block);
-        let taken = bits.taken & from(PLACES / 2);
-        let later = Bits { taken, len: taken.count_ones() as u8, is_head: false, ..*bits };
-        let new = self.insert(later, Block { prev: Some(block), ..*old })?;
-        let earlier = self.bits_mut(block);
-        earlier.taken &= !later.taken;
-        earlier.len -= later.len;
-        self.block_mut(block).next = Some(new);
-        Some(new)
-    }
-
-    /// Puts the handles of `other`, a neighbour, into `target`, and returns what was in that. The other one stays as it is.
-    pub fn join(&mut self, target: Handle, other: Handle) -> (Bits, Block) {
-        let view = self.view(target);
-        let is_earlier = view.block.next == Some(other);
-        let before = (*view.bits, *view.block);
-        let (bits, block) = view.joined(self.view(other), is_earlier);
-        *self.bits_mut(target) = bits;
-        *self.block_mut(target) = block;
-        before
-    }
-
-    /// Moves a block, if that helps to give memory back. Returns where it is now.
-    pub fn compact(&mut self) -> Option<Handle> {
-        let old = self.slab.sparse_slot()?;
-        let View { bits, block } = self.view(old);
-        let (bits, block) = (*bits, *block);
-        let new = self.insert(bits, block)?;
-        self.remove(old);
-        Some(new)
-    }
-
-    /// Returns whether [`Blocks::compact`] would move a block.
-    pub fn is_sparse(&self) -> bool {
-        self.slab.is_sparse()
-    }
-
-    /// Moves the tables of pages.
-    pub fn defrag(&mut self, mover: &mut impl Mover) {
-        self.slab.defrag(mover);
-        relocate(&mut self.bits, mover);
-    }
-
-    /// Returns how many page numbers there are.
-    pub fn pages(&self) -> usize {
-        self.slab.pages()
-    }
-
-    /// Moves a page.
-    pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
-        self.slab.defrag_page(number, mover);
-        relocate(&mut self.bits[number], mover);
-    }
-
-    /// Returns the bytes allocated, its own fields apart. O(pages).
-    pub fn memory(&self) -> usize {
-        self.slab.memory() + self.bits.iter().map(allotted).sum::<usize>() + allotted(&self.bits)
-    }
-
-    /// Returns how many allocations freeing it takes, about. O(1).
-    pub fn allocations(&self) -> usize {
-        2 * self.slab.allocations()
-    }
-
-    /// Panics unless pages are in order. Returns how many blocks there are.
-    #[cfg(any(test, fuzzing))]
-    pub fn check(&self) -> usize {
-        self.slab.check();
-        self.slab.len()
     }
 }
 

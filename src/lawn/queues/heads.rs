@@ -16,6 +16,9 @@ const CHILDREN: usize = 4;
 /// A queue's number.
 pub type QueueNumber = u16;
 
+/// The number that the [timeline](super::timeline) has among the queues.
+pub const TIMELINE: QueueNumber = 0;
+
 #[derive(Clone, Copy)]
 struct Head {
     turn: Turn,
@@ -100,6 +103,14 @@ impl Heads {
                 push_tight(&mut self.heap, head);
                 self.rise(self.heap.len() - 1);
             }
+        }
+    }
+
+    /// Says that a queue, which has a head, has an earlier one if this turn is earlier.
+    pub(super) fn lower(&mut self, queue: QueueNumber, turn: Turn) {
+        let place = self.places.get(usize::from(queue)).copied().flatten();
+        if place.is_some_and(|place| turn < self.heap[usize::from(place)].turn) {
+            self.set(queue, turn);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A walk over the elements in order of delivery, taking nothing.
 //!
-//! Every queue is sorted, and so is the overflow: this merges them. The heap of heads is opened from its top as far
+//! Every queue is sorted, and so is the timeline, a block of it when the walk comes there: this merges them. The heap of heads is opened from its top as far
 //! as the walk comes, so a walk over what is due costs nothing for what is not, and its first element costs no more
 //! with thousands of queues than with one.
 //!
@@ -8,14 +8,12 @@
 //! costs the same however long the queue is.
 
 use std::cmp::Ordering;
-use std::collections::{BinaryHeap, binary_heap, btree_map};
-use std::iter::Peekable;
+use std::collections::{BinaryHeap, binary_heap};
 
 use super::super::element::{Element, Row};
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
 use super::heads::Heads;
-use super::overflow::{Entry, Overflow};
 use super::queues::Queues;
 use super::walk::Cursor;
 
@@ -27,7 +25,6 @@ pub struct Iter<'a> {
     start: Turn,
     now: u64,
     fronts: BinaryHeap<Front>,
-    overflow: Peekable<btree_map::Range<'a, Turn, Entry>>,
 }
 
 /// How far the walk has come in one queue.
@@ -41,15 +38,8 @@ struct Front {
 
 impl<'a> Iter<'a> {
     /// Returns the elements whose turn is `start` or later, and whose deadline is at or before `now`.
-    pub fn new(
-        records: &'a Records,
-        queues: &'a Queues,
-        overflow: &'a Overflow,
-        start: Turn,
-        now: u64,
-    ) -> Self {
-        let overflow = overflow.iter_from(start).peekable();
-        let mut iter = Self { records, queues, start, now, fronts: BinaryHeap::new(), overflow };
+    pub fn new(records: &'a Records, queues: &'a Queues, start: Turn, now: u64) -> Self {
+        let mut iter = Self { records, queues, start, now, fronts: BinaryHeap::new() };
         iter.enter();
         iter
     }
@@ -62,10 +52,8 @@ impl<'a> Iter<'a> {
         }
         let mut places = vec![0];
         while let Some(place) = places.pop() {
-            let head = self.queues.at_place(place);
-            let Some((turn, _)) = head.filter(|(turn, _)| turn.deadline <= self.now) else {
-                continue;
-            };
+            let head = self.queues.turn_at_place(place);
+            let Some(turn) = head.filter(|turn| turn.deadline <= self.now) else { continue };
             if turn >= self.start {
                 self.look_at(place);
                 continue;
@@ -80,8 +68,11 @@ impl<'a> Iter<'a> {
 
     /// Adds the queue at a place of the heap of heads, if it may have something that is due.
     fn look_at(&mut self, place: usize) {
-        let found = self.queues.at_place(place);
-        if let Some((turn, cursor)) = found.filter(|(turn, _)| turn.deadline <= self.now) {
+        let turn = self.queues.turn_at_place(place);
+        if turn.is_none_or(|turn| turn.deadline > self.now) {
+            return;
+        }
+        if let Some((turn, cursor)) = self.queues.at_place(self.records, place) {
             self.fronts.push(Front { turn, cursor, unopened: Some(place) });
         }
     }
@@ -97,8 +88,8 @@ impl<'a> Iter<'a> {
     fn open_first(&mut self) -> Option<usize> {
         let mut front = self.fronts.peek_mut()?;
         let place = front.unopened.take()?;
-        let head = self.queues.at(front.cursor);
-        let turn = head.map(|(handle, _)| self.records.turn(handle));
+        let head = self.queues.at(&front.cursor);
+        let turn = head.map(|(_, handle)| self.records.turn(handle));
         match turn.filter(|turn| turn.deadline <= self.now) {
             Some(turn) => front.turn = turn,
             None => drop(binary_heap::PeekMut::pop(front)),
@@ -106,35 +97,18 @@ impl<'a> Iter<'a> {
         Some(place)
     }
 
-    fn next_queued(&mut self) -> Option<(u64, Handle)> {
-        let mut front = self.fronts.peek_mut()?;
-        let ttl = front.cursor.ttl;
-        let (handle, next) = self.queues.at(front.cursor)?;
-        let next = next.and_then(|cursor| {
-            let (handle, _) = self.queues.at(cursor)?;
-            let turn = self.records.turn(handle);
-            (turn.deadline <= self.now).then_some(Front { turn, cursor, unopened: None })
-        });
-        match next {
-            Some(next) => *front = next,
-            None => drop(binary_heap::PeekMut::pop(front)),
-        }
-        Some((ttl, handle))
-    }
-}
-
-impl<'a> Iter<'a> {
     /// Returns the next element's TTL, and its record.
     fn advance(&mut self) -> Option<(u64, Handle)> {
         self.open();
-        let overflowing = self.overflow.peek().map(|(turn, _)| **turn);
-        let overflowing = overflowing.filter(|turn| turn.deadline <= self.now);
-        let queued = self.fronts.peek().map(|front| front.turn);
-        if overflowing.is_some_and(|overflowing| queued.is_none_or(|queued| overflowing < queued)) {
-            self.overflow.next().map(|(_, entry)| (entry.ttl, entry.handle))
-        } else {
-            self.next_queued()
+        let mut front = self.fronts.peek_mut()?;
+        let shown = self.queues.at(&front.cursor)?;
+        let next = self.queues.step(self.records, &mut front.cursor);
+        let turn = next.map(|handle| self.records.turn(handle));
+        match turn.filter(|turn| turn.deadline <= self.now) {
+            Some(turn) => front.turn = turn,
+            None => drop(binary_heap::PeekMut::pop(front)),
         }
+        Some(shown)
     }
 }
 

@@ -4,7 +4,8 @@
 
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
-use super::block::{Blocks, View};
+use super::block::View;
+use super::blocks::Blocks;
 use super::directory::{Directory, LISTED};
 
 impl Directory {
@@ -61,14 +62,6 @@ impl Directory {
             blocks.bits_mut(block).unlisted = 1;
         }
         is_listed
-    }
-
-    /// Lists a block, at the turn it begins with.
-    pub(super) fn list(&mut self, blocks: &mut Blocks, records: &Records, block: Handle) {
-        let first = blocks.first(block).expect("a block is not empty");
-        let bits = blocks.bits_mut(block);
-        bits.unlisted = LISTED;
-        self.insert(bits.queue, records.turn(first), block);
     }
 
     /// Lists what must be when the handles of a block are put into its neighbour.

@@ -1,10 +1,11 @@
 //! What keeps queues small and in order: giving memory back, moving allocations, measuring, checking.
 
 use super::super::memory::{Mover, allotted, relocate, rounded};
-use super::super::store::{Records, Spot};
-use super::block::View;
+use super::super::store::Records;
+#[cfg(any(test, fuzzing))]
+use super::super::store::Spot;
 use super::directory::LISTED;
-use super::heads::QueueNumber;
+use super::heads::{QueueNumber, TIMELINE};
 use super::queues::Queues;
 
 impl Queues {
@@ -16,20 +17,11 @@ impl Queues {
     /// Moves one block, if that helps to give memory back. Returns how many records were told of it.
     pub fn compact(&mut self, records: &mut Records) -> Option<usize> {
         let new = self.blocks.compact()?;
-        let View { bits, block } = self.blocks.view(new);
-        let (bits, prev, next) = (*bits, block.prev, block.next);
-        let ends = self.queues[usize::from(bits.queue)].ends.as_mut();
-        let ends = ends.expect("a queue with a block");
-        match prev {
-            None => ends.0 = new,
-            Some(prev) => self.blocks.block_mut(prev).next = Some(new),
-        }
-        match next {
-            None => ends.1 = new,
-            Some(next) => self.blocks.block_mut(next).prev = Some(new),
-        }
-        for (place, handle) in self.blocks.view(new).handles() {
-            records.set_spot(handle, Some(Spot::new(new, place)));
+        self.block_moved(records, new);
+        let bits = *self.blocks.bits(new);
+        if bits.queue == TIMELINE {
+            let first = self.blocks.first(new).expect("a block is not empty");
+            self.ranges.replace(records.turn(first), new);
         }
         if bits.unlisted == LISTED {
             let first = self.blocks.first(new).expect("a block is not empty");
@@ -42,6 +34,7 @@ impl Queues {
     pub fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.queues, mover);
         self.heads.defrag(mover);
+        self.ranges.defrag(mover);
         self.blocks.defrag(mover);
     }
 
@@ -53,20 +46,22 @@ impl Queues {
             + rounded(self.by_ttl.allocation_size())
             + self.heads.memory()
             + self.directory.memory()
+            + self.ranges.memory()
+            + self.votes.memory()
     }
 
     /// Returns how many allocations freeing it takes, about. O(1).
     pub fn allocations(&self) -> usize {
-        self.blocks.allocations() + self.directory.allocations() + 5
+        self.blocks.allocations() + self.directory.allocations() + self.ranges.allocations() + 5
     }
 
     /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
     /// Returns how many records there are.
     #[cfg(any(test, fuzzing))]
     pub fn check(&self, records: &Records) -> usize {
-        let mut count = 0;
-        let (mut blocks, mut listed) = (0, 0);
-        for (number, queue) in self.queues.iter().enumerate() {
+        let mut count = self.check_timeline(records);
+        let (mut blocks, mut listed) = (self.ranges.iter().count(), 0);
+        for (number, queue) in self.queues.iter().enumerate().skip(1) {
             let Some((head, tail)) = queue.ends else {
                 assert!(self.free.contains(&(number as QueueNumber)), "a lost queue number");
                 continue;
@@ -82,14 +77,14 @@ impl Queues {
                 );
                 assert_eq!(view.bits.is_head, prev.is_none(), "which block is the first");
                 assert_eq!(view.handles().count(), view.bits.len(), "a place without a handle");
-                assert!(!view.bits.is_empty(), "an empty block is linked");
+                assert!(!view.bits.is_empty() && view.bits.is_sorted, "a block of a queue");
                 let first = view.first().map(|first| records.turn(first)).expect("an element");
                 let entry = self.directory.listed(number as QueueNumber, first, handle);
                 assert_eq!(entry.is_some(), view.bits.unlisted == LISTED, "a block that is listed");
                 assert!(entry.is_none_or(|turn| last.is_none_or(|last| last < turn)), "{entry:?}");
                 listed += usize::from(entry.is_some());
                 for (place, handle_in) in view.handles() {
-                    let spot = Some(Spot::new(handle, place));
+                    let spot = Spot::new(handle, place);
                     assert_eq!(records.spot(handle_in), spot, "where a record stands");
                     let turn = records.turn(handle_in);
                     assert!(last.is_none_or(|last| last < turn), "{last:?} before {turn:?}");
@@ -106,7 +101,7 @@ impl Queues {
         let counted = self.counts().map(|(_, length)| length).sum::<usize>();
         assert_eq!(counted, count, "what is counted and what is there");
         assert_eq!(listed, self.directory.len(), "blocks that are listed");
-        assert_eq!(self.by_ttl.len() + self.free.len(), self.queues.len());
+        assert_eq!(self.by_ttl.len() + self.free.len() + 1, self.queues.len());
         let mut heads = self.heads.clone();
         for number in self.unsettled.iter() {
             let turn = self.head_turn(records, number).expect("an unsettled queue has a head");

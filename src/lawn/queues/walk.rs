@@ -3,29 +3,34 @@
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
 use super::block::View;
+use super::heads::{QueueNumber, TIMELINE};
 use super::queues::{Queue, Queues};
+use super::timeline::Order;
 
-/// A place in a queue, for walking it.
-#[derive(Clone, Copy)]
+/// A place in a queue or in the timeline, for walking it.
 pub struct Cursor {
-    pub ttl: u64,
+    /// That of the queue.
+    ttl: u64,
     block: Handle,
     place: usize,
+    /// The order of the block, in the timeline.
+    order: Option<Box<Order>>,
 }
 
 impl Queues {
-    /// Lists the TTLs that have a queue, each with a part of its elements: as often as there are blocks.
+    /// Lists the TTLs, each with a part of its elements: as often as there are blocks, and once for each element of the timeline.
     pub fn counts(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
-        let lengths = self.blocks.lengths();
-        lengths.map(|(queue, length)| (self.queues[usize::from(queue)].ttl, length))
+        let lengths = self.blocks.lengths().filter(|(queue, _)| *queue != TIMELINE);
+        let queued = lengths.map(|(queue, length)| (self.queues[usize::from(queue)].ttl, length));
+        queued.chain(self.timed_ttls().map(|ttl| (ttl, 1)))
     }
 
     /// Returns how many elements are due at `now`. Reads one record of each block that has some, and six of the
     /// last one.
     pub fn count_due(&self, records: &Records, now: u64) -> usize {
         let is_due = |handle: Handle| records.turn(handle).deadline <= now;
-        let in_queue = |cursor: Cursor| {
-            let blocks = std::iter::successors(Some(self.blocks.view(cursor.block)), |view| {
+        let in_queue = |head: Handle| {
+            let blocks = std::iter::successors(Some(self.blocks.view(head)), |view| {
                 let next = view.block.next.map(|next| self.blocks.view(next));
                 next.filter(|next| next.first().is_some_and(is_due))
             });
@@ -39,32 +44,35 @@ impl Queues {
                 |last: View<'_>| last.last_that(is_due).map_or(0, |it| last.bits.count_to(it));
             count + last.map_or(0, in_last)
         };
-        self.due(records, now).map(|(_, cursor)| in_queue(cursor)).sum()
+        let queues = self.heads.due(now).into_iter().filter(|(_, number)| *number != TIMELINE);
+        let heads = queues.filter_map(|(_, number)| {
+            let (head, _) = self.queues[usize::from(number)].ends?;
+            self.blocks.first(head).filter(|first| is_due(*first)).map(|_| head)
+        });
+        heads.map(in_queue).sum::<usize>() + self.count_due_in_timeline(records, now)
     }
 
-    /// Returns the heads that are due by `deadline`, each with a cursor to walk its queue from there.
-    pub fn due<'a>(
-        &'a self,
-        records: &'a Records,
-        deadline: u64,
-    ) -> impl Iterator<Item = (Turn, Cursor)> + 'a {
-        self.heads.due(deadline).into_iter().filter_map(move |(mut turn, number)| {
-            if self.unsettled.has(number) {
-                turn = self.head_turn(records, number).filter(|turn| turn.deadline <= deadline)?;
-            }
-            let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
-            let (head, _) = ends?;
-            let place = self.blocks.bits(head).first_place()?;
-            Some((turn, Cursor { ttl, block: head, place }))
-        })
+    /// Returns the turn at a place of the heap of heads: no later one than that queue's first element has.
+    pub fn turn_at_place(&self, place: usize) -> Option<Turn> {
+        self.heads.at(place).map(|(turn, _)| turn)
     }
 
-    /// Returns the queue at a place of the heap of heads: no earlier turn than it has, and a cursor to walk it.
-    pub fn at_place(&self, place: usize) -> Option<(Turn, Cursor)> {
+    /// Returns a cursor to walk the queue at a place of the heap of heads, and no earlier turn than its first element has.
+    pub fn at_place(&self, records: &Records, place: usize) -> Option<(Turn, Cursor)> {
         let (turn, number) = self.heads.at(place)?;
         let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
         let (head, _) = ends?;
-        Some((turn, Cursor { ttl, block: head, place: self.blocks.bits(head).first_place()? }))
+        if number == TIMELINE {
+            return Some((turn, self.enter(records, head)?));
+        }
+        let place = self.blocks.bits(head).first_place()?;
+        Some((turn, Cursor { ttl, block: head, place, order: None }))
+    }
+
+    /// Returns a cursor at the first element of a block of the timeline.
+    fn enter(&self, records: &Records, block: Handle) -> Option<Cursor> {
+        let order = Box::new(self.order(records, block));
+        Some(Cursor { ttl: 0, block, place: order.place()?, order: Some(order) })
     }
 
     /// Returns the first element of the queue at a place of the heap of heads whose turn is `turn` or later. Walks some blocks,
@@ -76,6 +84,16 @@ impl Queues {
         turn: Turn,
     ) -> Option<(Turn, Cursor)> {
         let (_, number) = self.heads.at(place)?;
+        let cursor = match number {
+            TIMELINE => self.seek_in_timeline(records, turn),
+            number => self.seek(records, number, turn),
+        };
+        let cursor = cursor?;
+        let (_, found) = self.at(&cursor)?;
+        Some((records.turn(found), cursor))
+    }
+
+    fn seek(&self, records: &Records, number: QueueNumber, turn: Turn) -> Option<Cursor> {
         let Queue { ttl, ends, latest, .. } = self.queues[usize::from(number)];
         let (head, _) = ends.filter(|_| latest >= turn.deadline)?;
         let is_earlier = |handle: Handle| records.turn(handle) < turn;
@@ -94,21 +112,47 @@ impl Queues {
                 (next, self.blocks.bits(next).first_place()?)
             }
         };
-        let found = self.blocks.view(block).at(place)?;
-        Some((records.turn(found), Cursor { ttl, block, place }))
+        Some(Cursor { ttl, block, place, order: None })
     }
 
-    /// Returns the record at a cursor, and the cursor behind it.
-    pub fn at(&self, cursor: Cursor) -> Option<(Handle, Option<Cursor>)> {
+    fn seek_in_timeline(&self, records: &Records, turn: Turn) -> Option<Cursor> {
+        let (head, _) = self.queues[usize::from(TIMELINE)].ends?;
+        let block = self.ranges.find(turn).map_or(head, |(_, block)| block);
+        let view = self.blocks.view(block);
+        let mut order = Box::new(self.order(records, block));
+        order.skip(|place| view.at(place).is_some_and(|handle| records.turn(handle) < turn));
+        match order.place() {
+            Some(place) => Some(Cursor { ttl: 0, block, place, order: Some(order) }),
+            None => self.enter(records, view.block.next?),
+        }
+    }
+
+    /// Returns the TTL and the record at a cursor.
+    pub fn at(&self, cursor: &Cursor) -> Option<(u64, Handle)> {
+        let handle = self.blocks.view(cursor.block).at(cursor.place)?;
+        let is_timed = cursor.order.is_some();
+        let ttl = if is_timed { self.blocks.ttl(cursor.block, cursor.place) } else { cursor.ttl };
+        Some((ttl, handle))
+    }
+
+    /// Moves a cursor to the next element, if there is one, and returns its record.
+    pub fn step(&self, records: &Records, cursor: &mut Cursor) -> Option<Handle> {
         let view = self.blocks.view(cursor.block);
-        let handle = view.at(cursor.place)?;
-        let next = match view.bits.first_from(cursor.place + 1) {
-            Some(place) => Some(Cursor { place, ..cursor }),
-            None => view.block.next.and_then(|block| {
-                let place = self.blocks.bits(block).first_place()?;
-                Some(Cursor { block, place, ..cursor })
-            }),
-        };
-        Some((handle, next))
+        if let Some(order) = &mut cursor.order {
+            order.step();
+            match order.place() {
+                Some(place) => cursor.place = place,
+                None => *cursor = self.enter(records, view.block.next?)?,
+            }
+        } else {
+            match view.bits.first_from(cursor.place + 1) {
+                Some(place) => cursor.place = place,
+                None => {
+                    cursor.block = view.block.next?;
+                    cursor.place = self.blocks.bits(cursor.block).first_place()?;
+                }
+            }
+        }
+        self.at(cursor).map(|(_, handle)| handle)
     }
 }

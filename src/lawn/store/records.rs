@@ -14,7 +14,7 @@
 //! Lengths are LEB128: one byte up to 127. The id is before the length of the payload, so that a look-up reads no more
 //! than the id, whatever comes behind it. An id of 16 bytes and a payload of 64 make 103 bytes, in a
 //! slot of 104. Nothing points at a record but the index, by its id, and one place in the order of
-//! deadlines: a [`Spot`] in a queue, or the overflow if it has none.
+//! deadlines, its [`Spot`].
 //!
 //! A deadline has 63 bits. The 64th marks a slot that is free.
 
@@ -84,9 +84,9 @@ impl<'a> Record<'a> {
         turn_of(self.header)
     }
 
-    /// Returns where it stands, or `None` for the overflow.
+    /// Returns where it stands.
     #[inline(always)]
-    pub fn spot(&self) -> Option<Spot> {
+    pub fn spot(&self) -> Spot {
         spot_of(self.header)
     }
 
@@ -165,16 +165,15 @@ fn put_turn(header: &mut [u8; LENGTHS], turn: Turn) {
 }
 
 #[inline(always)]
-fn spot_of(header: &[u8; LENGTHS]) -> Option<Spot> {
+fn spot_of(header: &[u8; LENGTHS]) -> Spot {
     let block = header[BLOCK..PLACE].try_into().expect("four bytes");
-    let block = Handle::from_bits(u32::from_le_bytes(block))?;
-    Some(Spot { block, place: header[PLACE] })
+    let block = Handle::from_bits(u32::from_le_bytes(block)).expect("a record stands somewhere");
+    Spot { block, place: header[PLACE] }
 }
 
-fn put_spot(header: &mut [u8; LENGTHS], spot: Option<Spot>) {
-    let block = Handle::to_bits(spot.map(|spot| spot.block));
-    header[BLOCK..PLACE].copy_from_slice(&block.to_le_bytes());
-    header[PLACE] = spot.map_or(0, |spot| spot.place);
+fn put_spot(header: &mut [u8; LENGTHS], spot: Spot) {
+    header[BLOCK..PLACE].copy_from_slice(&Handle::to_bits(Some(spot.block)).to_le_bytes());
+    header[PLACE] = spot.place;
 }
 
 fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
@@ -260,15 +259,15 @@ fn put_part<'a>(bytes: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
 pub struct Header<'a>(&'a mut [u8; LENGTHS]);
 
 impl Header<'_> {
-    /// Returns where the record stands, or `None` for the overflow.
+    /// Returns where the record stands.
     #[inline(always)]
-    pub fn spot(&self) -> Option<Spot> {
+    pub fn spot(&self) -> Spot {
         spot_of(self.0)
     }
 
     /// Gives the record another turn, and says where it stands with it.
     #[inline(always)]
-    pub fn set_turn(self, turn: Turn, spot: Option<Spot>) {
+    pub fn set_turn(self, turn: Turn, spot: Spot) {
         put_turn(self.0, turn);
         put_spot(self.0, spot);
     }
@@ -316,7 +315,7 @@ impl Records {
 
     /// Writes an element, not delivered yet, into the room that was reserved for it.
     #[inline(always)]
-    pub fn write(&mut self, room: Room, id: &[u8], payload: &[u8], turn: Turn, spot: Option<Spot>) {
+    pub fn write(&mut self, room: Room, id: &[u8], payload: &[u8], turn: Turn, spot: Spot) {
         let bytes = self.slab.get_mut(room.handle).as_flattened_mut();
         let (header, bytes) = bytes.split_first_chunk_mut().expect("a slot holds a header");
         put_turn(header, turn);
@@ -364,12 +363,12 @@ impl Records {
     }
 
     /// Returns where it stands, without reading the lengths.
-    pub fn spot(&self, handle: Handle) -> Option<Spot> {
+    pub fn spot(&self, handle: Handle) -> Spot {
         self.get(handle).spot()
     }
 
     /// Says where a record stands now.
-    pub fn set_spot(&mut self, handle: Handle, spot: Option<Spot>) {
+    pub fn set_spot(&mut self, handle: Handle, spot: Spot) {
         put_spot(self.header_mut(handle), spot);
     }
 
@@ -468,9 +467,11 @@ fn size_of_parts(id: &[u8], payload: &[u8]) -> usize {
 mod tests {
     use super::*;
 
+    const NOWHERE: Spot = Spot { block: Handle::PLACEHOLDER, place: 0 };
+
     fn insert(records: &mut Records, id: &[u8], payload: &[u8], turn: Turn) -> Handle {
         let room = records.reserve(id, payload).expect("room");
-        records.write(room, id, payload, turn, None);
+        records.write(room, id, payload, turn, NOWHERE);
         room.handle
     }
 
@@ -485,7 +486,7 @@ mod tests {
                 let handle = insert(&mut records, &id, &payload, turn);
                 let record = records.get(handle);
                 assert_eq!((record.id(), record.payload()), (&id[..], &payload[..]));
-                assert_eq!((record.turn(), record.spot()), (turn, None));
+                assert_eq!((record.turn(), record.spot()), (turn, NOWHERE));
                 records.remove(handle);
             }
         }
@@ -497,7 +498,7 @@ mod tests {
         let mut records = Records::new();
         let turn = Turn { deadline: 1, push: 2 };
         let old = insert(&mut records, b"abcdefgh", b"ijklmnop", turn);
-        let spot = Some(Spot::new(old, 58));
+        let spot = Spot::new(old, 58);
         records.set_spot(old, spot);
         assert_eq!(records.spot(old), spot);
         records.remove(old);
@@ -505,6 +506,6 @@ mod tests {
         assert_eq!(new, old, "the slot is reused");
         let record = records.get(new);
         assert_eq!((record.id(), record.payload()), (&b"x"[..], &b"yz3456789012"[..]));
-        assert_eq!(record.spot(), None);
+        assert_eq!(record.spot(), NOWHERE);
     }
 }

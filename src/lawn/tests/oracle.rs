@@ -107,6 +107,21 @@ pub(super) enum Op {
         count: u16,
         ttl: u64,
     },
+    /// Many elements at moments over a span, in no order, each with a TTL of its own or with none: what the timeline is for. A
+    /// span of 1 or 2 makes ties, more than a block's worth.
+    Spread {
+        first: u16,
+        count: u16,
+        from: u64,
+        span: u64,
+        ttl: u64,
+    },
+    /// Many elements are restarted so.
+    RestartSpread {
+        first: u16,
+        count: u16,
+        span: u64,
+    },
     Stop {
         id: u16,
     },
@@ -194,6 +209,16 @@ pub(super) fn deadline() -> impl Strategy<Value = u64> {
     ]
 }
 
+/// Milliseconds: more than a block can tell apart without looking at records, too.
+fn span() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => 1_u64..4, 4 => 1_u64..300, 1 => prop::sample::select(vec![1 << 33, 1 << 45])]
+}
+
+/// A number below `span` for each of many.
+fn spread(number: u16, span: u64) -> u64 {
+    u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) % span
+}
+
 pub(super) fn length() -> impl Strategy<Value = usize> {
     prop_oneof![8 => 0_usize..100, 1 => 100_usize..3000, 1 => 8000_usize..20_000]
 }
@@ -206,6 +231,10 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         ),
         1 => (id(), 1_u16..120, prop::sample::select(vec![0_u64, 5, 10]))
             .prop_map(|(first, count, ttl)| Op::Burst { first, count, ttl }),
+        2 => (id(), 1_u16..250, 900_u64..1200, span(), prop_oneof![Just(0_u64), ttl()])
+            .prop_map(|(first, count, from, span, ttl)| Op::Spread { first, count, from, span, ttl }),
+        1 => (id(), 1_u16..250, span())
+            .prop_map(|(first, count, span)| Op::RestartSpread { first, count, span }),
         4 => id().prop_map(|id| Op::Stop { id }),
         1 => (id(), 1_u16..4, 1_u16..120)
             .prop_map(|(first, step, count)| Op::StopMany { first, step, count }),
@@ -304,6 +333,20 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                     start(&mut lawn, &mut oracle, id, ttl, &payload(seed, 3), now);
                 }
             }
+            Op::Spread { first, count, from, span, ttl } => {
+                for id in first..first.saturating_add(count) {
+                    let (content, deadline) = (payload(seed, 3), from + spread(id, span));
+                    let ttl = if ttl == 0 { 0 } else { ttl.wrapping_add(id.into()) };
+                    let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
+                    assert_eq!(lawn.start_at(&name(id), ttl, &content, deadline), expected);
+                }
+            }
+            Op::RestartSpread { first, count, span } => {
+                for id in first..first.saturating_add(count) {
+                    let (ttl, deadline) = (1 + u64::from(id), now.saturating_add(spread(id, span)));
+                    restart(&mut lawn, &mut oracle, id, ttl, deadline);
+                }
+            }
             Op::Stop { id } => stop(&mut lawn, &mut oracle, id),
             Op::StopMany { first, step, count } => {
                 for id in (0..count).map(|i| first.saturating_add(i * step)) {
@@ -392,15 +435,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
             }
             Op::Restart { id, ttl } => {
                 let deadline = now.saturating_add(ttl);
-                let at = oracle.find(&name(id)).filter(|_| deadline <= DEADLINE_MAX);
-                if let Some(at) = at {
-                    let (id, _, payload, _) = oracle.elements.remove(at);
-                    if ttl == 0 {
-                        oracle.tokens.remove(&id);
-                    }
-                    oracle.elements.push((id, ttl, payload, deadline));
-                }
-                assert_eq!(lawn.restart_at(&name(id), ttl, deadline), at.is_some());
+                restart(&mut lawn, &mut oracle, id, ttl, deadline);
             }
         }
         lawn.check();
@@ -531,6 +566,18 @@ pub(super) fn start(
 ) {
     let expected = oracle.start(&name(id), ttl, payload, now.checked_add(ttl));
     assert_eq!(lawn.start(&name(id), ttl, payload, now), expected.map(|()| now + ttl));
+}
+
+fn restart(lawn: &mut Lawn, oracle: &mut Oracle, id: u16, ttl: u64, deadline: u64) {
+    let at = oracle.find(&name(id)).filter(|_| deadline <= DEADLINE_MAX);
+    if let Some(at) = at {
+        let (id, _, payload, _) = oracle.elements.remove(at);
+        if ttl == 0 {
+            oracle.tokens.remove(&id);
+        }
+        oracle.elements.push((id, ttl, payload, deadline));
+    }
+    assert_eq!(lawn.restart_at(&name(id), ttl, deadline), at.is_some());
 }
 
 pub(super) fn stop(lawn: &mut Lawn, oracle: &mut Oracle, id: u16) {

@@ -1,0 +1,241 @@
+//! Where the blocks of the [timeline](super::timeline) begin: a sorted list in pieces, which is searched without a branch that a
+//! processor could guess wrong.
+//!
+//! An entry is to some forty elements, so a million have 25,000 of them: pieces of up to 128 entries, and a list of where the
+//! pieces begin. To search is to halve either list some seven times. In a piece that is done by milliseconds from where it
+//! begins, in 32 bits: half a kilobyte of eight cache lines, of which a search reads three, and 100 kB for a million elements. A
+//! B-tree would be as high, but its nodes are wider, and each is searched from the left, where nobody can foretell how far.
+
+use super::super::memory::{Mover, allotted, push_tight, relocate, shrink};
+use super::super::store::Handle;
+use super::super::tiny::TINY;
+use super::super::turn::Turn;
+
+/// Entries of a piece. So many are moved when one is added, and as many pieces as there are when one is split: 100,000 for
+/// half a thousand million elements.
+const PIECE: usize = if TINY { 4 } else { 128 };
+
+/// Where the range of a block begins: no turn in the block is earlier, and every turn in the one before is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Range {
+    pub(super) from: Turn,
+    pub(super) block: Handle,
+}
+
+/// Entries that follow each other, one at least.
+#[derive(Clone)]
+struct Piece {
+    /// No entry has an earlier deadline.
+    base: u64,
+    /// The deadline of each entry, less the base, or [`FAR`].
+    offsets: Vec<u32>,
+    blocks: Vec<Handle>,
+    froms: Vec<Turn>,
+}
+
+/// What stands for all deadlines that are so many milliseconds (49 days) or more after a base.
+pub(super) const FAR: u32 = u32::MAX;
+
+/// Returns the milliseconds from a base to a deadline, or [`FAR`].
+#[inline(always)]
+pub(super) fn offset(deadline: u64, base: u64) -> u32 {
+    u32::try_from(deadline - base).unwrap_or(FAR)
+}
+
+impl Piece {
+    fn new(froms: Vec<Turn>, blocks: Vec<Handle>) -> Self {
+        let mut piece = Self { base: 0, offsets: Vec::new(), blocks, froms };
+        piece.measure();
+        piece
+    }
+
+    /// Sets the base to where the first entry begins.
+    fn measure(&mut self) {
+        self.base = self.froms.first().map_or(0, |first| first.deadline);
+        self.offsets.clear();
+        self.offsets.extend(self.froms.iter().map(|from| offset(from.deadline, self.base)));
+    }
+
+    fn insert(&mut self, entry: usize, Range { from, block }: Range) {
+        self.froms.insert(entry, from);
+        self.blocks.insert(entry, block);
+        if from.deadline < self.base {
+            self.measure();
+        } else {
+            self.offsets.insert(entry, offset(from.deadline, self.base));
+        }
+    }
+
+    fn remove(&mut self, entry: usize) {
+        self.froms.remove(entry);
+        self.blocks.remove(entry);
+        self.offsets.remove(entry);
+    }
+
+    fn split_off(&mut self, entry: usize) -> Self {
+        self.offsets.truncate(entry);
+        Self::new(self.froms.split_off(entry), self.blocks.split_off(entry))
+    }
+
+    /// Returns the entry that a turn is in, and the deadline that it begins at. The first entry does not begin later.
+    #[inline(always)]
+    fn find(&self, turn: Turn) -> (usize, u64) {
+        let wanted = offset(turn.deadline, self.base);
+        let entry = self.offsets.partition_point(|offset| *offset <= wanted) - 1;
+        let found = self.offsets[entry];
+        // What begins earlier by a millisecond is it; of others the rest of the turn has to be looked at.
+        if found < wanted { (entry, self.base + u64::from(found)) } else { self.find_exactly(turn) }
+    }
+
+    #[inline(never)]
+    fn find_exactly(&self, turn: Turn) -> (usize, u64) {
+        let entry = self.froms.partition_point(|from| *from <= turn) - 1;
+        (entry, self.froms[entry].deadline)
+    }
+}
+
+/// The ranges of all blocks of the timeline.
+#[derive(Clone, Default)]
+pub(super) struct Ranges {
+    /// Where each piece begins.
+    firsts: Vec<Turn>,
+    pieces: Vec<Piece>,
+}
+
+/// Returns how many turns of a sorted list are not later than this one.
+#[inline(always)]
+fn count_until(turns: &[Turn], turn: Turn) -> usize {
+    // As one number, so that a comparison is two subtractions and no branch.
+    let number = |turn: &Turn| u128::from(turn.deadline) << 64 | u128::from(turn.push);
+    let last = number(&turn);
+    turns.partition_point(|turn| number(turn) <= last)
+}
+
+impl Ranges {
+    /// Returns the piece and the entry that a turn is in, and the deadline that it begins at. `None` before the first one.
+    #[inline(always)]
+    fn place(&self, turn: Turn) -> Option<(usize, usize, u64)> {
+        let number = count_until(&self.firsts, turn).checked_sub(1)?;
+        let (entry, deadline) = self.pieces[number].find(turn);
+        Some((number, entry, deadline))
+    }
+
+    /// Returns the block in whose range a turn is, and the deadline that this begins at. `None` before the first one.
+    #[inline(always)]
+    pub(super) fn find(&self, turn: Turn) -> Option<(u64, Handle)> {
+        let (number, entry, deadline) = self.place(turn)?;
+        Some((deadline, self.pieces[number].blocks[entry]))
+    }
+
+    /// Returns the range that a turn is in.
+    pub(super) fn get(&self, turn: Turn) -> Range {
+        let (number, entry, _) = self.place(turn).expect("a turn is in a range");
+        let piece = &self.pieces[number];
+        Range { from: piece.froms[entry], block: piece.blocks[entry] }
+    }
+
+    /// Returns the first range.
+    pub(super) fn first(&self) -> Option<Range> {
+        let piece = self.pieces.first()?;
+        Some(Range { from: piece.froms[0], block: piece.blocks[0] })
+    }
+
+    /// Returns all ranges, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Range> + '_ {
+        self.pieces.iter().flat_map(|piece| {
+            let entries = piece.froms.iter().zip(&piece.blocks);
+            entries.map(|(from, block)| Range { from: *from, block: *block })
+        })
+    }
+
+    /// Adds a range, at whose beginning no other begins.
+    pub(super) fn insert(&mut self, range: Range) {
+        let (number, entry) = match self.place(range.from) {
+            Some((piece, entry, _)) => (piece, entry + 1),
+            None => (0, 0),
+        };
+        let Some(piece) = self.pieces.get_mut(number) else {
+            push_tight(&mut self.firsts, range.from);
+            return push_tight(&mut self.pieces, Piece::new(vec![range.from], vec![range.block]));
+        };
+        piece.insert(entry, range);
+        self.firsts[number] = piece.froms[0];
+        if piece.froms.len() > PIECE {
+            // What comes behind all others, as ascending deadlines do, leaves a full piece behind.
+            let later = piece.split_off(if entry == PIECE { PIECE } else { PIECE / 2 });
+            self.firsts.insert(number + 1, later.froms[0]);
+            self.pieces.insert(number + 1, later);
+        }
+    }
+
+    /// Takes out the range that a turn is in.
+    pub(super) fn remove(&mut self, turn: Turn) {
+        let (number, entry, _) = self.place(turn).expect("a turn is in a range");
+        let piece = &mut self.pieces[number];
+        piece.remove(entry);
+        let Some(first) = piece.froms.first() else {
+            self.pieces.remove(number);
+            self.firsts.remove(number);
+            shrink(&mut self.pieces);
+            return shrink(&mut self.firsts);
+        };
+        self.firsts[number] = *first;
+        // Two pieces that fill no more than half of one together are joined: neither has been for half a piece's time.
+        let fits = |one: usize| {
+            let lengths = self.pieces.get(one..one + 2)?.iter().map(|piece| piece.froms.len());
+            (lengths.sum::<usize>() <= PIECE / 2).then_some(one)
+        };
+        if let Some(one) = fits(number).or_else(|| fits(number.checked_sub(1)?)) {
+            let other = self.pieces.remove(one + 1);
+            self.firsts.remove(one + 1);
+            let piece = &mut self.pieces[one];
+            piece.froms.extend(other.froms);
+            piece.blocks.extend(other.blocks);
+            piece.measure();
+        }
+    }
+
+    /// Takes note that the block has moved that a turn is in.
+    pub(super) fn replace(&mut self, turn: Turn, new: Handle) {
+        let (piece, entry, _) = self.place(turn).expect("a turn is in a range");
+        self.pieces[piece].blocks[entry] = new;
+    }
+
+    /// Moves all lists.
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.firsts, mover);
+        relocate(&mut self.pieces, mover);
+        for piece in &mut self.pieces {
+            relocate(&mut piece.froms, mover);
+            relocate(&mut piece.offsets, mover);
+            relocate(&mut piece.blocks, mover);
+        }
+    }
+
+    /// Returns the bytes allocated. O(pieces), one for some thousands of elements.
+    pub(super) fn memory(&self) -> usize {
+        let pieces = self.pieces.iter();
+        let pieces =
+            pieces.map(|it| allotted(&it.froms) + allotted(&it.blocks) + allotted(&it.offsets));
+        pieces.sum::<usize>() + allotted(&self.firsts) + allotted(&self.pieces)
+    }
+
+    /// Returns how many allocations freeing it takes. O(1).
+    pub(super) fn allocations(&self) -> usize {
+        3 * self.pieces.len()
+    }
+
+    /// Panics unless pieces are in order, and none is empty. Returns how many ranges there are.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check(&self) -> usize {
+        assert_eq!(self.firsts.len(), self.pieces.len());
+        for (first, piece) in self.firsts.iter().zip(&self.pieces) {
+            assert_eq!(piece.froms.first(), Some(first), "where a piece begins");
+            assert!(piece.froms.len() <= PIECE && piece.froms.len() == piece.blocks.len());
+            let offsets = piece.froms.iter().map(|from| offset(from.deadline, piece.base));
+            assert!(offsets.eq(piece.offsets.iter().copied()), "the offsets of a piece");
+        }
+        assert!(self.iter().zip(self.iter().skip(1)).all(|(one, next)| one.from < next.from));
+        self.iter().count()
+    }
+}

@@ -1,0 +1,553 @@
+//! The timeline: what fits into no queue, in blocks of ascending ranges of turns, sorted between blocks and not within them.
+//!
+//! A queue is cheap while its TTL repeats and its elements come in order. With a TTL for each element, or with deadlines that
+//! clients choose, neither holds. A sorted set would take such a load at O(log n) for each operation, and a B-tree of elements
+//! waits for memory at each of its levels. Here the tree has an entry for each *block*, some forty elements, and is small
+//! enough for the caches; what is done to an element is done to its block, and most of it without looking at its neighbours.
+//!
+//! ```text
+//!   ranges (B-tree)     from t=0        from t=700      from t=1450
+//!                          │                │                │
+//!                          ▼                ▼                ▼
+//!   blocks              [ a c f g ]  ⇄  [ k · h j · i ]  ⇄  [ q m · p n o ]
+//!                        the first:      any order, with blanks
+//!                        sorted when it is read
+//!   columns             the deadline of each, less that of its range: 32 bits; the TTL of each, if any has one
+//! ```
+//!
+//! - *To insert* is to look up the block whose range the turn is in, and to take any blank place.
+//! - *To stop* is what it is in a queue: the record knows block and place, and clears a bit.
+//! - *A full block is split* at its median, which the column of deadlines tells; of the records only those that move are
+//!   written, all fetched together. Whatever comes after all that is in a full block begins a new one behind it, so that
+//!   ascending deadlines leave full blocks behind.
+//! - *A sparse block is joined* with a neighbour.
+//! - *The first block is sorted* when somebody wants to know what is first in it. From then on it is what the first block of a
+//!   queue is, and is taken from in runs; what comes behind all others of it leaves it sorted.
+//!
+//! This is a ladder queue's idea (Tang, Goh and Thng, 2005: sort late, and little at a time) on a B-tree's ranges: no bucket is
+//! ever wider than a block, whatever the deadlines are, so no call moves more than the elements of two blocks.
+//!
+//! The timeline is queue number 0: its head stands in the heap among those of the queues.
+
+use super::super::store::{Handle, Records, Spot};
+use super::super::turn::Turn;
+use super::block::{Bits, PLACES};
+use super::blocks::Blocks;
+use super::heads::TIMELINE;
+use super::queues::Queues;
+use super::ranges::{FAR, Range, offset};
+
+/// The columns of a block: the deadlines, and the lower and the upper half of the TTLs, as far as any element needs one.
+const DEADLINES: usize = 1;
+const TTLS: usize = 2;
+const TTLS_HIGH: usize = 3;
+/// How far the first range begins before the first deadline in it, in milliseconds (four hours and a half): who pushes ever
+/// earlier deadlines has the column of the first block written anew that seldom.
+const LEEWAY: u64 = 1 << 24;
+
+/// Returns how many columns a block needs whose longest TTL is this.
+#[inline(always)]
+fn columns_for(ttl: u64) -> usize {
+    match (ttl, ttl >> 32) {
+        (0, _) => DEADLINES,
+        (_, 0) => TTLS,
+        _ => TTLS_HIGH,
+    }
+}
+
+/// Some elements of one block: the offset of each above the number of its place, so that to sort the numbers is to sort the
+/// elements, but for those whose offsets are equal.
+struct Rows {
+    keys: [u64; PLACES],
+    len: usize,
+}
+
+#[inline(always)]
+fn key_of(offset: u32, place: usize) -> u64 {
+    u64::from(offset) << 8 | place as u64
+}
+
+#[inline(always)]
+fn place_of(key: u64) -> usize {
+    usize::from(key as u8)
+}
+
+#[inline(always)]
+fn offset_of(key: u64) -> u32 {
+    (key >> 8) as u32
+}
+
+impl Blocks {
+    /// Returns the TTL of an element in a block of the timeline.
+    #[inline(always)]
+    pub(super) fn ttl(&self, block: Handle, place: usize) -> u64 {
+        match self.bits(block).columns() {
+            DEADLINES => 0,
+            TTLS => self.column(block, TTLS)[place].into(),
+            _ => {
+                let high = u64::from(self.column(block, TTLS_HIGH)[place]);
+                high << 32 | u64::from(self.column(block, TTLS)[place])
+            }
+        }
+    }
+
+    /// Writes what a place has of a block with so many columns, which suffice for it.
+    #[inline(always)]
+    fn write(&mut self, spot: Spot, columns: usize, handle: Handle, offset: u32, ttl: u64) {
+        let place = usize::from(spot.place);
+        let units = self.units_mut(spot.block, columns);
+        units[0].set_handle(place, handle);
+        units[DEADLINES].places[place] = offset;
+        if let Some(column) = units.get_mut(TTLS) {
+            column.places[place] = ttl as u32;
+        }
+        if let Some(column) = units.get_mut(TTLS_HIGH) {
+            column.places[place] = (ttl >> 32) as u32;
+        }
+    }
+
+    fn rows(&self, block: Handle) -> Rows {
+        let mut rows = Rows { keys: [0; PLACES], len: 0 };
+        let offsets = self.column(block, DEADLINES);
+        for (key, place) in rows.keys.iter_mut().zip(self.bits(block).places()) {
+            *key = key_of(offsets[place], place);
+            rows.len += 1;
+        }
+        rows
+    }
+
+    /// Returns the turn of an element.
+    fn turn(&self, records: &Records, block: Handle, place: usize) -> Turn {
+        records.turn(self.view(block).at(place).expect("a place that is taken"))
+    }
+
+    /// Sorts some elements of a block by their turns. Reads the records of those alone whose offsets are equal.
+    fn sort(&self, records: &Records, block: Handle, keys: &mut [u64]) {
+        sort_keys(keys);
+        let ties = keys.chunk_by_mut(|one, other| offset_of(*one) == offset_of(*other));
+        ties.filter(|ties| ties.len() > 1).for_each(|ties| {
+            ties.sort_unstable_by_key(|key| self.turn(records, block, place_of(*key)))
+        });
+    }
+}
+
+/// Sorts keys by how many are smaller: as many comparisons as there are pairs, but several at once and none that decides where
+/// the processor goes on, so that it takes half of what sorting by choices does.
+fn sort_keys(keys: &mut [u64]) {
+    let mut offsets = [0; PLACES];
+    offsets.iter_mut().zip(&*keys).for_each(|(offset, key)| *offset = offset_of(*key));
+    let offsets = &offsets[..keys.len()];
+    let mut sorted = [0; PLACES];
+    for (number, key) in keys.iter().enumerate() {
+        let own = offset_of(*key);
+        let (before, behind) = offsets.split_at(number);
+        let smaller = before.iter().map(|it| u32::from(*it <= own)).sum::<u32>()
+            + behind.iter().map(|it| u32::from(*it < own)).sum::<u32>();
+        sorted[smaller as usize] = *key;
+    }
+    keys.copy_from_slice(&sorted[..keys.len()]);
+}
+
+/// The places of a block in the order of their turns, for walking it.
+pub(super) struct Order {
+    places: [u8; PLACES],
+    len: usize,
+    at: usize,
+}
+
+impl Order {
+    /// Returns the place that the walk has come to.
+    pub(super) fn place(&self) -> Option<usize> {
+        self.places[..self.len].get(self.at).map(|place| usize::from(*place))
+    }
+
+    /// Goes on to the next place.
+    pub(super) fn step(&mut self) {
+        self.at += 1;
+    }
+
+    /// Goes on to the first place whose handle is not earlier, if all that are come before all others.
+    pub(super) fn skip(&mut self, mut is_earlier: impl FnMut(usize) -> bool) {
+        self.at = self.places[..self.len].partition_point(|place| is_earlier((*place).into()));
+    }
+}
+
+impl Queues {
+    /// Returns the places of a block of the timeline in order.
+    pub(super) fn order(&self, records: &Records, block: Handle) -> Order {
+        let Rows { mut keys, len } = self.blocks.rows(block);
+        if !self.blocks.bits(block).is_sorted {
+            self.blocks.sort(records, block, &mut keys[..len]);
+        }
+        Order { places: keys.map(|key| key as u8), len, at: 0 }
+    }
+
+    /// Returns the earliest element of a block of the timeline that is not sorted.
+    pub(super) fn earliest_in(&self, records: &Records, block: Handle) -> Option<Handle> {
+        let offsets = self.blocks.column(block, DEADLINES);
+        let places = || self.blocks.view(block).handles();
+        let least = places().map(|(place, _)| offsets[place]).min()?;
+        let mut ties = places().filter(|(place, _)| offsets[*place] == least).map(|(_, it)| it);
+        let first = ties.next()?;
+        ties.next().map_or(Some(first), |second| {
+            let ties = [first, second].into_iter().chain(ties);
+            ties.min_by_key(|handle| records.turn(*handle))
+        })
+    }
+
+    /// Returns where an element of this turn will stand, if it comes into the timeline before anything else changes: a block, and
+    /// the deadline that its range begins at. Asks for the memory.
+    #[inline(never)]
+    pub(super) fn foresee_in_timeline(&self, turn: Turn) -> Option<(u64, Handle)> {
+        let found = self.ranges.find(turn)?;
+        self.blocks.prefetch_wide(found.1);
+        Some(found)
+    }
+
+    /// Files an element that fits into no queue, and returns where it stands. It may have been foreseen where. Nothing reads its
+    /// record, which may not be written yet.
+    #[inline(always)]
+    pub(super) fn put(
+        &mut self,
+        records: &mut Records,
+        handle: Handle,
+        ttl: u64,
+        turn: Turn,
+        foreseen: Option<(u64, Handle)>,
+    ) -> Option<Spot> {
+        let columns = columns_for(ttl);
+        let (mut from, mut block) = match foreseen.or_else(|| self.ranges.find(turn)) {
+            Some(found) => found,
+            None => self.begin_earlier(turn, columns)?,
+        };
+        let mut bits = *self.blocks.bits(block);
+        if bits.is_full() || bits.columns() < columns {
+            (from, block) = self.make_fit(records, turn, columns)?;
+            bits = *self.blocks.bits(block);
+        }
+        let offset = offset(turn.deadline, from);
+        let place = if bits.is_head {
+            self.place_in_head(records, block, offset, turn)
+        } else {
+            bits.first_blank().expect("there is room")
+        };
+        let spot = Spot::new(block, place);
+        self.blocks.bits_mut(block).take(place);
+        self.blocks.write(spot, bits.columns(), handle, offset, ttl);
+        self.timed += 1;
+        Some(spot)
+    }
+
+    /// Has the block in whose range a turn is be one with room for another element and for so many columns.
+    #[inline(never)]
+    fn make_fit(
+        &mut self,
+        records: &mut Records,
+        turn: Turn,
+        columns: usize,
+    ) -> Option<(u64, Handle)> {
+        let range = self.ranges.get(turn);
+        let (from, block) = if self.blocks.bits(range.block).is_full() {
+            self.make_room(records, range, turn, columns)?
+        } else {
+            (range.from.deadline, range.block)
+        };
+        if self.blocks.bits(block).columns() < columns {
+            return Some((from, self.widen(records, block, turn, columns)?));
+        }
+        Some((from, block))
+    }
+
+    /// Returns a blank place of the first block for an element of this turn. If the block is sorted, it is where the element
+    /// belongs if that is before or behind all others; if not, the block is sorted no more.
+    #[inline(never)]
+    fn place_in_head(
+        &mut self,
+        records: &mut Records,
+        block: Handle,
+        offset: u32,
+        turn: Turn,
+    ) -> usize {
+        self.heads.lower(TIMELINE, turn);
+        let bits = *self.blocks.bits(block);
+        let blank = bits.first_blank().expect("there is room");
+        if !bits.is_sorted {
+            return blank;
+        }
+        let offsets = self.blocks.column(block, DEADLINES);
+        let is_behind = |place: usize| {
+            offsets[place] < offset
+                || offsets[place] == offset && self.blocks.turn(records, block, place) < turn
+        };
+        let (Some(first), Some(last)) = (bits.first_place(), bits.last_place()) else {
+            return 0;
+        };
+        if last + 1 < PLACES && is_behind(last) {
+            return last + 1;
+        }
+        if first > 0 && !is_behind(first) {
+            return first - 1;
+        }
+        self.blocks.bits_mut(block).is_sorted = false;
+        // What stands in the heap is not later than what is first.
+        if !self.unsettled.has(TIMELINE)
+            && let Some(oldest) = self.unsettled.add(TIMELINE)
+        {
+            self.settle_one(records, oldest);
+        }
+        blank
+    }
+
+    /// Has the first range begin early enough for a turn that is before all ranges, and returns it. If there is none, it begins
+    /// with a block of so many columns.
+    #[cold]
+    fn begin_earlier(&mut self, turn: Turn, columns: usize) -> Option<(u64, Handle)> {
+        let from = Turn { deadline: turn.deadline.saturating_sub(LEEWAY), push: 0 };
+        if let Some(Range { from: later, block }) = self.ranges.first() {
+            self.ranges.remove(later);
+            self.shift(block, later.deadline - from.deadline);
+            self.ranges.insert(Range { from, block });
+            return Some((from.deadline, block));
+        }
+        let mut bits = Bits::wide(TIMELINE, columns);
+        (bits.is_head, bits.is_sorted) = (true, true);
+        let block = self.blocks.insert(bits, None, None)?;
+        self.queues[usize::from(TIMELINE)].ends = Some((block, block));
+        self.ranges.insert(Range { from, block });
+        self.heads.set(TIMELINE, turn);
+        Some((from.deadline, block))
+    }
+
+    /// Writes the deadlines of a block anew whose range begins so many milliseconds earlier.
+    fn shift(&mut self, block: Handle, by: u64) {
+        let by = u32::try_from(by).unwrap_or(FAR);
+        let offsets = self.blocks.column_mut(block, DEADLINES);
+        offsets.iter_mut().for_each(|offset| *offset = offset.saturating_add(by));
+    }
+
+    /// Makes room in a full block, or beside it, for an element of this turn. Returns the block that it belongs to.
+    fn make_room(
+        &mut self,
+        records: &mut Records,
+        range: Range,
+        turn: Turn,
+        columns: usize,
+    ) -> Option<(u64, Handle)> {
+        let Range { from, block } = range;
+        let mut rows = self.blocks.rows(block);
+        let keys = &mut rows.keys;
+        let offset = offset(turn.deadline, from.deadline);
+        let latest = keys.iter().copied().max().map_or(0, offset_of);
+        let is_earlier = |key: &u64| {
+            offset_of(*key) < offset || self.blocks.turn(records, block, place_of(*key)) < turn
+        };
+        if latest < offset || latest == offset && keys.iter().all(is_earlier) {
+            let new = self.insert_after(block, Bits::wide(TIMELINE, columns))?;
+            self.ranges.insert(Range { from: turn, block: new });
+            return Some((turn.deadline, new));
+        }
+        let half = PLACES / 2;
+        let (earlier, median, _) = keys.select_nth_unstable(half);
+        let median = offset_of(*median);
+        let boundary = if earlier.iter().any(|key| offset_of(*key) == median) {
+            // A tie over the boundary: the records tell.
+            self.blocks.sort(records, block, keys);
+            self.blocks.turn(records, block, place_of(keys[half]))
+        } else {
+            Turn { deadline: from.deadline + u64::from(median), push: 0 }
+        };
+        let later = &keys[half..];
+        let mut longest = 0;
+        for key in later {
+            let place = place_of(*key);
+            self.blocks.view(block).at(place).into_iter().for_each(|it| records.prefetch(it));
+            longest = self.blocks.ttl(block, place).max(longest);
+        }
+        let new = self.insert_after(block, Bits::wide(TIMELINE, columns_for(longest)))?;
+        let new = Range { from: boundary, block: new };
+        self.ranges.insert(new);
+        self.hand_over(records, range, new, later);
+        later.iter().for_each(|key| self.blocks.bits_mut(block).leave(place_of(*key) as u8));
+        let Range { from, block } = if turn < boundary { range } else { new };
+        Some((from.deadline, block))
+    }
+
+    /// Adds an empty block behind another one.
+    fn insert_after(&mut self, block: Handle, bits: Bits) -> Option<Handle> {
+        let next = self.blocks.block(block).next;
+        let new = self.blocks.insert(bits, Some(block), next)?;
+        self.blocks.block_mut(block).next = Some(new);
+        match next {
+            Some(next) => self.blocks.block_mut(next).prev = Some(new),
+            None => {
+                let ends = self.queues[usize::from(TIMELINE)].ends.as_mut();
+                ends.expect("the timeline has a block").1 = new;
+            }
+        }
+        Some(new)
+    }
+
+    /// Puts some elements of a block into blank places of another one, which suffice for them, as do its columns. Their records are
+    /// told.
+    fn hand_over(&mut self, records: &mut Records, source: Range, target: Range, keys: &[u64]) {
+        let mut bits = *self.blocks.bits(target.block);
+        for key in keys {
+            let (from, to) = (place_of(*key), bits.first_blank().expect("there is room"));
+            let handle = self.blocks.view(source.block).at(from).expect("a place that is taken");
+            // What is far says no more than that.
+            let deadline = match offset_of(*key) {
+                FAR => records.turn(handle).deadline,
+                offset => source.from.deadline + u64::from(offset),
+            };
+            let offset = offset(deadline, target.from.deadline);
+            let ttl = self.blocks.ttl(source.block, from);
+            bits.take(to);
+            let spot = Spot::new(target.block, to);
+            self.blocks.write(spot, bits.columns(), handle, offset, ttl);
+            records.set_spot(handle, spot);
+        }
+        *self.blocks.bits_mut(target.block) = bits;
+    }
+
+    /// Moves a block, in whose range this turn is, to where there is room for so many columns.
+    #[cold]
+    fn widen(
+        &mut self,
+        records: &mut Records,
+        block: Handle,
+        turn: Turn,
+        columns: usize,
+    ) -> Option<Handle> {
+        self.blocks.view(block).handles().for_each(|(_, handle)| records.prefetch(handle));
+        let (prev, next) = {
+            let block = self.blocks.block(block);
+            (block.prev, block.next)
+        };
+        let new = self.blocks.widen(block, columns)?;
+        let links = self.blocks.block_mut(new);
+        (links.prev, links.next) = (prev, next);
+        self.block_moved(records, new);
+        self.ranges.replace(turn, new);
+        Some(new)
+    }
+
+    /// Sorts the first block of the timeline, unless it is sorted.
+    #[inline(always)]
+    pub fn sort_head(&mut self, records: &mut Records) {
+        if let Some((head, _)) = self.queues[usize::from(TIMELINE)].ends
+            && !self.blocks.bits(head).is_sorted
+        {
+            self.sort_block(records, head);
+        }
+    }
+
+    #[inline(never)]
+    fn sort_block(&mut self, records: &mut Records, block: Handle) {
+        self.blocks.view(block).handles().for_each(|(_, handle)| records.prefetch(handle));
+        let Rows { mut keys, len } = self.blocks.rows(block);
+        let keys = &mut keys[..len];
+        self.blocks.sort(records, block, keys);
+        self.blocks.permute(block, keys.iter().map(|key| place_of(*key)));
+        for (place, handle) in self.blocks.view(block).handles() {
+            if place_of(keys[place]) != place {
+                records.set_spot(handle, Spot::new(block, place));
+            }
+        }
+        self.blocks.bits_mut(block).is_sorted = true;
+    }
+
+    /// Puts the elements of a sparse block, which is not the first, and a neighbour's together, if that is not the first either. At
+    /// most two thirds of a block's records are told of it, and mostly a quarter.
+    pub(super) fn join_ranges(&mut self, records: &mut Records, sparse: Handle) {
+        let view = self.blocks.view(sparse);
+        let (bits, links) = (view.bits, view.block);
+        let fits = |other: &Handle| {
+            let other = self.blocks.bits(*other);
+            !other.is_head && other.can_join(bits)
+        };
+        let Some(other) = links.next.filter(fits).or(links.prev.filter(fits)) else { return };
+        // What stays has columns enough for both.
+        let is_wider = bits.columns() > self.blocks.bits(other).columns();
+        let (target, source) = if is_wider { (sparse, other) } else { (other, sparse) };
+        self.blocks.view(source).handles().for_each(|(_, handle)| records.prefetch(handle));
+        let range = |block| {
+            let first = self.blocks.first(block).expect("a block is not empty");
+            self.ranges.get(records.turn(first))
+        };
+        let (source, mut target) = (range(source), range(target));
+        self.ranges.remove(source.from);
+        if source.from < target.from {
+            self.ranges.remove(target.from);
+            self.shift(target.block, target.from.deadline - source.from.deadline);
+            target.from = source.from;
+            self.ranges.insert(target);
+        }
+        let Rows { keys, len } = self.blocks.rows(source.block);
+        self.hand_over(records, source, target, &keys[..len]);
+        self.drop_block(source.block);
+    }
+
+    /// Returns how many elements of the timeline are due at `now`. Reads no record but for those whose deadlines are far from the
+    /// beginning of their range.
+    pub(super) fn count_due_in_timeline(&self, records: &Records, now: u64) -> usize {
+        let mut count = 0;
+        let mut ranges = self.ranges.iter().peekable();
+        while let Some(Range { from, block }) = ranges.next().filter(|it| it.from.deadline <= now) {
+            if ranges.peek().is_some_and(|next| next.from.deadline <= now) {
+                count += self.blocks.bits(block).len();
+                continue;
+            }
+            let offsets = self.blocks.column(block, DEADLINES);
+            let is_due = |(place, handle): &(usize, Handle)| match offsets[*place] {
+                FAR => records.turn(*handle).deadline <= now,
+                offset => from.deadline + u64::from(offset) <= now,
+            };
+            count += self.blocks.view(block).handles().filter(is_due).count();
+        }
+        count
+    }
+
+    /// Returns the TTL of each element of the timeline.
+    pub(super) fn timed_ttls(&self) -> impl Iterator<Item = u64> + '_ {
+        self.ranges.iter().flat_map(move |Range { block, .. }| {
+            self.blocks.bits(block).places().map(move |place| self.blocks.ttl(block, place))
+        })
+    }
+
+    /// Panics unless each range holds what belongs into it. Returns how many elements there are.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn check_timeline(&self, records: &Records) -> usize {
+        let ends = self.queues[usize::from(TIMELINE)].ends;
+        assert_eq!(ends.map(|ends| ends.0), self.ranges.first().map(|first| first.block));
+        self.ranges.check();
+        let (mut prev, mut count) = (None, 0);
+        let mut ranges = self.ranges.iter().peekable();
+        while let Some(Range { from, block }) = ranges.next() {
+            let next = ranges.peek();
+            let view = self.blocks.view(block);
+            assert_eq!((view.block.prev, view.bits.queue), (prev, TIMELINE), "links");
+            assert_eq!(view.block.next, next.map(|next| next.block), "links");
+            assert_eq!(view.bits.is_head, prev.is_none(), "which block is the first");
+            assert_eq!(view.handles().count(), view.bits.len(), "a place without a handle");
+            assert!(!view.bits.is_empty() && (view.bits.is_head || !view.bits.is_sorted));
+            if !view.bits.is_sorted {
+                assert!(!view.bits.is_head || self.unsettled.has(TIMELINE), "an unsorted head");
+            }
+            let mut last = None;
+            for (place, handle) in view.handles() {
+                let turn = records.turn(handle);
+                assert!(from <= turn && next.is_none_or(|next| turn < next.from), "{turn:?}");
+                let column = self.blocks.column(block, DEADLINES);
+                assert_eq!(column[place], offset(turn.deadline, from.deadline), "a deadline");
+                assert_eq!(records.spot(handle), Spot::new(block, place), "where a record stands");
+                assert!(!view.bits.is_sorted || last.is_none_or(|last| last < turn), "{last:?}");
+                last = Some(turn);
+                count += 1;
+            }
+            prev = Some(block);
+        }
+        assert_eq!(ends.map(|ends| ends.1), prev, "the last block is not the tail");
+        assert_eq!(count, self.timed, "elements of the timeline");
+        count
+    }
+}

@@ -1,0 +1,97 @@
+//! Which TTLs are worth a queue of their own: those that are wanted often.
+//!
+//! Nobody counts how many elements each TTL has; with a TTL for each element that would take more than a queue saves. Instead the
+//! TTLs that come by vote (Boyer and Moore's majority vote, one for each of a few groups of TTLs): one that is wanted again
+//! gains a vote, one that is another takes a vote away, and where none is left the next one begins. Whoever has enough
+//! has been wanted more often than all others of its group together. It votes no more then, and leaves the group to
+//! the next.
+
+use super::super::memory::allotted;
+use super::super::tiny::TINY;
+
+/// Groups, as a power of two: a hundred TTLs have one each, or nearly. Half a kilobyte, where there are more than a few TTLs.
+const GROUPS_BITS: u32 = if TINY { 1 } else { 8 };
+/// Votes that suffice. Of TTLs that are drawn evenly from more than a few hundred hardly any has so many, ever; one of those
+/// that are few has them after as many pushes.
+const ENOUGH: u8 = if TINY { 2 } else { 16 };
+
+#[derive(Clone, Copy, Default)]
+struct Group {
+    /// Bits of the hash of the TTL that leads. Two TTLs may share them: then one of them has a queue a little early.
+    leader: u8,
+    votes: u8,
+}
+
+/// The votes of TTLs that have no queue.
+#[derive(Clone, Default)]
+pub(super) struct Votes {
+    /// None until the first vote.
+    groups: Vec<Group>,
+}
+
+impl Votes {
+    /// Votes for a TTL with this hash. Returns whether it has enough votes now; then it has none again.
+    pub(super) fn vote(&mut self, hash: u64) -> bool {
+        if self.groups.is_empty() {
+            self.groups = vec![Group::default(); 1 << GROUPS_BITS];
+        }
+        let leader = hash as u8;
+        let group = &mut self.groups[(hash >> 8) as usize % (1 << GROUPS_BITS)];
+        if group.votes == 0 {
+            *group = Group { leader, votes: 1 };
+        } else if group.leader == leader {
+            group.votes += 1;
+        } else {
+            group.votes -= 1;
+        }
+        let has_enough = group.votes >= ENOUGH;
+        if has_enough {
+            group.votes = 0;
+        }
+        has_enough
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        allotted(&self.groups)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Mixes the bits of a number.
+    fn hash(number: u64) -> u64 {
+        let mixed = (number ^ 0x5bf0_3635).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    }
+
+    #[test]
+    #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+    fn what_is_wanted_often_is_elected_among_many_that_are_not() {
+        let mut votes = Votes::default();
+        let mut elected = 0;
+        for rare in 0..100_000 {
+            elected += usize::from(votes.vote(hash(1_000_000 + rare)));
+        }
+        assert_eq!(elected, 0, "a TTL that came once has a queue");
+        // One in ten.
+        let often = (0..300).find(|push| {
+            let rare = (0..9).any(|rare| votes.vote(hash(2_000_000 + push * 9 + rare)));
+            assert!(!rare, "a TTL that came once has a queue");
+            votes.vote(hash(7))
+        });
+        assert!(often.is_some_and(|push| push < 100), "{often:?}");
+    }
+
+    #[test]
+    #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+    fn all_of_a_few_are_elected_one_after_the_other() {
+        let mut votes = Votes::default();
+        let mut waiting: Vec<u64> = (0..8).collect();
+        for _ in 0..1000 {
+            waiting.retain(|ttl| !votes.vote(hash(*ttl)));
+        }
+        assert!(waiting.is_empty(), "{waiting:?} have none");
+    }
+}
