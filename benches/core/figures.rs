@@ -29,6 +29,12 @@ impl Figures {
         Some(values[values.len() / 2])
     }
 
+    /// The lowest of the rounds.
+    pub fn least(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
+        let key = (measure.clone(), store.to_owned(), figure.to_owned());
+        self.values.get(&key)?.iter().copied().min_by(f64::total_cmp)
+    }
+
     /// The highest of the rounds.
     pub fn most(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
         let key = (measure.clone(), store.to_owned(), figure.to_owned());

@@ -1,4 +1,4 @@
-//! A timer's life, one operation after the other, at a given number of timers and of TTLs.
+//! A timer's life, one operation after the other, at a given number of timers and of TTLs, or with any deadlines.
 //!
 //! The first pass counts bytes, and has the allocator fetch from the kernel what the second, the timed
 //! one, will need: page faults are the kernel's, differ from machine to machine, and would drown the
@@ -14,7 +14,8 @@
 
 use std::hint::black_box;
 
-use crate::load::{PAYLOAD, TTL_MIN, Ttls, id, shuffled};
+use crate::due::Due;
+use crate::load::{TTL_MIN, id, shuffled};
 use crate::memory;
 use crate::stopwatch::Stopwatch;
 use crate::store::Store;
@@ -24,8 +25,6 @@ use crate::store::Store;
 const PHASE: usize = 500;
 /// Quiet ticks that are timed, between the end of the first phase and the shortest TTL.
 const QUIET: u64 = 8_000;
-/// Milliseconds from one look to the next while everything expires.
-const STEP: u64 = 10;
 /// A store that has not expired everything after so many nanoseconds has said enough.
 const PATIENCE: f64 = 1e10;
 
@@ -51,14 +50,14 @@ fn finish() {
 struct Life<S> {
     store: S,
     count: usize,
-    ttls: Ttls,
+    due: Due,
     now: u64,
     fenced: bool,
 }
 
 impl<S: Store> Life<S> {
-    fn new(count: usize, ttls: Ttls, fenced: bool) -> Self {
-        Self { store: S::new(0), count, ttls, now: 0, fenced }
+    fn new(count: usize, due: Due, fenced: bool) -> Self {
+        Self { store: S::new(0), count, due, now: 0, fenced }
     }
 
     /// Runs an operation for each element and returns nanoseconds an operation. Time moves on between
@@ -98,7 +97,7 @@ impl<S: Store> Life<S> {
 
     fn start_all(&mut self) -> f64 {
         self.phase(0..self.count, |life, element| {
-            life.store.start(&id(element), &PAYLOAD, life.ttls.of(element), life.now);
+            life.due.start(&mut life.store, element, life.now);
         })
     }
 }
@@ -114,15 +113,15 @@ pub fn run_fenced<S: Store>(count: usize, ttls: usize, say: &mut dyn FnMut(&str,
 }
 
 fn live<S: Store>(count: usize, ttls: usize, fenced: bool, say: &mut dyn FnMut(&str, f64)) {
-    let ttls = Ttls::new(ttls);
-    if ttls.longest() > S::MAX_TTL {
+    let due = Due::new(ttls);
+    if due.longest() > S::MAX_TTL {
         return;
     }
     let order = shuffled(count, 1);
     let randomly = || order.iter().map(|element| *element as usize);
 
     memory::set_counting(true);
-    let mut life = Life::<S>::new(count, ttls, fenced);
+    let mut life = Life::<S>::new(count, due, fenced);
     life.start_all();
     say("bytes", memory::allocated() as f64 / count as f64);
     for element in randomly().skip(1) {
@@ -132,15 +131,15 @@ fn live<S: Store>(count: usize, ttls: usize, fenced: bool, say: &mut dyn FnMut(&
     drop(life);
     memory::set_counting(false);
 
-    let mut life = Life::<S>::new(count, ttls, fenced);
+    let mut life = Life::<S>::new(count, due, fenced);
     say("start", life.start_all());
     if S::TIMERS {
         let touch = life.phase(randomly(), |life, element| {
-            assert!(life.store.restart(&id(element), life.ttls.of(element), life.now));
+            assert!(life.due.touch(&mut life.store, element, life.now));
         });
         say("touch", touch);
         let restart = life.phase(randomly(), |life, element| {
-            assert!(life.store.restart(&id(element), life.ttls.other(element), life.now));
+            assert!(life.due.restart(&mut life.store, element, life.now));
         });
         say("restart", restart);
     }
@@ -150,7 +149,7 @@ fn live<S: Store>(count: usize, ttls: usize, fenced: bool, say: &mut dyn FnMut(&
     say("stop", stop);
     drop(life);
 
-    let mut life = Life::<S>::new(count, ttls, fenced);
+    let mut life = Life::<S>::new(count, due, fenced);
     life.start_all();
     if !S::TIMERS {
         // The nearest thing to expiry: everything goes in the order in which it came.
@@ -164,10 +163,11 @@ fn live<S: Store>(count: usize, ttls: usize, fenced: bool, say: &mut dyn FnMut(&
     (0..QUIET).for_each(|_| life.pass_time());
     say("quiet tick", stopwatch.ns() / QUIET as f64);
 
+    let step = due.step(count);
     let mut expired = 0;
     let stopwatch = Stopwatch::start();
     while expired < count {
-        life.now += STEP;
+        life.now += step;
         life.store.expire(life.now, &mut |_, payload| {
             black_box(*payload);
             expired += 1;
@@ -175,7 +175,7 @@ fn live<S: Store>(count: usize, ttls: usize, fenced: bool, say: &mut dyn FnMut(&
                 finish();
             }
         });
-        if (life.now / STEP).is_multiple_of(16) && stopwatch.ns() > PATIENCE {
+        if (life.now / step).is_multiple_of(16) && stopwatch.ns() > PATIENCE {
             break;
         }
     }

@@ -4,6 +4,7 @@
 //! ```text
 //!   cargo bench --bench core                  everything, and the tables and charts in docs/ anew
 //!   cargo bench --bench core -- --quick       a glance, in less than a minute; docs/ stay
+//!   cargo bench --bench core -- --deadlines   what many TTLs and deadlines cost beside eight TTLs; docs/ stay
 //!   cargo bench --bench core -- --check       only that all stores are right
 //!   cargo bench --bench core -- --again a,b   a timer's life in these stores once more, the rest from the last run
 //!   cargo bench --bench core -- --report      the tables and charts from the last run's figures
@@ -26,9 +27,9 @@
 //! | `named`, `lists` | the table of ids, and the lists, that the classic schemes are given |
 //! | `oracle` | the model that each must agree with first |
 //! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `overflow`, `small`, `one` | the measurements |
-//! | `plan` | which of them are run |
+//! | `plan`, `deadlines` | which of them are run; what many TTLs and deadlines cost, in short |
 //! | `figures`, `report`, `markdown`, `charts`, `chart`, `page`, `machine` | what came of it |
-//! | `load`, `memory`, `stopwatch` | ids and TTLs; the allocator that counts; the thread's own time |
+//! | `load`, `due`, `memory`, `stopwatch` | ids and TTLs; TTLs or deadlines; the allocator that counts; the thread's own time |
 
 #[path = "../../src/lawn/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "the bench does not use all of it")]
@@ -38,6 +39,8 @@ mod lawn;
 #[allow(dead_code)]
 mod chart;
 mod charts;
+mod deadlines;
+mod due;
 mod figures;
 mod growth;
 mod lifecycle;
@@ -73,6 +76,7 @@ pub struct Measure {
     /// `life`, `fenced`, `steady`, `growth`, `worst`, `overflow`, `collisions`, `workers`, `units`, `sessions` or `small`.
     pub kind: String,
     pub timers: usize,
+    /// 0: a deadline for each, see [`due::Due`].
     pub ttls: usize,
     /// Of other measures than timers: threads, units, minutes, percent.
     pub count: usize,
@@ -131,6 +135,7 @@ fn main() -> Result<(), lexopt::Error> {
     let mut measure = Measure::new("", 1_000_000, 8);
     // Cargo says --bench when it benches, and nothing when it tests.
     let (mut bench, mut only_check, mut quick, mut only_report) = (false, false, false, false);
+    let mut only_deadlines = false;
     let mut again = None;
     let mut args = lexopt::Parser::from_env();
     while let Some(arg) = args.next()? {
@@ -138,6 +143,7 @@ fn main() -> Result<(), lexopt::Error> {
             Long("bench") => bench = true,
             Long("check") => only_check = true,
             Long("quick") => quick = true,
+            Long("deadlines") => only_deadlines = true,
             Long("report") => only_report = true,
             Long("again") => again = Some(args.value()?.string()?),
             Long("timers") => measure.timers = args.value()?.parse()?,
@@ -151,7 +157,7 @@ fn main() -> Result<(), lexopt::Error> {
     let mut words = words.iter().map(String::as_str);
     match (words.next(), words.next(), words.next()) {
         (Some("one"), Some(store), Some(operation)) => {
-            for_store!(store, one_operation(operation, measure.timers));
+            for_store!(store, one_operation(operation, measure.timers, measure.ttls));
         }
         (Some("charts"), None, None) => charts::draw(),
         (Some("small"), None, None) => small::print(),
@@ -171,7 +177,9 @@ fn main() -> Result<(), lexopt::Error> {
             if only_check {
                 return Ok(());
             }
-            if quick {
+            if only_deadlines {
+                plan::run_deadlines(measure.timers);
+            } else if quick {
                 plan::run_quickly();
             } else if bench {
                 plan::run();

@@ -9,7 +9,8 @@
 
 use std::hint::black_box;
 
-use crate::load::{PAYLOAD, TTL_MIN, Ttls, id, shuffled};
+use crate::due::Due;
+use crate::load::{TTL_MIN, id, shuffled};
 use crate::store::Store;
 
 pub const OPERATIONS: [&str; 6] = ["start", "touch", "restart", "stop", "expire", "quiet"];
@@ -21,14 +22,14 @@ pub fn measured(operations: &mut dyn FnMut()) {
     black_box(());
 }
 
-/// `timers` operations of that kind on `timers` timers with eight TTLs.
-pub fn run<S: Store>(operation: &str, timers: usize) {
-    let ttls = Ttls::new(8);
+/// `timers` operations of that kind on `timers` timers, which are [`Due`] as the number of TTLs says.
+pub fn run<S: Store>(operation: &str, timers: usize, ttls: usize) {
+    let due = Due::new(ttls);
     let order = shuffled(timers, 1);
     let randomly = || order.iter().map(|element| *element as usize);
     let mut store = S::new(0);
     let start = |store: &mut S| {
-        (0..timers).for_each(|it| store.start(&id(it), &PAYLOAD, ttls.of(it), 0));
+        (0..timers).for_each(|it| due.start(store, it, 0));
     };
     if operation == "start" {
         return measured(&mut || start(&mut store));
@@ -36,16 +37,16 @@ pub fn run<S: Store>(operation: &str, timers: usize) {
     start(&mut store);
     measured(&mut || match operation {
         "touch" => {
-            randomly().for_each(|it| assert!(store.restart(&id(it), ttls.of(it), 1)));
+            randomly().for_each(|it| assert!(due.touch(&mut store, it, 1)));
         }
         "restart" => {
-            randomly().for_each(|it| assert!(store.restart(&id(it), ttls.other(it), 1)));
+            randomly().for_each(|it| assert!(due.restart(&mut store, it, 1)));
         }
         "stop" => randomly().for_each(|it| {
             black_box(store.stop(&id(it)));
         }),
         "expire" if S::TIMERS => {
-            store.expire(ttls.longest(), &mut |_, payload| {
+            store.expire(due.longest() + 1, &mut |_, payload| {
                 black_box(*payload);
             });
         }

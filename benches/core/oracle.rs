@@ -34,20 +34,29 @@ pub fn check<S: Store>(seed: u64) {
             _ => 1 + dice.below(8) * 37,
         }
         .min(S::MAX_TTL);
+        let at = now + ttl;
+        // By a TTL, or by a deadline.
+        let by_ttl = dice.below(2) == 0;
         match dice.below(10) {
             0..4 => {
                 let mut payload = PAYLOAD;
                 payload[..8].copy_from_slice(&step.to_le_bytes());
-                if !model.contains_key(&id) {
-                    store.start(&id, &payload, ttl, now);
-                } else {
-                    store.replace(&id, &payload, ttl, now);
+                match (model.contains_key(&id), by_ttl) {
+                    (false, true) => store.start(&id, &payload, ttl, now),
+                    (false, false) => store.start_at(&id, &payload, at, now),
+                    (true, true) => store.replace(&id, &payload, ttl, now),
+                    (true, false) => store.replace_at(&id, &payload, at, now),
                 }
-                model.insert(id, (now + ttl, payload));
+                model.insert(id, (at, payload));
             }
             4 | 5 => {
-                let there = model.get_mut(&id).map(|element| element.0 = now + ttl).is_some();
-                assert_eq!(store.restart(&id, ttl, now), there, "restart");
+                let there = model.get_mut(&id).map(|element| element.0 = at).is_some();
+                let restarted = if by_ttl {
+                    store.restart(&id, ttl, now)
+                } else {
+                    store.restart_at(&id, at, now)
+                };
+                assert_eq!(restarted, there, "restart");
             }
             6 => {
                 let payload = model.remove(&id).map(|element| element.1);

@@ -8,7 +8,7 @@ use crate::Measure;
 use crate::figures::Figures;
 use crate::one::OPERATIONS;
 use crate::stores::ALL;
-use crate::{small, units};
+use crate::{deadlines, small, units};
 
 /// The store that is the module's own.
 pub const OURS: &str = "lawn";
@@ -80,8 +80,21 @@ impl Plan {
         measure: &Measure,
         stores: impl IntoIterator<Item = &'a str> + Clone,
     ) {
+        self.measure_in_turn(rounds, std::slice::from_ref(measure), stores);
+    }
+
+    /// Runs measures of all these stores, so many rounds, in each of which all have their turn.
+    fn measure_in_turn<'a>(
+        &mut self,
+        rounds: usize,
+        measures: &[Measure],
+        stores: impl IntoIterator<Item = &'a str> + Clone,
+    ) {
         for round in 1..=rounds {
-            for store in stores.clone() {
+            let each = measures
+                .iter()
+                .flat_map(|measure| stores.clone().into_iter().map(move |store| (measure, store)));
+            for (measure, store) in each {
                 let Measure { kind, timers, ttls, count, ticks } = measure;
                 eprintln!(
                     "{:4} s  {kind} {store}, {timers} timers, {ttls} TTLs, count {count} ({round}/{rounds})",
@@ -119,15 +132,15 @@ impl Plan {
     }
 
     /// Instructions an operation, where valgrind is installed.
-    fn count_instructions(&mut self, stores: &[&str]) {
-        let measure = Measure::new("instructions", COUNTED, 8);
+    fn count_instructions(&mut self, stores: &[&str], ttls: usize) {
+        let measure = Measure::new("instructions", COUNTED, ttls);
         for store in stores {
             for operation in OPERATIONS {
                 if store.starts_with("floor") && !["start", "stop"].contains(&operation) {
                     continue;
                 }
                 eprintln!(
-                    "{:4} s  instructions {store} {operation}",
+                    "{:4} s  instructions {store} {operation}, {ttls} TTLs",
                     self.began.elapsed().as_secs()
                 );
                 let Some((exe, name)) = executable(store) else { continue };
@@ -135,7 +148,8 @@ impl Plan {
                     .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
                     .args(["--collect-atstart=no", "--toggle-collect=core::one::measured*"])
                     .arg(exe)
-                    .args(["one", name, operation, "--timers", &COUNTED.to_string()])
+                    .args(["one", name, operation])
+                    .args(["--timers", &COUNTED.to_string(), "--ttls", &ttls.to_string()])
                     .output();
                 let Ok(output) = output else {
                     eprintln!("no valgrind, no instructions counted");
@@ -179,7 +193,7 @@ pub fn run_again(stores: &[&str]) {
     }
     let measure = Measure::new("instructions", COUNTED, 8);
     stores.iter().for_each(|store| plan.figures.forget(&measure, store));
-    plan.count_instructions(stores);
+    plan.count_instructions(stores, 8);
 }
 
 /// Measures a little of everything and prints it. No file changes.
@@ -187,6 +201,19 @@ pub fn run_quickly() {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
     glance(&mut plan);
     print!("{}", plan.figures.to_text());
+}
+
+/// Measures what many TTLs and deadlines cost, ours alone, and prints it. No file changes.
+pub fn run_deadlines(timers: usize) {
+    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
+    let both = [OURS, BEFORE];
+    let life = deadlines::CASES.map(|ttls| Measure::new("life", timers, ttls));
+    let steady = deadlines::STEADY.map(|ttls| Measure::new("steady", timers, ttls));
+    plan.measure_in_turn(deadlines::ROUNDS, &[&life[..], &steady[..]].concat(), both);
+    for ttls in deadlines::COUNTED_CASES {
+        plan.count_instructions(&both, ttls);
+    }
+    print!("{}", deadlines::show(&plan.figures, timers));
 }
 
 /// So many timers, of which so many in a hundred are beyond the reach of a simple wheel.
@@ -238,7 +265,7 @@ fn everything(plan: &mut Plan) {
     for count in [1, 2] {
         plan.measure(3, &Measure { count, ..Measure::new("workers", 1_000_000, 8) }, ["lawn"]);
     }
-    plan.count_instructions(&INSTRUCTIONS);
+    plan.count_instructions(&INSTRUCTIONS, 8);
     for ttls in TTLS.into_iter().filter(|ttls| *ttls != 8) {
         let few = Measure::new("life", 10_000, ttls);
         if few.ttls <= few.timers {

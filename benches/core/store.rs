@@ -40,6 +40,22 @@ pub trait Store: Sized {
         self.start(id, payload, ttl, now);
     }
 
+    /// Puts an element away that comes due at a moment which the caller names, whatever TTLs others have. The id is not
+    /// there yet, and the moment is after `now`.
+    fn start_at(&mut self, id: &Id, payload: &Payload, deadline: u64, now: u64) {
+        self.start(id, payload, deadline - now, now);
+    }
+
+    /// Gives an element a moment to come due at. Returns whether there is such an element.
+    fn restart_at(&mut self, id: &Id, deadline: u64, now: u64) -> bool {
+        self.restart(id, deadline - now, now)
+    }
+
+    /// Starts an element anew that comes due at a moment, in the place of the one with that id.
+    fn replace_at(&mut self, id: &Id, payload: &Payload, deadline: u64, now: u64) {
+        self.replace(id, payload, deadline - now, now);
+    }
+
     /// Takes out all that is due at `now`.
     fn expire(&mut self, now: u64, sink: &mut impl FnMut(&Id, &Payload));
 

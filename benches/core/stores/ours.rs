@@ -7,6 +7,9 @@ use ahash::RandomState;
 use crate::lawn::{Lawn, Shared, SmallMax};
 use crate::store::{Id, Payload, Store};
 
+/// What users say who have no TTL, but a deadline.
+const NO_TTL: u64 = 0;
+
 pub struct Ours(Lawn);
 
 impl Ours {
@@ -39,6 +42,18 @@ impl Store for Ours {
     fn stop(&mut self, id: &Id) -> Option<Payload> {
         let taken = self.0.stop(id)?;
         Some(taken.element().payload.try_into().expect("64 bytes"))
+    }
+
+    fn start_at(&mut self, id: &Id, payload: &Payload, deadline: u64, _now: u64) {
+        self.0.start_at(id, NO_TTL, payload, deadline).expect("an id is started once");
+    }
+
+    fn restart_at(&mut self, id: &Id, deadline: u64, _now: u64) -> bool {
+        self.0.restart_at(id, NO_TTL, deadline)
+    }
+
+    fn replace_at(&mut self, id: &Id, payload: &Payload, deadline: u64, _now: u64) {
+        self.0.replace_at(id, NO_TTL, payload, deadline).expect("there is room");
     }
 
     fn expire(&mut self, now: u64, sink: &mut impl FnMut(&Id, &Payload)) {

@@ -1,0 +1,82 @@
+//! A quick run of what many TTLs, and deadlines without TTLs, cost beside eight TTLs.
+//!
+//! ```text
+//!   cargo bench --bench core -- --deadlines               some two minutes
+//!   BEFORE=path cargo bench --bench core -- --deadlines   with another build of this bench beside it: some four
+//! ```
+//!
+//! All cases take their turn in each round, so that what the machine does meanwhile hits all of them. What others do to
+//! the caches only ever makes a round slower: the least of the rounds is shown.
+
+use crate::Measure;
+use crate::figures::Figures;
+use crate::markdown::{head, number, short, table};
+use crate::plan::{BEFORE, COUNTED, OURS};
+
+/// Numbers of TTLs; 0 stands for deadlines without any.
+pub const CASES: [usize; 5] = [8, 1_000, 10_000, 1_000_000, 0];
+/// As [`CASES`], of what fires and starts again.
+pub const STEADY: [usize; 4] = [10, 10_000, 100_000, 1_000_000];
+/// As [`CASES`], of ten thousand timers whose instructions are counted.
+pub const COUNTED_CASES: [usize; 3] = [8, COUNTED, 0];
+pub const ROUNDS: usize = 3;
+
+const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
+
+/// What a number of TTLs is called.
+pub fn name(ttls: usize) -> String {
+    match ttls {
+        0 => "`AT` at random".into(),
+        1 => "1 TTL".into(),
+        _ => format!("{} TTLs", short(ttls)),
+    }
+}
+
+/// A table of these figures: for each case a row, with how many times the first case's each is, and the same of the other
+/// build, if it was measured.
+fn cases(
+    figures: &Figures,
+    corner: &str,
+    columns: &[&str],
+    measures: impl Iterator<Item = Measure>,
+) -> String {
+    let mut rows = Vec::new();
+    let mut first: Option<Measure> = None;
+    for measure in measures {
+        let first = first.get_or_insert_with(|| measure.clone());
+        let mut row = |said: &str, cell: &dyn Fn(&str) -> Option<String>| {
+            let cells: Vec<_> = columns.iter().map(|it| cell(it).unwrap_or_default()).collect();
+            if cells.iter().any(|cell| !cell.is_empty()) {
+                rows.push([vec![said.to_owned()], cells].concat());
+            }
+        };
+        for (store, said) in [(OURS, name(measure.ttls)), (BEFORE, "– before".into())] {
+            row(&said, &|column| {
+                let value = figures.least(&measure, store, column)?;
+                let times = value / figures.least(first, store, column)?;
+                Some(format!("{} (×{times:.2})", number(value)))
+            });
+        }
+        row("– now / before", &|column| {
+            let now = figures.least(&measure, OURS, column)?;
+            Some(format!("{:.2}", now / figures.least(&measure, BEFORE, column)?))
+        });
+    }
+    table(&head(corner, columns), rows)
+}
+
+/// All that was found, as it is printed.
+pub fn show(figures: &Figures, timers: usize) -> String {
+    let life = CASES.map(|ttls| Measure::new("life", timers, ttls));
+    let steady = STEADY.map(|ttls| Measure::new("steady", timers, ttls));
+    let counted = COUNTED_CASES.map(|ttls| Measure::new("instructions", COUNTED, ttls));
+    let times = [&OPERATIONS[..], &["bytes"]].concat();
+    let corner = format!("{} timers, ns (times the first row)", number(timers as f64));
+    [
+        format!("The least of {ROUNDS} rounds.\n"),
+        cases(figures, &corner, &times, life.into_iter()),
+        cases(figures, "each that fires and starts again, ns", &["fire"], steady.into_iter()),
+        cases(figures, "10,000 timers, instructions", &OPERATIONS, counted.into_iter()),
+    ]
+    .join("\n")
+}
