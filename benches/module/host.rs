@@ -48,6 +48,16 @@ impl Host {
         Self { server, client, ways: vec![dehydrator], dehydrator }
     }
 
+    /// Frees all that there is. Returns how much memory the server uses then.
+    pub fn emptied(&mut self) -> f64 {
+        empty(&mut self.client)
+    }
+
+    /// Bytes that the server uses.
+    pub fn used(&mut self) -> f64 {
+        used(&mut self.client)
+    }
+
     /// Only these of the ways, all of which the server must have.
     pub fn keep(&mut self, ways: &[Way]) {
         let missing: Vec<_> = ways.iter().filter(|way| !self.ways.contains(way)).collect();

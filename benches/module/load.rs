@@ -61,12 +61,21 @@ pub fn send(client: &mut Connection, pipelines: &[Packed]) {
 
 /// The server's own processor time so far, in microseconds.
 pub fn cpu_us(client: &mut Connection) -> f64 {
+    cpu_fields_us(client, ["used_cpu_user", "used_cpu_sys"])
+}
+
+/// The processor time of the server's main thread so far, in microseconds.
+pub fn main_cpu_us(client: &mut Connection) -> f64 {
+    cpu_fields_us(client, ["used_cpu_user_main_thread", "used_cpu_sys_main_thread"])
+}
+
+fn cpu_fields_us(client: &mut Connection, fields: [&str; 2]) -> f64 {
     let info: String = redis::cmd("INFO").arg("cpu").query(client).expect("INFO");
     let seconds = |field: &str| -> f64 {
         let line = info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
         line.expect("a field").trim().parse().expect("a number")
     };
-    (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6
+    fields.map(seconds).iter().sum::<f64>() * 1e6
 }
 
 /// Runs something and returns the server's processor time for each of `count`, in microseconds.

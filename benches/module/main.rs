@@ -7,12 +7,13 @@
 //! stand in its table.
 //!
 //! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. An argument names a part, to run nothing
-//! else: `workers`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
+//! else: `deadlines`, `workers`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
 //! `charts`, which measures nothing and draws the charts from the tables in docs/benchmarks.md.
 
 #[path = "../chart.rs"]
 #[allow(dead_code)]
 mod chart;
+mod deadlines;
 #[path = "../../tests/server/harness.rs"]
 #[allow(dead_code)]
 mod harness;
@@ -195,6 +196,34 @@ fn hash_fields() {
     page::put("module-hash-fields", told.trim_end());
 }
 
+/// What any deadline costs, beside that of a few TTLs.
+fn any_deadline() {
+    let mut host = Host::ours();
+    let mut table = Table::default();
+    for _ in 0..ROUNDS {
+        deadlines::measure(&mut host, &mut table);
+    }
+    let titles = ["PUSH", "TOUCH", "PULL", "bytes", "bytes, touched"];
+    let columns = titles.into_iter().enumerate().flat_map(|(at, title)| {
+        let digits = if at < 3 { 2 } else { 0 };
+        [Column::new(at, digits, title), Column::ratio(at, digits, "times eight TTLs")]
+    });
+    let told = [
+        format!(
+            "{} elements in one key, ids of 16 bytes, elements of 64; microseconds of the main thread, TOUCH and PULL in \
+             random order; medians of {ROUNDS} rounds; {}\n",
+            deadlines::COUNT,
+            host.version()
+        ),
+        table.written("us", &columns.collect::<Vec<_>>()),
+    ]
+    .join("\n");
+    println!("{told}");
+    if is_for_the_page() {
+        page::put("module-deadlines", told.trim_end());
+    }
+}
+
 /// Workers that share a key, and workers that share nothing.
 fn many_workers() {
     const ROUNDS: usize = 3;
@@ -244,11 +273,13 @@ fn main() {
     match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => {
             one_worker();
+            any_deadline();
             many_workers();
         }
+        ["deadlines"] => any_deadline(),
         ["workers"] => many_workers(),
         ["hash-fields"] => hash_fields(),
         ["charts"] => draw(),
-        _ => panic!("{parts:?}: it may be workers, hash-fields or charts"),
+        _ => panic!("{parts:?}: it may be deadlines, workers, hash-fields or charts"),
     }
 }
