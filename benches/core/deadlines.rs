@@ -1,8 +1,8 @@
 //! A quick run of what many TTLs, and deadlines without TTLs, cost beside eight TTLs.
 //!
 //! ```text
-//!   cargo bench --bench core -- --deadlines               some two minutes
-//!   BEFORE=path cargo bench --bench core -- --deadlines   with another build of this bench beside it: some four
+//!   cargo bench --bench core -- --deadlines               some two minutes; --rounds 1: one
+//!   BEFORE=path cargo bench --bench core -- --deadlines   with another build of this bench beside it: twice as long
 //! ```
 //!
 //! All cases take their turn in each round, so that what the machine does meanwhile hits all of them. What others do to
@@ -19,7 +19,6 @@ pub const CASES: [usize; 5] = [8, 1_000, 10_000, 1_000_000, 0];
 pub const STEADY: [usize; 4] = [10, 10_000, 100_000, 1_000_000];
 /// As [`CASES`], of ten thousand timers whose instructions are counted.
 pub const COUNTED_CASES: [usize; 3] = [8, COUNTED, 0];
-pub const ROUNDS: usize = 3;
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
 
@@ -66,14 +65,14 @@ fn cases(
 }
 
 /// All that was found, as it is printed.
-pub fn show(figures: &Figures, timers: usize) -> String {
+pub fn show(figures: &Figures, timers: usize, rounds: usize) -> String {
     let life = CASES.map(|ttls| Measure::new("life", timers, ttls));
     let steady = STEADY.map(|ttls| Measure::new("steady", timers, ttls));
     let counted = COUNTED_CASES.map(|ttls| Measure::new("instructions", COUNTED, ttls));
     let times = [&OPERATIONS[..], &["bytes"]].concat();
     let corner = format!("{} timers, ns (times the first row)", number(timers as f64));
     [
-        format!("The least of {ROUNDS} rounds.\n"),
+        format!("The least of {rounds} rounds.\n"),
         cases(figures, &corner, &times, life.into_iter()),
         cases(figures, "each that fires and starts again, ns", &["fire"], steady.into_iter()),
         cases(figures, "10,000 timers, instructions", &OPERATIONS, counted.into_iter()),

@@ -26,7 +26,7 @@
 //! | `stores` | the stores, ours among them |
 //! | `named`, `lists` | the table of ids, and the lists, that the classic schemes are given |
 //! | `oracle` | the model that each must agree with first |
-//! | `lifecycle`, `steady`, `growth`, `worst`, `workers`, `units`, `sessions`, `overflow`, `small`, `one` | the measurements |
+//! | `lifecycle`, `steady`, `growth`, `worst`, `adversary`, `workers`, `units`, `sessions`, `overflow`, `small`, `one` | the measurements |
 //! | `plan`, `deadlines` | which of them are run; what many TTLs and deadlines cost, in short |
 //! | `figures`, `report`, `markdown`, `charts`, `chart`, `page`, `machine` | what came of it |
 //! | `load`, `due`, `memory`, `stopwatch` | ids and TTLs; TTLs or deadlines; the allocator that counts; the thread's own time |
@@ -35,6 +35,7 @@
 #[allow(dead_code, unused_imports, reason = "the bench does not use all of it")]
 mod lawn;
 
+mod adversary;
 #[path = "../chart.rs"]
 #[allow(dead_code)]
 mod chart;
@@ -73,7 +74,7 @@ use store::Store;
 /// What is measured, and how much of it: the command line of a measuring process.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Measure {
-    /// `life`, `fenced`, `steady`, `growth`, `worst`, `overflow`, `collisions`, `workers`, `units`, `sessions` or `small`.
+    /// `life`, `fenced`, `steady`, `growth`, `worst`, `adversary`, `overflow`, `collisions`, `workers`, `units`, `sessions` or `small`.
     pub kind: String,
     pub timers: usize,
     /// 0: a deadline for each, see [`due::Due`].
@@ -95,6 +96,7 @@ impl Measure {
             "fenced" => for_store!(store, fenced_life(timers, ttls, say)),
             "steady" => for_store!(store, steady(timers, ttls, say)),
             "growth" => for_store!(store, growth(timers, ttls, say)),
+            "adversary" => for_store!(store, adversary(timers, say)),
             "worst" => for_store!(store, worst(timers, say)),
             "overflow" => for_store!(store, overflow(timers, ttls, count, say)),
             "sessions" => for_store!(store, sessions(count as u64, say)),
@@ -108,6 +110,7 @@ impl Measure {
 }
 
 // The macro wants names without paths.
+use adversary::run as adversary;
 use growth::run as growth;
 use lifecycle::{run as life, run_fenced as fenced_life};
 use one::run as one_operation;
@@ -135,7 +138,7 @@ fn main() -> Result<(), lexopt::Error> {
     let mut measure = Measure::new("", 1_000_000, 8);
     // Cargo says --bench when it benches, and nothing when it tests.
     let (mut bench, mut only_check, mut quick, mut only_report) = (false, false, false, false);
-    let mut only_deadlines = false;
+    let (mut only_deadlines, mut rounds) = (false, 3);
     let mut again = None;
     let mut args = lexopt::Parser::from_env();
     while let Some(arg) = args.next()? {
@@ -143,6 +146,7 @@ fn main() -> Result<(), lexopt::Error> {
             Long("bench") => bench = true,
             Long("check") => only_check = true,
             Long("quick") => quick = true,
+            Long("rounds") => rounds = args.value()?.parse()?,
             Long("deadlines") => only_deadlines = true,
             Long("report") => only_report = true,
             Long("again") => again = Some(args.value()?.string()?),
@@ -178,7 +182,7 @@ fn main() -> Result<(), lexopt::Error> {
                 return Ok(());
             }
             if only_deadlines {
-                plan::run_deadlines(measure.timers);
+                plan::run_deadlines(measure.timers, rounds);
             } else if quick {
                 plan::run_quickly();
             } else if bench {

@@ -30,6 +30,12 @@ pub const LARGE: [&str; 5] = ["lawn", "hierarchy", ANY_LENGTH, "floor-arena", "f
 /// Numbers of TTLs, of which a timer's life is measured with eight anyway.
 pub const TTLS: [usize; 4] = [1, 8, 10_000, 1_000_000];
 pub const GROWTH: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "floor-boxes"];
+/// What is measured with deadlines of any kind in one run, and what is measured with them once.
+pub const ANY_DEADLINE: [&str; 3] = ["lawn", ANY_LENGTH, "heap"];
+pub const ANY_DEADLINE_FAR: [&str; 3] = ["hierarchy", "delay-queue", "btree"];
+pub const ANY_DEADLINE_COUNTED: [&str; 4] = ["lawn", BEFORE, ANY_LENGTH, "heap"];
+/// What has a way with deadlines, for what an adversary does.
+pub const ADVERSARY: [&str; 4] = ["lawn", ANY_LENGTH, "heap", "btree"];
 pub const WORST: [&str; 4] = ["lawn", "hierarchy", "delay-queue", "heap"];
 /// What has a way with TTLs beyond the reach of a simple wheel.
 pub const OVERFLOW: [&str; 4] = ["lawn", "overflow-wheel", "hierarchy", "heap"];
@@ -204,16 +210,26 @@ pub fn run_quickly() {
 }
 
 /// Measures what many TTLs and deadlines cost, ours alone, and prints it. No file changes.
-pub fn run_deadlines(timers: usize) {
+pub fn run_deadlines(timers: usize, rounds: usize) {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
     let both = [OURS, BEFORE];
     let life = deadlines::CASES.map(|ttls| Measure::new("life", timers, ttls));
     let steady = deadlines::STEADY.map(|ttls| Measure::new("steady", timers, ttls));
-    plan.measure_in_turn(deadlines::ROUNDS, &[&life[..], &steady[..]].concat(), both);
+    plan.measure_in_turn(rounds, &[&life[..], &steady[..]].concat(), both);
     for ttls in deadlines::COUNTED_CASES {
         plan.count_instructions(&both, ttls);
     }
-    print!("{}", deadlines::show(&plan.figures, timers));
+    print!("{}", deadlines::show(&plan.figures, timers, rounds));
+}
+
+/// Eight TTLs, more of them, and deadlines without any: all that so many timers are measured with in one run.
+pub fn deadlines_of(timers: usize) -> impl Iterator<Item = usize> {
+    TTLS.into_iter().filter(move |ttls| (8..=timers).contains(ttls)).chain([0])
+}
+
+/// What an adversary does to a million.
+pub fn adversary() -> Measure {
+    Measure::new("adversary", 1_000_000, 0)
 }
 
 /// So many timers, of which so many in a hundred are beyond the reach of a simple wheel.
@@ -232,20 +248,29 @@ fn scalable(store: &&str) -> bool {
 
 /// Three rounds of what the goals are measured against, one of what is far from it.
 fn everything(plan: &mut Plan) {
-    plan.measure(3, &Measure::new("life", 10_000, 8), ALL.into_iter().chain([BEFORE]));
+    let in_turn = |store: &&str| ANY_DEADLINE.contains(store);
+    for timers in [10_000, 1_000_000] {
+        let cases: Vec<_> =
+            deadlines_of(timers).map(|ttls| Measure::new("life", timers, ttls)).collect();
+        plan.measure_in_turn(3, &cases, ANY_DEADLINE.into_iter().chain([BEFORE]));
+        plan.measure(1, &Measure::new("life", timers, 0), ANY_DEADLINE_FAR);
+    }
+    plan.measure(3, &Measure::new("life", 10_000, 8), ALL.into_iter().filter(|it| !in_turn(it)));
     let all_scalable = ALL.into_iter().filter(scalable);
     let (near, far): (Vec<_>, Vec<_>) = all_scalable.partition(|store| NEAR.contains(store));
-    plan.measure(3, &Measure::new("life", 1_000_000, 8), near.iter().copied().chain([BEFORE]));
+    let others = near.iter().copied().filter(|it| !in_turn(it));
+    plan.measure(3, &Measure::new("life", 1_000_000, 8), others);
     plan.measure(3, &Measure::new("life", 1_000_000, 8), [PORTABLE]);
     let fenced = near.iter().copied().chain([BEFORE, PORTABLE]);
     plan.measure(3, &Measure::new("fenced", 1_000_000, 8), fenced);
     plan.measure(1, &Measure::new("life", 1_000_000, 8), far);
     plan.measure(1, &Measure::new("growth", 10_000_000, 8), GROWTH);
     plan.measure(1, &Measure::new("life", 10_000_000, 8), LARGE.into_iter().chain([BEFORE]));
-    for ttls in [10, 1_000, 100_000, 1_000_000] {
+    for ttls in [10, 1_000, 10_000, 100_000, 1_000_000] {
         plan.measure(1, &Measure::new("steady", 1_000_000, ttls), BEST.into_iter().chain([BEFORE]));
     }
     plan.measure(1, &Measure::new("worst", 1_000_000, 1), WORST);
+    plan.measure(1, &adversary(), ADVERSARY.into_iter().chain([BEFORE]));
     for share in SHARES {
         for timers in CROWDS {
             plan.measure(1, &overflow(timers, share), OVERFLOW);
@@ -266,12 +291,16 @@ fn everything(plan: &mut Plan) {
         plan.measure(3, &Measure { count, ..Measure::new("workers", 1_000_000, 8) }, ["lawn"]);
     }
     plan.count_instructions(&INSTRUCTIONS, 8);
+    for ttls in [COUNTED, 0] {
+        plan.count_instructions(&ANY_DEADLINE_COUNTED, ttls);
+    }
     for ttls in TTLS.into_iter().filter(|ttls| *ttls != 8) {
+        let others = timed().filter(|it| ttls < 8 || !in_turn(it));
         let few = Measure::new("life", 10_000, ttls);
         if few.ttls <= few.timers {
-            plan.measure(3, &few, timed());
+            plan.measure(3, &few, others.clone());
         }
-        plan.measure(1, &Measure::new("life", 1_000_000, ttls), timed().filter(scalable));
+        plan.measure(1, &Measure::new("life", 1_000_000, ttls), others.filter(scalable));
     }
 }
 

@@ -3,12 +3,13 @@
 use crate::figures::Figures;
 use crate::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
 use crate::plan::{
-    ANY_LENGTH, BEFORE, BEST, COUNTED, CROWDS, GROWTH, INSTRUCTIONS, OURS, OVERFLOW, PORTABLE,
-    SHARES, TTLS, WORST, figures_file, overflow, timed,
+    ADVERSARY, ANY_DEADLINE, ANY_DEADLINE_COUNTED, ANY_DEADLINE_FAR, ANY_LENGTH, BEFORE, BEST,
+    COUNTED, CROWDS, GROWTH, INSTRUCTIONS, OURS, OVERFLOW, PORTABLE, SHARES, TTLS, WORST,
+    deadlines_of, figures_file, overflow, timed,
 };
 use crate::stores::wheel::SIMPLE;
 use crate::stores::{ALL, label};
-use crate::{Measure, machine, page, small, units};
+use crate::{Measure, adversary, deadlines, machine, page, plan, small, units};
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
 /// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best
@@ -162,11 +163,15 @@ impl Report {
         };
         let quiet = cell(ours(&million, "quiet tick"));
         rows.push(row("quiet tick, ns", "under 5", quiet));
-        let steady = [10, 1_000, 100_000, 1_000_000].map(|ttls| {
+        let steady = [10, 1_000, 10_000, 100_000, 1_000_000].map(|ttls| {
             cell(self.figures.get(&Measure::new("steady", 1_000_000, ttls), OURS, "fire"))
         });
         let flat = "under 180, flat";
-        rows.push(row("a timer that fires, at 10 to 10^6 TTLs, ns", flat, steady.join(" / ")));
+        rows.push(row(
+            "a timer that fires, at 10 / 10^3 / 10^4 / 10^5 / 10^6 TTLs, ns",
+            flat,
+            steady.join(" / "),
+        ));
         let growth = Measure::new("growth", 10_000_000, 8);
         let slowest = ["fresh", "known"].map(|memory| {
             cell(self.figures.get(&growth, OURS, &format!("{memory}: slowest start")))
@@ -203,6 +208,55 @@ impl Report {
             std::iter::once(label(store).to_owned()).chain(columns.map(values)).collect()
         });
         table(&head(&format!("ns at {} TTLs", join(counts().map(short))), &columns), rows)
+    }
+
+    /// Eight TTLs, many, and deadlines without any, in one run; ours as ratios, too, and another build of it.
+    fn deadlines(&self, timers: usize) -> String {
+        let columns = ["start", "restart", "touch", "stop", "expire", "bytes"];
+        let cases: Vec<_> = deadlines_of(timers).collect();
+        let get = |store: &str, figure: &str, ttls| {
+            self.figures.get(&Self::life(timers, ttls), store, figure)
+        };
+        let row = |store: &str, name: &str| {
+            let values =
+                |figure| join(cases.iter().map(|ttls| cell_or_dash(get(store, figure, *ttls))));
+            std::iter::once(name.to_owned()).chain(columns.map(values)).collect::<Vec<_>>()
+        };
+        let mut rows = vec![row(OURS, label(OURS))];
+        let times = |figure| {
+            let times = |ttls| Some(get(OURS, figure, ttls)? / get(OURS, figure, 8)?);
+            join(
+                cases
+                    .iter()
+                    .map(|ttls| times(*ttls).map_or(NOTHING.into(), |it| format!("{it:.2}"))),
+            )
+        };
+        rows.push(std::iter::once("– times 8 TTLs".into()).chain(columns.map(times)).collect());
+        if get(BEFORE, "start", 0).is_some() {
+            rows.push(row(BEFORE, "– before"));
+        }
+        let peers = ANY_DEADLINE.into_iter().filter(|store| *store != OURS).chain(ANY_DEADLINE_FAR);
+        rows.extend(peers.map(|store| row(store, label(store))));
+        let first = format!("ns with {}", join(cases.iter().map(|it| deadlines::name(*it))));
+        table(&head(&first, &columns), rows)
+    }
+
+    /// What an adversary does: on average, and at worst.
+    fn adversary(&self) -> String {
+        let measure = plan::adversary();
+        let mut stores = vec![(OURS, label(OURS))];
+        let was = self.having(&measure, &format!("{}: ns", adversary::said()[0]), &[BEFORE]);
+        stores.extend(was.into_iter().map(|store| (store, "before")));
+        stores.extend(ADVERSARY.into_iter().skip(1).map(|store| (store, label(store))));
+        let rows = adversary::said().into_iter().map(|said| {
+            let cells = stores.iter().map(|(store, _)| {
+                let get = |it: &str| self.figures.get(&measure, store, &format!("{said}: {it}"));
+                join(["ns", "slowest", "slowest of a run"].map(|it| cell_or_dash(get(it))))
+            });
+            std::iter::once(said.clone()).chain(cells).collect()
+        });
+        let columns: Vec<_> = stores.iter().map(|(_, name)| *name).collect();
+        table(&head("ns / the slowest, us / the slowest of a run, us", &columns), rows)
     }
 
     fn steady(&self) -> String {
@@ -389,6 +443,22 @@ impl Report {
         })
     }
 
+    /// Instructions with a TTL for each, and with deadlines without any.
+    fn instructions_any(&self) -> String {
+        let cases = [8, COUNTED, 0];
+        let rows = ANY_DEADLINE_COUNTED.into_iter().filter(|store| *store != BEFORE).map(|store| {
+            let values = OPERATIONS.map(|figure| {
+                join(cases.map(|ttls| {
+                    let measure = Measure::new("instructions", COUNTED, ttls);
+                    cell_or_dash(self.figures.get(&measure, store, figure))
+                }))
+            });
+            std::iter::once(label(store).to_owned()).chain(values).collect()
+        });
+        let first = format!("instructions with {}", join(cases.map(deadlines::name)));
+        table(&head(&first, &OPERATIONS), rows)
+    }
+
     fn instructions(&self) -> String {
         let measure = Measure::new("instructions", COUNTED, 8);
         let columns = ["start", "restart", "touch", "stop", "expire", "quiet"];
@@ -418,9 +488,12 @@ pub fn write() {
         ("most", report.operations(10_000_000)),
         ("ttls", report.ttls(1_000_000)),
         ("ttls-few", report.ttls(10_000)),
+        ("deadlines-few", report.deadlines(10_000)),
+        ("deadlines", report.deadlines(1_000_000)),
         ("steady", report.steady()),
         ("growth", report.growth()),
         ("worst", report.worst()),
+        ("adversary", report.adversary()),
         ("overflow", report.overflow()),
         ("collisions", report.collisions()),
         ("workers", report.workers()),
@@ -428,6 +501,7 @@ pub fn write() {
         ("small", report.small()),
         ("sessions", report.sessions()),
         ("instructions", report.instructions()),
+        ("instructions-any", report.instructions_any()),
     ] {
         page::put(&format!("core:{section}"), &content);
     }

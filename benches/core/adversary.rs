@@ -1,0 +1,281 @@
+//! Who knows how the store is made, and names deadlines that hurt it.
+//!
+//! A million elements with deadlines at random are there, and then come a hundred thousand more, each started, and then
+//! stopped in random order. What matters is not only what an operation costs on average, but what the slowest one costs:
+//! a server does nothing else meanwhile. Each load is run several times with the same operations. What is slow in every
+//! run is the store's own: for each operation the fastest of its runs counts, and of those the slowest is shown. The
+//! slowest of each run is noise for the most part; the median of those is shown beside it.
+
+use crate::load::{Dice, PAYLOAD, id, mix, shuffled};
+use crate::memory;
+use crate::stopwatch::Stopwatch;
+use crate::store::Store;
+use crate::stores::ours;
+
+/// How often the same operations are run.
+const RUNS: usize = 6;
+/// An hour, by which the clock steps back.
+const HOUR: u64 = 3_600_000;
+/// Between which moments those are due that are there.
+const FIRST: u64 = HOUR;
+const SPAN: u64 = 10 * HOUR;
+/// An adversary's elements in as many as are there.
+const SHARE: usize = 10;
+/// As many as come and go together: about what a block of anything holds.
+const CROWD: usize = 64;
+
+/// Deadlines that an adversary may choose, for so many elements.
+pub const LOADS: [&str; 8] = [
+    "at random",
+    "ascending",
+    "descending",
+    "towards the middle",
+    "away from the middle",
+    "bisecting",
+    "in one millisecond",
+    "a crowd that comes and goes",
+];
+
+const CLOCK_BACK: &str = "the clock an hour back";
+const ALL_STARTED: &str = "all in one millisecond, start";
+const ALL_DUE: &str = "all due at once, expire";
+const HOT_ID: &str = "one id replaced";
+
+/// The deadline of an element in a load. Where there are more elements than milliseconds, they share them.
+fn deadline(load: &str, element: usize, count: usize) -> u64 {
+    let (element, count) = (element as u64, count as u64);
+    let middle = FIRST + SPAN / 2;
+    // By turns before and behind the middle.
+    let beside = |distance: u64| {
+        if element.is_multiple_of(2) { middle - distance } else { middle + 1 + distance }
+    };
+    match load {
+        "at random" => FIRST + mix(!element) % SPAN,
+        "ascending" => FIRST + SPAN + element,
+        "descending" => FIRST - 1 - element,
+        "towards the middle" => beside((count - element) / 2),
+        "away from the middle" => beside(element / 2),
+        // Each half, each quarter, each eighth: all blocks of a range fill at the same time.
+        "bisecting" => middle + ((element as u32).reverse_bits() >> 12) as u64,
+        "in one millisecond" => middle,
+        "a crowd that comes and goes" => middle + element % CROWD as u64 / 2,
+        other => panic!("there is no load called {other}"),
+    }
+}
+
+/// A store with so many elements whose deadlines lie at random.
+fn filled<S: Store>(count: usize) -> S {
+    let mut store = S::new(0);
+    for element in 0..count {
+        store.start_at(&id(element), &PAYLOAD, FIRST + mix(element as u64) % SPAN, 0);
+    }
+    store
+}
+
+/// Whether each operation of a run is timed, or the run as a whole: they take turns.
+fn is_lapped(run: usize) -> bool {
+    run % 2 == 1
+}
+
+/// What is said of each: a load and an operation.
+pub fn said() -> Vec<String> {
+    let [loads @ .., crowded] = LOADS;
+    let mut said: Vec<String> = loads
+        .iter()
+        .chain([&CLOCK_BACK])
+        .flat_map(|load| ["start", "restart", "stop"].map(|it| format!("{load}, {it}")))
+        .collect();
+    said.extend([crowded, ALL_STARTED, ALL_DUE, HOT_ID].map(str::to_owned));
+    said
+}
+
+/// What a run of operations has cost.
+struct Costs {
+    /// Of each operation the fastest of the runs so far.
+    fastest: Vec<i64>,
+    /// The slowest operation of each run.
+    slowest: Vec<i64>,
+    /// Of each run.
+    ns: Vec<f64>,
+}
+
+impl Costs {
+    fn new(operations: usize) -> Self {
+        Self { fastest: vec![i64::MAX; operations], slowest: Vec::new(), ns: Vec::new() }
+    }
+
+    /// Runs the operations; `lapped`: looks at the stopwatch after each.
+    fn note(&mut self, lapped: bool, mut operation: impl FnMut(usize)) {
+        let operations = self.fastest.len();
+        let mut stopwatch = Stopwatch::start();
+        if !lapped {
+            (0..operations).for_each(operation);
+            self.ns.push(stopwatch.ns() / operations as f64);
+            return;
+        }
+        let mut slowest = 0;
+        for (number, fastest) in self.fastest.iter_mut().enumerate() {
+            operation(number);
+            let ns = stopwatch.lap();
+            *fastest = ns.min(*fastest);
+            slowest = slowest.max(ns);
+        }
+        self.slowest.push(slowest);
+    }
+
+    fn say(mut self, name: &str, say: &mut dyn FnMut(&str, f64)) {
+        self.slowest.sort_unstable();
+        self.ns.sort_by(f64::total_cmp);
+        let us = |ns: i64| ns as f64 / 1e3;
+        say(&format!("{name}: ns"), self.ns[self.ns.len() / 2]);
+        say(&format!("{name}: slowest"), us(self.fastest.into_iter().max().unwrap_or(0)));
+        say(&format!("{name}: slowest of a run"), us(self.slowest[self.slowest.len() / 2]));
+    }
+}
+
+/// A load's deadlines: started, restarted from another deadline, and stopped.
+fn load<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
+    let count = timers / SHARE;
+    let order = shuffled(count, 2);
+    let new = |element: usize| id(timers + element);
+    let [mut start, mut restart, mut stop] = std::array::from_fn(|_| Costs::new(count));
+    for run in 0..RUNS {
+        let lapped = is_lapped(run);
+        let mut store = filled::<S>(timers);
+        start.note(lapped, |element| {
+            store.start_at(&new(element), &PAYLOAD, deadline(name, element, count), 0);
+        });
+        // What is there already moves into the adversary's places.
+        restart.note(lapped, |number| {
+            let element = order[number] as usize;
+            assert!(store.restart_at(&id(element), deadline(name, number, count), 0));
+        });
+        stop.note(lapped, |number| {
+            let element = order[number] as usize;
+            assert!(store.stop(&new(element)).is_some());
+        });
+    }
+    start.say(&format!("{name}, start"), say);
+    restart.say(&format!("{name}, restart"), say);
+    stop.say(&format!("{name}, stop"), say);
+}
+
+/// A crowd of elements comes in between others and goes again, the last first, over and over: what splits when it is full
+/// and joins when it is sparse does both all the time.
+fn crowd<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
+    let mut costs = Costs::new(2 * (timers / SHARE / CROWD) * CROWD);
+    for run in 0..RUNS {
+        let mut store = filled::<S>(timers);
+        costs.note(is_lapped(run), |number| {
+            let place = number % (2 * CROWD);
+            if place < CROWD {
+                let at = deadline(name, place, timers);
+                store.start_at(&id(timers + place), &PAYLOAD, at, 0);
+            } else {
+                let last = 2 * CROWD - 1 - place;
+                assert!(store.stop(&id(timers + last)).is_some());
+            }
+        });
+    }
+    costs.say(name, say);
+}
+
+/// Everything has one deadline, which was named for each.
+fn all_due_at_once<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
+    let mut costs = Costs::new(timers);
+    let mut started = Costs::new(timers);
+    for run in 0..RUNS {
+        let lapped = is_lapped(run);
+        let mut store = S::new(0);
+        started.note(lapped, |element| store.start_at(&id(element), &PAYLOAD, FIRST, 0));
+        // From one that is given out to the next.
+        let mut given = 0;
+        let mut slowest = 0;
+        let mut stopwatch = Stopwatch::start();
+        store.expire(FIRST, &mut |_, _| {
+            if lapped {
+                let ns = stopwatch.lap();
+                costs.fastest[given] = ns.min(costs.fastest[given]);
+                slowest = slowest.max(ns);
+            }
+            given += 1;
+        });
+        assert_eq!(given, timers);
+        if lapped {
+            costs.slowest.push(slowest);
+        } else {
+            costs.ns.push(stopwatch.ns() / timers as f64);
+        }
+    }
+    started.say(ALL_STARTED, say);
+    costs.say(ALL_DUE, say);
+}
+
+/// One id is replaced as often as others are there, at a deadline at random each time.
+fn hot_id<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
+    let mut costs = Costs::new(timers);
+    let hot = id(timers);
+    let mut left = 0.0;
+    for run in 0..RUNS {
+        // A run that is not lapped.
+        memory::set_counting(run == 0);
+        let mut store = filled::<S>(timers / SHARE);
+        store.start_at(&hot, &PAYLOAD, FIRST, 0);
+        let before = memory::allocated();
+        let mut dice = Dice::new(17);
+        costs.note(is_lapped(run), |_| {
+            store.replace_at(&hot, &PAYLOAD, FIRST + dice.below(SPAN), 0);
+        });
+        if run == 0 {
+            left = (memory::allocated() - before) as f64 / timers as f64;
+        }
+        drop(store);
+        memory::set_counting(false);
+    }
+    costs.say(HOT_ID, say);
+    say(&format!("{HOT_ID}: bytes left behind"), left);
+}
+
+/// A million elements with eight long TTLs were started over an hour, and then the clock steps back to where it began:
+/// whatever is started or restarted now comes before most of its queue.
+fn clock_back<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
+    let ttl = |element: usize| 2 * HOUR + mix(element as u64) % 8 * 1_000;
+    let count = timers / SHARE;
+    let order = shuffled(timers, 4);
+    let [mut start, mut restart, mut stop] = std::array::from_fn(|_| Costs::new(count));
+    for run in 0..RUNS {
+        let lapped = is_lapped(run);
+        let mut store = S::new(0);
+        for element in 0..timers {
+            let now = HOUR * element as u64 / timers as u64;
+            store.start(&id(element), &PAYLOAD, ttl(element), now);
+        }
+        // The hour passes for the second time.
+        let again = |number: usize| HOUR * number as u64 / count as u64;
+        start.note(lapped, |number| {
+            store.start(&id(timers + number), &PAYLOAD, ttl(number), again(number));
+        });
+        restart.note(lapped, |number| {
+            let element = order[number] as usize;
+            assert!(store.restart(&id(element), ttl(element), again(number)));
+        });
+        stop.note(lapped, |number| {
+            assert!(store.stop(&id(order[number] as usize)).is_some());
+        });
+    }
+    start.say(&format!("{CLOCK_BACK}, start"), say);
+    restart.say(&format!("{CLOCK_BACK}, restart"), say);
+    stop.say(&format!("{CLOCK_BACK}, stop"), say);
+}
+
+/// Measures all of it with so many elements.
+pub fn run<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
+    // The same operations, to the last bit of a hash.
+    ours::know_keys();
+    let [loads @ .., crowded] = LOADS;
+    loads.iter().for_each(|name| load::<S>(name, timers, say));
+    crowd::<S>(crowded, timers, say);
+    all_due_at_once::<S>(timers, say);
+    hot_id::<S>(timers, say);
+    clock_back::<S>(timers, say);
+}
