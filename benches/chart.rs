@@ -1,6 +1,8 @@
-//! Charts as SVG, without a background, in colours that read on white and on black.
+//! Charts as SVG, on white whatever the page's colour is, so that all of it can be read.
 //!
-//! Bars are linear and begin at zero. What differs by powers of ten is dots or lines on an axis with labels.
+//! Bars are linear and begin at zero. What differs by powers of ten is dots or lines on an axis with labels. A colour says
+//! of which [`Family`] something is, the same in all charts. Whatever is shown, less of it is better, and each chart says
+//! so.
 
 use std::path::Path;
 
@@ -9,20 +11,91 @@ use plotters::coord::combinators::BindKeyPoints;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-const INK: RGBColor = RGBColor(128, 134, 142);
-const FAINT: RGBAColor = RGBAColor(128, 134, 142, 0.25);
-/// Ours comes first and is the only green.
-const COLOURS: [RGBColor; 9] = [
-    RGBColor(34, 160, 80),
-    RGBColor(56, 132, 230),
-    RGBColor(226, 120, 40),
-    RGBColor(160, 100, 220),
-    RGBColor(215, 75, 100),
-    RGBColor(35, 165, 170),
-    RGBColor(150, 150, 150),
-    RGBColor(190, 160, 40),
-    RGBColor(110, 110, 190),
-];
+const INK: RGBColor = RGBColor(48, 54, 61);
+const FAINT: RGBColor = RGBColor(222, 226, 230);
+
+/// What kind of thing is shown. Each has a colour of its own, in shades for those of a family.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Dehydrator, and its Lawn: the only green.
+    Ours,
+    /// What ours comes from: the Lawn as in its paper, ReDe. Purple.
+    Forebear,
+    /// Timing wheels: blue.
+    Wheel,
+    /// What is kept sorted: lists, heaps, trees, sorted sets. Orange.
+    Sorted,
+    /// Redis's own expiry, of keys and of fields: red.
+    Expiry,
+    /// What has no timers, or finds them by looking at all: grey.
+    Plain,
+}
+
+impl Family {
+    fn shades(self) -> [RGBColor; 5] {
+        match self {
+            Self::Ours => [
+                RGBColor(26, 140, 60),
+                RGBColor(120, 200, 140),
+                RGBColor(10, 75, 30),
+                RGBColor(170, 220, 60),
+                RGBColor(90, 120, 60),
+            ],
+            Self::Forebear => [
+                RGBColor(130, 80, 210),
+                RGBColor(195, 165, 240),
+                RGBColor(80, 35, 150),
+                RGBColor(160, 120, 180),
+                RGBColor(215, 110, 215),
+            ],
+            Self::Wheel => [
+                RGBColor(20, 100, 210),
+                RGBColor(120, 185, 250),
+                RGBColor(10, 50, 115),
+                RGBColor(60, 175, 215),
+                RGBColor(110, 125, 205),
+            ],
+            Self::Sorted => [
+                RGBColor(210, 100, 20),
+                RGBColor(245, 175, 105),
+                RGBColor(130, 55, 5),
+                RGBColor(215, 165, 30),
+                RGBColor(165, 120, 85),
+            ],
+            Self::Expiry => [
+                RGBColor(200, 35, 50),
+                RGBColor(240, 145, 150),
+                RGBColor(120, 10, 25),
+                RGBColor(220, 90, 120),
+                RGBColor(165, 85, 85),
+            ],
+            Self::Plain => [
+                RGBColor(110, 118, 126),
+                RGBColor(185, 190, 196),
+                RGBColor(70, 75, 82),
+                RGBColor(150, 150, 140),
+                RGBColor(210, 205, 195),
+            ],
+        }
+    }
+}
+
+/// The colour of a thing: its family, and which of its shades.
+#[derive(Clone, Copy)]
+pub struct Colour(pub Family, pub usize);
+
+impl From<Family> for Colour {
+    fn from(family: Family) -> Self {
+        Self(family, 0)
+    }
+}
+
+impl Colour {
+    fn rgb(self) -> RGBColor {
+        self.0.shades()[self.1]
+    }
+}
+
 const FONT: &str = "sans-serif";
 const WIDTH: i32 = 860;
 const MARGIN: i32 = 10;
@@ -33,7 +106,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub struct Bar {
     pub name: String,
     pub value: f64,
-    pub is_ours: bool,
+    pub colour: Colour,
 }
 
 /// A row of [`dots`]: from where to where most of it lies.
@@ -41,7 +114,7 @@ pub struct Span {
     pub name: String,
     pub median: Reach,
     pub p99: Reach,
-    pub is_ours: bool,
+    pub colour: Colour,
 }
 
 /// A number that was measured, or one that is known to be greater than the number here.
@@ -62,6 +135,7 @@ impl Reach {
 /// A line of a chart, by the first number of each point.
 pub struct Line {
     pub name: String,
+    pub colour: Colour,
     pub points: Vec<(f64, f64)>,
 }
 
@@ -78,7 +152,9 @@ fn ink(size: u32) -> TextStyle<'static> {
 }
 
 fn area(path: &Path, height: i32) -> Area<'_> {
-    SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area()
+    let area = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
+    area.fill(&WHITE).expect("a drawing");
+    area
 }
 
 /// A number on an axis.
@@ -127,8 +203,25 @@ fn anchored(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &st
     area.draw(&Text::new(words.to_owned(), at, style)).expect("a drawing");
 }
 
+/// The title, and below it which way is better: charts begin at [`BELOW_TITLE`].
 fn title(area: &Area<'_>, words: &str) {
     text(area, (MARGIN, 10), 16, words);
+    text(area, (MARGIN, 32), 12, "less is better");
+}
+
+const BELOW_TITLE: i32 = 56;
+
+/// A label that may lie on a line, with white behind it.
+fn label(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &str) {
+    let width = room_for(std::iter::once(words), size);
+    let left = match anchor {
+        HPos::Left => at.0 - 2,
+        HPos::Center => at.0 - width / 2,
+        HPos::Right => at.0 - width + 2,
+    };
+    let half = size as i32 / 2 + 2;
+    rectangle(area, (left, at.1 - half), (left + width, at.1 + half), WHITE);
+    anchored(area, at, anchor, size, words);
 }
 
 /// How much room names take, by the widest of the fonts that a reader may have.
@@ -158,7 +251,7 @@ fn logarithmic_ticks(least: f64, most: f64) -> Vec<f64> {
 /// Horizontal bars from zero on, each with its name and value.
 pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
     const ROW: i32 = 26;
-    const TOP: i32 = 44;
+    const TOP: i32 = BELOW_TITLE;
     if bars.is_empty() {
         return;
     }
@@ -179,7 +272,7 @@ pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
         let top = TOP + row as i32 * ROW;
         let middle = top + (ROW - 8) / 2;
         anchored(&area, (left - 10, middle), HPos::Right, 13, &bar.name);
-        let colour = if bar.is_ours { COLOURS[0] } else { COLOURS[1] };
+        let colour = bar.colour.rgb();
         rectangle(&area, (left, top), (at(bar.value), top + ROW - 8), colour);
         anchored(&area, (at(bar.value) + 6, middle), HPos::Left, 13, &value_text(bar.value));
     }
@@ -190,7 +283,7 @@ pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
 /// a number is an arrow that begins there.
 pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     const ROW: i32 = 36;
-    const TOP: i32 = 72;
+    const TOP: i32 = BELOW_TITLE + 36;
     const RIGHT: i32 = WIDTH - 90;
     if spans.is_empty() {
         return;
@@ -226,7 +319,7 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
         let head = Polygon::new([(x + 22, y - 6), (x + 22, y + 6), (x + 34, y)], filled(colour));
         area.draw(&head).expect("a drawing");
     };
-    let legend = 48;
+    let legend = BELOW_TITLE + 6;
     dot(left, legend, filled(INK));
     anchored(&area, (left + 12, legend), HPos::Left, 12, "median");
     dot(left + 90, legend, hollow(INK));
@@ -237,29 +330,29 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     for (row, span) in spans.iter().enumerate() {
         let y = TOP + row as i32 * ROW + ROW / 2 - 8;
         anchored(&area, (left - 50, y), HPos::Right, 13, &span.name);
-        let colour = if span.is_ours { COLOURS[0] } else { COLOURS[1] };
+        let colour = span.colour.rgb();
         let (from, to) = (at(span.median.least()), at(span.p99.least()));
         match (span.median, span.p99) {
             (Reach::Measured(median), Reach::Measured(p99)) => {
                 if to - from > 14 {
                     line(&area, (from + 6, y), (to - 6, y), colour.stroke_width(2));
                 }
-                anchored(&area, (from - 10, y), HPos::Right, 12, &time_text(median));
+                label(&area, (from - 10, y), HPos::Right, 12, &time_text(median));
                 dot(from, y, filled(colour));
                 dot(to, y, hollow(colour));
-                anchored(&area, (to + 10, y), HPos::Left, 12, &time_text(p99));
+                label(&area, (to + 10, y), HPos::Left, 12, &time_text(p99));
             }
             (Reach::Measured(median), Reach::Over(least)) => {
                 line(&area, (from + 6, y), (to, y), colour.stroke_width(2));
-                anchored(&area, (from - 10, y), HPos::Right, 12, &time_text(median));
+                label(&area, (from - 10, y), HPos::Right, 12, &time_text(median));
                 dot(from, y, filled(colour));
                 arrow(to, y, colour);
                 let words = format!("over {}", time_text(least));
-                anchored(&area, (to + 40, y), HPos::Left, 12, &words);
+                label(&area, (to + 40, y), HPos::Left, 12, &words);
             }
             (Reach::Over(least), _) => {
                 let words = format!("both over {}", time_text(least));
-                anchored(&area, (from - 6, y), HPos::Right, 12, &words);
+                label(&area, (from - 6, y), HPos::Right, 12, &words);
                 arrow(from, y, colour);
             }
         }
@@ -268,20 +361,25 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
 }
 
 /// A name for each colour, in two columns from `top` on.
-fn legend<'a>(area: &Area<'_>, top: i32, names: impl Iterator<Item = &'a str>) {
-    for (entry, (name, colour)) in names.zip(COLOURS).enumerate() {
+fn legend<'a>(
+    area: &Area<'_>,
+    top: i32,
+    names: impl Iterator<Item = &'a str>,
+    colours: &[RGBColor],
+) {
+    for (entry, (name, colour)) in names.zip(colours).enumerate() {
         let x = 56 + (entry as i32 % 2) * 400;
         let y = top + entry as i32 / 2 * 18;
-        rectangle(area, (x, y + 2), (x + 10, y + 12), colour);
+        rectangle(area, (x, y + 2), (x + 10, y + 12), *colour);
         anchored(area, (x + 16, y + 7), HPos::Left, 12, name);
     }
 }
 
 /// Groups of vertical bars from zero on, with a legend.
-pub fn grouped(path: &Path, words: &str, names: &[String], groups: &[Group]) {
-    const BOTTOM: i32 = 330;
-    const TOP: i32 = 56;
-    assert!(names.len() <= COLOURS.len(), "there are too few colours");
+pub fn grouped(path: &Path, words: &str, names: &[(String, Colour)], groups: &[Group]) {
+    const BOTTOM: i32 = 350;
+    const TOP: i32 = BELOW_TITLE + 20;
+    let colours: Vec<_> = names.iter().map(|name| name.1.rgb()).collect();
     let area = area(path, BOTTOM + 66 + (names.len() as i32 + 1) / 2 * 18);
     title(&area, words);
     let most = groups.iter().flat_map(|group| &group.values).flatten().copied().fold(0.0, f64::max);
@@ -299,15 +397,15 @@ pub fn grouped(path: &Path, words: &str, names: &[String], groups: &[Group]) {
             let Some(value) = value else { continue };
             let x = left + bar as i32 * bar_width;
             let top = BOTTOM - height(*value);
-            rectangle(&area, (x, top), (x + bar_width - 2, BOTTOM), COLOURS[bar]);
+            rectangle(&area, (x, top), (x + bar_width - 2, BOTTOM), colours[bar]);
             let middle = x + bar_width / 2 - 1;
-            anchored(&area, (middle, top - 7), HPos::Center, 9, &format!("{value:.0}"));
+            label(&area, (middle, top - 7), HPos::Center, 9, &format!("{value:.0}"));
         }
         let middle = left + (group_width - 14) / 2;
         anchored(&area, (middle, BOTTOM + 14), HPos::Center, 14, name);
         anchored(&area, (middle, BOTTOM + 32), HPos::Center, 12, meaning);
     }
-    legend(&area, BOTTOM + 54, names.iter().map(String::as_str));
+    legend(&area, BOTTOM + 54, names.iter().map(|name| name.0.as_str()), &colours);
     area.present().expect("a file");
 }
 
@@ -329,12 +427,12 @@ pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]
     let mut measured: Vec<_> = all().map(|point| point.0).collect();
     measured.sort_by(f64::total_cmp);
     measured.dedup();
-    let area = area(path, 384 + (lines.len() as i32 + 1) / 2 * 18);
+    let area = area(path, 402 + (lines.len() as i32 + 1) / 2 * 18);
     title(&area, words);
-    let (chart, below_chart) = area.split_vertically(370);
+    let (chart, below_chart) = area.split_vertically(388);
     let mut context = ChartBuilder::on(&chart)
         .margin(10)
-        .margin_top(38)
+        .margin_top(BELOW_TITLE)
         .margin_right(30)
         .x_label_area_size(44)
         .y_label_area_size(66)
@@ -356,14 +454,15 @@ pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]
         .light_line_style(TRANSPARENT)
         .draw()
         .expect("a drawing");
-    for (line, colour) in lines.iter().zip(COLOURS) {
+    let colours: Vec<_> = lines.iter().map(|line| line.colour.rgb()).collect();
+    for (line, colour) in lines.iter().zip(&colours) {
         let points = || line.points.iter().copied();
         let path = PathElement::new(points().collect::<Vec<_>>(), colour.stroke_width(3));
         context.draw_series([path]).expect("a drawing");
         let dot = |point| Circle::new(point, 4, colour.filled());
         context.draw_series(points().map(dot)).expect("a drawing");
     }
-    legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()));
+    legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()), &colours);
     area.present().expect("a file");
 }
 
@@ -372,12 +471,12 @@ pub fn curves(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line
     let all = || lines.iter().flat_map(|line| &line.points);
     let right = all().map(|point| point.0).fold(0.0, f64::max);
     let highest = all().map(|point| point.1).fold(0.0, f64::max) * 1.05;
-    let area = area(path, 384 + (lines.len() as i32 + 1) / 2 * 18);
+    let area = area(path, 402 + (lines.len() as i32 + 1) / 2 * 18);
     title(&area, words);
-    let (chart, below_chart) = area.split_vertically(370);
+    let (chart, below_chart) = area.split_vertically(388);
     let mut context = ChartBuilder::on(&chart)
         .margin(10)
-        .margin_top(38)
+        .margin_top(BELOW_TITLE)
         .margin_right(30)
         .x_label_area_size(44)
         .y_label_area_size(66)
@@ -397,10 +496,11 @@ pub fn curves(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line
         .disable_x_mesh()
         .draw()
         .expect("a drawing");
-    for (line, colour) in lines.iter().zip(COLOURS) {
+    let colours: Vec<_> = lines.iter().map(|line| line.colour.rgb()).collect();
+    for (line, colour) in lines.iter().zip(&colours) {
         let path = PathElement::new(line.points.clone(), colour.stroke_width(2));
         context.draw_series([path]).expect("a drawing");
     }
-    legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()));
+    legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()), &colours);
     area.present().expect("a file");
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, Value};
 
-use chart::{Reach, Span};
+use chart::{Family, Reach, Span};
 use harness::{Server, cmd};
 
 const WAITING: usize = 1_000_000;
@@ -232,7 +232,12 @@ fn draw() {
             name: name.into(),
             median: cell("median"),
             p99: cell("p99"),
-            is_ours: way == BLOCKING,
+            colour: match way {
+                BLOCKING => Family::Ours,
+                EXPIRED => Family::Expiry,
+                _ => Family::Sorted,
+            }
+            .into(),
         }
     });
     let title = "Delivery latency: from the deadline until a client has the element";

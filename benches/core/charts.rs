@@ -1,6 +1,6 @@
 //! The charts in docs/charts/, drawn from the tables of docs/benchmarks.md, with names that ask for no paper.
 
-use crate::chart::{self, Bar, Group, Line};
+use crate::chart::{self, Bar, Colour, Family, Group, Line};
 use crate::page::{self, Table};
 use crate::plan::{ANY_LENGTH, BEST, GROWTH, LARGE, OURS};
 use crate::stores::{ALL, label};
@@ -38,6 +38,25 @@ fn name(store: &str) -> String {
     name.to_owned()
 }
 
+/// The same in all charts.
+fn colour(store: &str) -> Colour {
+    match store {
+        OURS => Family::Ours.into(),
+        "paper" => Family::Forebear.into(),
+        "heap" => Family::Sorted.into(),
+        "btree" => Colour(Family::Sorted, 1),
+        "ordered-list" => Colour(Family::Sorted, 2),
+        "floor-arena" => Family::Plain.into(),
+        "floor-boxes" => Colour(Family::Plain, 1),
+        "unordered-list" => Colour(Family::Plain, 2),
+        ANY_LENGTH => Family::Wheel.into(),
+        "hierarchy" => Colour(Family::Wheel, 1),
+        "quad-wheel" => Colour(Family::Wheel, 2),
+        "delay-queue" => Colour(Family::Wheel, 3),
+        _ => Colour(Family::Wheel, 4),
+    }
+}
+
 /// The first table of a section.
 fn table(section: &str) -> Table {
     let mut tables = page::tables(&format!("core:{section}"));
@@ -49,7 +68,7 @@ fn table(section: &str) -> Table {
 fn bars(table: &Table, column: &str, stores: &[&str]) -> Vec<Bar> {
     let bar = |store: &&str| {
         let value = table.number(label(store), column)?;
-        Some(Bar { name: name(store), value, is_ours: *store == OURS })
+        Some(Bar { name: name(store), value, colour: colour(store) })
     };
     let mut bars: Vec<_> = stores.iter().filter_map(bar).collect();
     bars.sort_by(|a, b| a.value.total_cmp(&b.value));
@@ -78,8 +97,8 @@ fn operations(table: &Table) {
         meaning: meaning.into(),
         values: stores.iter().map(|it| table.number(label(it), operation)).collect(),
     });
-    let names: Vec<_> = stores.iter().map(|store| name(store)).collect();
-    let title = "A million timers of 8 TTLs: nanoseconds for an operation (less is better)";
+    let names: Vec<_> = stores.iter().map(|store| (name(store), colour(store))).collect();
+    let title = "A million timers of 8 TTLs: nanoseconds for an operation";
     chart::grouped(&page::charts().join("core-operations.svg"), title, &names, &groups);
 }
 
@@ -89,7 +108,11 @@ fn ttls() {
     let line = |store: &&str| {
         let point =
             |column: &str| Some((page::number(column)?, table.number(label(store), column)?));
-        Line { name: name(store), points: table.columns().filter_map(point).collect() }
+        Line {
+            name: name(store),
+            colour: colour(store),
+            points: table.columns().filter_map(point).collect(),
+        }
     };
     let lines: Vec<_> = BEST.iter().map(line).collect();
     let title = "A million timers: the cost of each that fires and starts again";
@@ -103,7 +126,11 @@ fn sizes() {
     let line = |store: &&str| {
         let point =
             |(table, timers): &(Table, f64)| Some((*timers, table.number(label(store), "stop")?));
-        Line { name: name(store), points: tables.iter().filter_map(point).collect() }
+        Line {
+            name: name(store),
+            colour: colour(store),
+            points: tables.iter().filter_map(point).collect(),
+        }
     };
     let lines: Vec<_> = LARGE.iter().map(line).collect();
     let title = "Taking a timer out by its id";
@@ -114,13 +141,17 @@ fn sizes() {
 fn units() {
     let table = table("units");
     let columns = [
-        ("**our Lawn**, by id", "Dehydrator's Lawn, by id"),
-        ("wheel and table of ids", "timing wheel and a table of ids"),
-        ("wheel, by handle", "timing wheel whose timers the program holds"),
+        ("**our Lawn**, by id", "Dehydrator's Lawn, by id", Family::Ours.into()),
+        ("wheel and table of ids", "timing wheel and a table of ids", Colour(Family::Wheel, 1)),
+        (
+            "wheel, by handle",
+            "timing wheel whose timers the program holds",
+            Colour(Family::Wheel, 2),
+        ),
     ];
-    let lines = columns.map(|(column, name)| {
+    let lines = columns.map(|(column, name, colour)| {
         let point = |row: &str| Some((page::number(row)?, table.number(row, column)?));
-        Line { name: name.into(), points: table.rows().filter_map(point).collect() }
+        Line { name: name.into(), colour, points: table.rows().filter_map(point).collect() }
     });
     let title = "Connections with ten timers each: the cost of starting one";
     let path = page::charts().join("core-units.svg");

@@ -32,7 +32,7 @@ mod workers;
 
 use std::env;
 
-use chart::Bar;
+use chart::{Bar, Family};
 use host::{COUNT, Host};
 use nodes::Cluster;
 use table::{Column, Table, columns};
@@ -158,6 +158,17 @@ fn chart_name(row: &str) -> String {
     name.to_owned()
 }
 
+/// What kind of way it is.
+fn family(row: &str) -> Family {
+    match row {
+        "SET" => Family::Plain,
+        "SET PX" => Family::Expiry,
+        "dehydrator" => Family::Ours,
+        "ReDe" => Family::Forebear,
+        _ => Family::Sorted,
+    }
+}
+
 /// Draws the charts from the tables on the page, ours first.
 fn draw() {
     let [times, sizes] = [0, 1].map(|at| page::tables("module").swap_remove(at));
@@ -165,10 +176,10 @@ fn draw() {
         let bar = |row: &str| {
             let numbers = columns.iter().map(|column| table.number(row, column));
             let value = numbers.sum::<Option<f64>>()?;
-            Some(Bar { name: chart_name(row), value, is_ours: row == Way::Dehydrator.name() })
+            Some(Bar { name: chart_name(row), value, colour: family(row).into() })
         };
         let mut bars: Vec<_> = table.rows().filter_map(bar).collect();
-        bars.sort_by_key(|bar| !bar.is_ours);
+        bars.sort_by_key(|bar| bar.colour.0 != Family::Ours);
         bars
     };
     let charts = page::charts();

@@ -1,6 +1,6 @@
 //! docs/scaling.md: the tables and charts that stand between its markers.
 
-use crate::chart::{self, Line};
+use crate::chart::{self, Colour, Family, Line};
 use crate::constants::Constants;
 use crate::lives::LIVES;
 use crate::markdown::{head, number, table};
@@ -229,6 +229,7 @@ fn bursts(node: &Node) -> String {
     );
     let lines = counts.iter().enumerate().map(|(count, name)| Line {
         name: format!("COUNT {name}"),
+        colour: Colour(Family::Ours, count),
         points: (0..4).map(|at| (nodes[at] as f64, seconds(&tallies[count * 4 + at]))).collect(),
     });
     chart::lines(
@@ -307,16 +308,16 @@ fn storms(constants: &Constants) -> String {
         ),
         rows,
     );
-    let lines = storms
-        .iter()
-        .zip(&tallies)
-        .skip(1)
-        .take(2)
-        .map(|(storm, tally)| Line { name: storm.short.into(), points: a_minute(tally) });
+    let lines =
+        storms.iter().zip(&tallies).skip(1).take(2).enumerate().map(|(at, (storm, tally))| Line {
+            name: storm.short.into(),
+            colour: Colour(Family::Ours, at),
+            points: of_outage(&a_minute(tally)),
+        });
     chart::curves(
         &page::charts().join("scaling-storm.svg"),
-        "An outage of an hour, 250 jobs a second and 100,000 at once: the greatest second of each minute",
-        "minutes",
+        "All work fails for an hour and is tried again: deliveries in the busiest second of each minute",
+        "minutes since the outage began",
         "deliveries a second",
         &lines.collect::<Vec<_>>(),
     );
@@ -326,6 +327,13 @@ fn storms(constants: &Constants) -> String {
         number(AT_ONCE as f64),
         WORK / MS,
     )
+}
+
+/// The minutes from the outage's first one on, which is number 0.
+fn of_outage(minutes: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let first = (crate::storms::BEFORE / (60 * SECOND)) as usize;
+    let since = |(minute, point): (usize, &(f64, f64))| (minute as f64, point.1);
+    minutes.iter().skip(first).enumerate().map(since).collect()
 }
 
 /// The most deliveries in a second of each minute.

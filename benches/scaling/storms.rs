@@ -57,7 +57,7 @@ pub const AT_ONCE: usize = 100_000;
 pub const WORKERS: usize = 100;
 pub const WORK: Time = 20 * MS;
 /// How long the jobs go on before the hour, and after it.
-const BEFORE: Time = MINUTE;
+pub const BEFORE: Time = MINUTE;
 const AFTER: Time = 20 * MINUTE;
 
 impl Storm {
