@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!   cargo bench --bench lateness            measures, and writes the table and the chart
-//!   cargo bench --bench lateness -- charts  draws the chart from the table in docs/benchmarks.md
+//!   cargo bench --bench lateness -- charts  draws the chart from the table in docs/benchmarks-full.md
 //! ```
 
 #[path = "chart.rs"]

@@ -1,7 +1,7 @@
-//! The pages that figures are written into, between their markers: docs/benchmarks.md, docs/scaling.md.
+//! The pages that figures are written into, between their markers: docs/benchmarks-full.md, docs/scaling.md.
 //!
-//! Charts are drawn from the tables that stand there, so that both tell the same, and so that they can be
-//! drawn again without measuring again.
+//! Charts are drawn from the tables that stand there, and docs/benchmarks.md has rows and columns of them, so that all tell
+//! the same, and so that they can be made again without measuring again.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,73 @@ pub fn charts() -> PathBuf {
 }
 
 /// The page that most figures stand on.
-const BENCHMARKS: &str = "benchmarks.md";
+const FULL: &str = "benchmarks-full.md";
+/// The page that has the most telling of them.
+const SHORT: &str = "benchmarks.md";
+
+/// What the short page has of a table of the full one.
+struct Cut {
+    /// The marker on the short page. Cuts of one name stand one after the other.
+    name: &'static str,
+    /// The marker on the full page, and which of the tables there.
+    section: &'static str,
+    table: usize,
+    /// All, if none is named.
+    rows: &'static [&'static str],
+    columns: &'static [&'static str],
+}
+
+const fn whole(name: &'static str, section: &'static str, table: usize) -> Cut {
+    Cut { name, section, table, rows: &[], columns: &[] }
+}
+
+const OURS: &str = "**our Lawn**";
+const WHEEL: &str = "7 hierarchical wheel, as Ratas describes it";
+const ANY_WHEEL: &str = "7 hierarchical wheel, ids and elements of any length";
+const DELAY_QUEUE: &str = "7 tokio-util DelayQueue";
+const HEAP: &str = "3 BinaryHeap, lazy deletion";
+const TREE: &str = "3 BTreeMap";
+const FLOOR: &str = "floor: table of (hash, handle), record arena";
+
+const CUTS: [Cut; 13] = [
+    whole("module", "module", 0),
+    whole("module", "module", 1),
+    whole("module", "module", 2),
+    whole("deadlines", "module-deadlines", 0),
+    Cut {
+        rows: &[
+            "SET",
+            "PUSH",
+            "POLL COUNT 1 LEASE",
+            "SETTLE",
+            "XADD",
+            "XREADGROUP COUNT 1",
+            "XACK",
+            "XDEL",
+        ],
+        ..whole("price", "instructions", 0)
+    },
+    whole("price", "instructions", 1),
+    whole("lateness", "lateness", 0),
+    Cut {
+        rows: &[OURS, WHEEL, ANY_WHEEL, DELAY_QUEUE, HEAP, TREE, FLOOR],
+        columns: &["start", "restart", "touch", "stop", "expire", "bytes"],
+        ..whole("million", "core:million", 0)
+    },
+    Cut {
+        rows: &[OURS, "– times 8 TTLs", "– before", ANY_WHEEL, HEAP, TREE],
+        columns: &["start", "restart", "stop", "expire", "bytes"],
+        ..whole("any", "core:deadlines", 0)
+    },
+    Cut { columns: &["known memory: slowest start, ms"], ..whole("pauses", "core:growth", 0) },
+    Cut { columns: &["slowest tick, **ms**"], ..whole("pauses", "core:overflow", 0) },
+    Cut {
+        rows: &[OURS, WHEEL, ANY_WHEEL, HEAP],
+        columns: &["start", "restart", "touch", "stop", "expire"],
+        ..whole("few", "core:few", 0)
+    },
+    whole("units", "core:units", 0),
+];
 
 fn text(page: &str) -> String {
     std::fs::read_to_string(docs().join(page)).expect("a page in docs")
@@ -31,9 +97,24 @@ fn place(page: &str, section: &str) -> std::ops::Range<usize> {
     from..to
 }
 
-/// Puts `content` between the markers of `section` in docs/benchmarks.md.
+/// Puts `content` between the markers of `section` in docs/benchmarks-full.md, and what docs/benchmarks.md has of it there.
 pub fn put(section: &str, content: &str) {
-    put_on(BENCHMARKS, section, content);
+    put_on(FULL, section, content);
+    shorten();
+}
+
+/// Cuts the tables of docs/benchmarks.md out of those of docs/benchmarks-full.md. What was not measured is left out.
+pub fn shorten() {
+    let mut names: Vec<_> = CUTS.iter().map(|cut| cut.name).collect();
+    names.dedup();
+    for name in names {
+        let of_name = CUTS.iter().filter(|cut| cut.name == name);
+        let tables = of_name.filter_map(|cut| {
+            let table = tables(cut.section).into_iter().nth(cut.table)?;
+            Some(table.cut(cut.rows, cut.columns))
+        });
+        put_on(SHORT, name, &tables.collect::<Vec<_>>().join("\n"));
+    }
 }
 
 /// Puts `content` between the markers of `section` in another page.
@@ -43,9 +124,9 @@ pub fn put_on(page: &str, section: &str, content: &str) {
     std::fs::write(docs().join(page), told).expect("a page in docs");
 }
 
-/// The tables between the markers of `section` in docs/benchmarks.md.
+/// The tables between the markers of `section` in docs/benchmarks-full.md.
 pub fn tables(section: &str) -> Vec<Table> {
-    let page = text(BENCHMARKS);
+    let page = text(FULL);
     let mut tables = Vec::new();
     let mut is_within = false;
     for line in page[place(&page, section)].lines() {
@@ -80,6 +161,23 @@ impl Table {
 
     pub fn rows(&self) -> impl Iterator<Item = &str> {
         self.rows.iter().map(|row| row[0].as_str())
+    }
+
+    /// These rows and columns in Markdown, or all. What is not there is left out.
+    fn cut(&self, rows: &[&str], columns: &[&str]) -> String {
+        let is_shown = |at: &usize| {
+            let title = self.head[*at].as_str();
+            *at == 0 || columns.is_empty() || columns.contains(&title)
+        };
+        let shown: Vec<_> = (0..self.head.len()).filter(is_shown).collect();
+        let line = |cells: &[String]| {
+            let cells: Vec<_> = shown.iter().map(|at| cells[*at].as_str()).collect();
+            format!("| {} |\n", cells.join(" | "))
+        };
+        let rule = format!("| --- |{}\n", " ---: |".repeat(shown.len() - 1));
+        let of_rows =
+            self.rows.iter().filter(|row| rows.is_empty() || rows.contains(&row[0].as_str()));
+        [line(&self.head), rule].into_iter().chain(of_rows.map(|row| line(row))).collect()
     }
 
     pub fn cell(&self, row: &str, column: &str) -> Option<&str> {

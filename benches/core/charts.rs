@@ -1,4 +1,4 @@
-//! The charts in docs/charts/, drawn from the tables of docs/benchmarks.md, with names that ask for no paper.
+//! The charts in docs/charts/, drawn from the tables of docs/benchmarks-full.md, with names that ask for no paper.
 
 use crate::chart::{self, Bar, Colour, Family, Group, Line};
 use crate::page::{self, Table};
@@ -158,8 +158,9 @@ fn units() {
     chart::lines(&path, title, "connections", "nanoseconds", &lines);
 }
 
-/// Draws all charts of the core.
+/// Draws all charts of the core, and cuts the short page's tables anew.
 pub fn draw() {
+    page::shorten();
     let folder = page::charts();
     let million = table("million");
     operations(&million);

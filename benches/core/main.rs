@@ -8,7 +8,7 @@
 //!   cargo bench --bench core -- --check       only that all stores are right
 //!   cargo bench --bench core -- --again a,b   a timer's life in these stores once more, the rest from the last run
 //!   cargo bench --bench core -- --report      the tables and charts from the last run's figures
-//!   cargo bench --bench core -- charts        the charts from the tables in docs/benchmarks.md
+//!   cargo bench --bench core -- charts        the charts, and docs/benchmarks.md, from the tables in docs/benchmarks-full.md
 //!   cargo test --bench core                   as --check
 //!   … -- small                              a lawn of a few elements in either form, printed
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`

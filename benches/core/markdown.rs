@@ -1,4 +1,4 @@
-//! Numbers and tables as they stand in docs/benchmarks.md.
+//! Numbers and tables as they stand in docs/benchmarks-full.md.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The tables of docs/benchmarks.md, between their markers.
+//! The tables of docs/benchmarks-full.md, between their markers.
 
 use crate::figures::Figures;
 use crate::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};

@@ -8,7 +8,7 @@
 //!
 //! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. An argument names a part, to run nothing
 //! else: `deadlines`, `workers`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
-//! `charts`, which measures nothing and draws the charts from the tables in docs/benchmarks.md.
+//! `charts`, which measures nothing and draws the charts from the tables in docs/benchmarks-full.md.
 
 #[path = "../chart.rs"]
 #[allow(dead_code)]
