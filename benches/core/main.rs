@@ -5,6 +5,7 @@
 //!   cargo bench --bench core                  everything, and the tables and charts in docs/ anew
 //!   cargo bench --bench core -- --quick       a glance, in less than a minute; docs/ stay
 //!   cargo bench --bench core -- --deadlines   what many TTLs and deadlines cost beside eight TTLs; docs/ stay
+//!   cargo bench --bench core -- --deadlines --write   the sections about that in docs/ anew, all else stays
 //!   cargo bench --bench core -- --check       only that all stores are right
 //!   cargo bench --bench core -- --again a,b   a timer's life in these stores once more, the rest from the last run
 //!   cargo bench --bench core -- --report      the tables and charts from the last run's figures
@@ -138,7 +139,7 @@ fn main() -> Result<(), lexopt::Error> {
     let mut measure = Measure::new("", 1_000_000, 8);
     // Cargo says --bench when it benches, and nothing when it tests.
     let (mut bench, mut only_check, mut quick, mut only_report) = (false, false, false, false);
-    let (mut only_deadlines, mut rounds) = (false, 3);
+    let (mut only_deadlines, mut rounds, mut writes) = (false, 3, false);
     let mut again = None;
     let mut args = lexopt::Parser::from_env();
     while let Some(arg) = args.next()? {
@@ -146,6 +147,7 @@ fn main() -> Result<(), lexopt::Error> {
             Long("bench") => bench = true,
             Long("check") => only_check = true,
             Long("quick") => quick = true,
+            Long("write") => writes = true,
             Long("rounds") => rounds = args.value()?.parse()?,
             Long("deadlines") => only_deadlines = true,
             Long("report") => only_report = true,
@@ -181,7 +183,10 @@ fn main() -> Result<(), lexopt::Error> {
             if only_check {
                 return Ok(());
             }
-            if only_deadlines {
+            if only_deadlines && writes {
+                report::write_any_deadline(plan::run_any_deadline());
+                charts::draw();
+            } else if only_deadlines {
                 plan::run_deadlines(measure.timers, rounds);
             } else if quick {
                 plan::run_quickly();

@@ -202,6 +202,14 @@ pub fn run_again(stores: &[&str]) {
     plan.count_instructions(stores, 8);
 }
 
+/// Measures [`any_deadline`] alone, for what is written of it. The figures of the last whole run stay as they are.
+pub fn run_any_deadline() -> Figures {
+    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
+    any_deadline(&mut plan);
+    plan.count_instructions(&ANY_DEADLINE_COUNTED, 8);
+    plan.figures
+}
+
 /// Measures a little of everything and prints it. No file changes.
 pub fn run_quickly() {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
@@ -249,12 +257,7 @@ fn scalable(store: &&str) -> bool {
 /// Three rounds of what the goals are measured against, one of what is far from it.
 fn everything(plan: &mut Plan) {
     let in_turn = |store: &&str| ANY_DEADLINE.contains(store);
-    for timers in [10_000, 1_000_000] {
-        let cases: Vec<_> =
-            deadlines_of(timers).map(|ttls| Measure::new("life", timers, ttls)).collect();
-        plan.measure_in_turn(3, &cases, ANY_DEADLINE.into_iter().chain([BEFORE]));
-        plan.measure(1, &Measure::new("life", timers, 0), ANY_DEADLINE_FAR);
-    }
+    any_deadline(plan);
     plan.measure(3, &Measure::new("life", 10_000, 8), ALL.into_iter().filter(|it| !in_turn(it)));
     let all_scalable = ALL.into_iter().filter(scalable);
     let (near, far): (Vec<_>, Vec<_>) = all_scalable.partition(|store| NEAR.contains(store));
@@ -266,11 +269,7 @@ fn everything(plan: &mut Plan) {
     plan.measure(1, &Measure::new("life", 1_000_000, 8), far);
     plan.measure(1, &Measure::new("growth", 10_000_000, 8), GROWTH);
     plan.measure(1, &Measure::new("life", 10_000_000, 8), LARGE.into_iter().chain([BEFORE]));
-    for ttls in [10, 1_000, 10_000, 100_000, 1_000_000] {
-        plan.measure(1, &Measure::new("steady", 1_000_000, ttls), BEST.into_iter().chain([BEFORE]));
-    }
     plan.measure(1, &Measure::new("worst", 1_000_000, 1), WORST);
-    plan.measure(1, &adversary(), ADVERSARY.into_iter().chain([BEFORE]));
     for share in SHARES {
         for timers in CROWDS {
             plan.measure(1, &overflow(timers, share), OVERFLOW);
@@ -291,9 +290,6 @@ fn everything(plan: &mut Plan) {
         plan.measure(3, &Measure { count, ..Measure::new("workers", 1_000_000, 8) }, ["lawn"]);
     }
     plan.count_instructions(&INSTRUCTIONS, 8);
-    for ttls in [COUNTED, 0] {
-        plan.count_instructions(&ANY_DEADLINE_COUNTED, ttls);
-    }
     for ttls in TTLS.into_iter().filter(|ttls| *ttls != 8) {
         let others = timed().filter(|it| ttls < 8 || !in_turn(it));
         let few = Measure::new("life", 10_000, ttls);
@@ -301,6 +297,23 @@ fn everything(plan: &mut Plan) {
             plan.measure(3, &few, others.clone());
         }
         plan.measure(1, &Measure::new("life", 1_000_000, ttls), others.filter(scalable));
+    }
+}
+
+/// What depends on how many TTLs there are, or on there being none.
+fn any_deadline(plan: &mut Plan) {
+    for timers in [10_000, 1_000_000] {
+        let cases: Vec<_> =
+            deadlines_of(timers).map(|ttls| Measure::new("life", timers, ttls)).collect();
+        plan.measure_in_turn(3, &cases, ANY_DEADLINE.into_iter().chain([BEFORE]));
+        plan.measure(1, &Measure::new("life", timers, 0), ANY_DEADLINE_FAR);
+    }
+    for ttls in [10, 1_000, 10_000, 100_000, 1_000_000] {
+        plan.measure(1, &Measure::new("steady", 1_000_000, ttls), BEST.into_iter().chain([BEFORE]));
+    }
+    plan.measure(1, &adversary(), ADVERSARY.into_iter().chain([BEFORE]));
+    for ttls in [COUNTED, 0] {
+        plan.count_instructions(&ANY_DEADLINE_COUNTED, ttls);
     }
 }
 

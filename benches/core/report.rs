@@ -443,6 +443,17 @@ impl Report {
         })
     }
 
+    /// The sections about how many TTLs there are.
+    fn any_deadline(&self) -> [(&'static str, String); 5] {
+        [
+            ("deadlines-few", self.deadlines(10_000)),
+            ("deadlines", self.deadlines(1_000_000)),
+            ("steady", self.steady()),
+            ("adversary", self.adversary()),
+            ("instructions-any", self.instructions_any()),
+        ]
+    }
+
     /// Instructions with a TTL for each, and with deadlines without any.
     fn instructions_any(&self) -> String {
         let cases = [8, COUNTED, 0];
@@ -473,6 +484,14 @@ impl Report {
     }
 }
 
+/// Writes what [`plan::run_any_deadline`] has found, and nothing else.
+pub fn write_any_deadline(figures: Figures) {
+    let report = Report { figures };
+    for (section, content) in report.any_deadline() {
+        page::put(&format!("core:{section}"), &content);
+    }
+}
+
 /// Writes the tables from the figures of the last run.
 pub fn write() {
     let file = figures_file();
@@ -488,12 +507,8 @@ pub fn write() {
         ("most", report.operations(10_000_000)),
         ("ttls", report.ttls(1_000_000)),
         ("ttls-few", report.ttls(10_000)),
-        ("deadlines-few", report.deadlines(10_000)),
-        ("deadlines", report.deadlines(1_000_000)),
-        ("steady", report.steady()),
         ("growth", report.growth()),
         ("worst", report.worst()),
-        ("adversary", report.adversary()),
         ("overflow", report.overflow()),
         ("collisions", report.collisions()),
         ("workers", report.workers()),
@@ -501,8 +516,10 @@ pub fn write() {
         ("small", report.small()),
         ("sessions", report.sessions()),
         ("instructions", report.instructions()),
-        ("instructions-any", report.instructions_any()),
-    ] {
+    ]
+    .into_iter()
+    .chain(report.any_deadline())
+    {
         page::put(&format!("core:{section}"), &content);
     }
     for (section, other, said) in [
