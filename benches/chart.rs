@@ -1,8 +1,8 @@
 //! Charts as SVG, on white whatever the page's colour is, so that all of it can be read.
 //!
-//! Bars are linear and begin at zero. What differs by powers of ten is dots or lines on an axis with labels. A colour says
-//! of which [`Family`] something is, the same in all charts. Whatever is shown, less of it is better, and each chart says
-//! so.
+//! Bars are linear and begin at zero. What differs by powers of ten is dots or lines on an axis with labels. A colour
+//! says of which [`Family`] something is, the same in all charts. Whatever is shown, less of it is better, and each
+//! chart says so.
 
 use std::path::Path;
 
@@ -203,7 +203,7 @@ fn anchored(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &st
     area.draw(&Text::new(words.to_owned(), at, style)).expect("a drawing");
 }
 
-/// The title, and below it which way is better: charts begin at [`BELOW_TITLE`].
+/// Draws the title, and below it which way is better: charts begin at [`BELOW_TITLE`].
 fn title(area: &Area<'_>, words: &str) {
     text(area, (MARGIN, 10), 16, words);
     text(area, (MARGIN, 32), 12, "less is better");
@@ -211,7 +211,7 @@ fn title(area: &Area<'_>, words: &str) {
 
 const BELOW_TITLE: i32 = 56;
 
-/// A label that may lie on a line, with white behind it.
+/// Draws a label that may lie on a line, with white behind it.
 fn label(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &str) {
     let width = room_for(std::iter::once(words), size);
     let left = match anchor {

@@ -1,7 +1,7 @@
 //! The pages that figures are written into, between their markers: docs/benchmarks-full.md, docs/scaling.md.
 //!
-//! Charts are drawn from the tables that stand there, and docs/benchmarks.md has rows and columns of them, so that all tell
-//! the same, and so that they can be made again without measuring again.
+//! Charts are drawn from the tables that stand there, and docs/benchmarks.md has rows and columns of them, so that all
+//! tell the same, and so that they can be made again without measuring again.
 
 use std::path::{Path, PathBuf};
 
@@ -33,6 +33,7 @@ struct Cut {
     columns: &'static [&'static str],
 }
 
+/// Takes all of a table.
 const fn whole(name: &'static str, section: &'static str, table: usize) -> Cut {
     Cut { name, section, table, rows: &[], columns: &[] }
 }
@@ -97,7 +98,8 @@ fn place(page: &str, section: &str) -> std::ops::Range<usize> {
     from..to
 }
 
-/// Puts `content` between the markers of `section` in docs/benchmarks-full.md, and what docs/benchmarks.md has of it there.
+/// Puts `content` between the markers of `section` in docs/benchmarks-full.md, and what docs/benchmarks.md has of it
+/// there.
 pub fn put(section: &str, content: &str) {
     put_on(FULL, section, content);
     shorten();
@@ -163,7 +165,7 @@ impl Table {
         self.rows.iter().map(|row| row[0].as_str())
     }
 
-    /// These rows and columns in Markdown, or all. What is not there is left out.
+    /// Returns these rows and columns in Markdown, or all. What is not there is left out.
     fn cut(&self, rows: &[&str], columns: &[&str]) -> String {
         let is_shown = |at: &usize| {
             let title = self.head[*at].as_str();

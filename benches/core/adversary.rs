@@ -4,10 +4,14 @@
 //! stopped in random order. What matters is not only what an operation costs on average, but what the slowest one costs:
 //! a server does nothing else meanwhile. Each load is run several times with the same operations. What is slow in every
 //! run is the store's own: for each operation the fastest of its runs counts, and of those the slowest is shown. The
-//! slowest of each run is noise for the most part; the median of those is shown beside it.
+//! slowest of each run is noise for the most part; the median of those is shown beside it. A tool that counts
+//! instructions can count those of the slowest operation, see [`count`].
+
+use std::sync::OnceLock;
 
 use crate::load::{Dice, PAYLOAD, id, mix, shuffled};
 use crate::memory;
+use crate::one;
 use crate::stopwatch::Stopwatch;
 use crate::store::Store;
 use crate::stores::ours;
@@ -38,10 +42,10 @@ pub const LOADS: [&str; 8] = [
 
 const CLOCK_BACK: &str = "the clock an hour back";
 const ALL_STARTED: &str = "all in one millisecond, start";
-const ALL_DUE: &str = "all due at once, expire";
+pub const ALL_DUE: &str = "all due at once, expire";
 const HOT_ID: &str = "one id replaced";
 
-/// The deadline of an element in a load. Where there are more elements than milliseconds, they share them.
+/// Returns the deadline of an element in a load. Where there are more elements than milliseconds, they share them.
 fn deadline(load: &str, element: usize, count: usize) -> u64 {
     let (element, count) = (element as u64, count as u64);
     let middle = FIRST + SPAN / 2;
@@ -63,7 +67,7 @@ fn deadline(load: &str, element: usize, count: usize) -> u64 {
     }
 }
 
-/// A store with so many elements whose deadlines lie at random.
+/// Returns a store with so many elements whose deadlines lie at random.
 fn filled<S: Store>(count: usize) -> S {
     let mut store = S::new(0);
     for element in 0..count {
@@ -72,12 +76,12 @@ fn filled<S: Store>(count: usize) -> S {
     store
 }
 
-/// Whether each operation of a run is timed, or the run as a whole: they take turns.
+/// Returns whether each operation of a run is timed, or the run as a whole: they take turns.
 fn is_lapped(run: usize) -> bool {
     run % 2 == 1
 }
 
-/// What is said of each: a load and an operation.
+/// Returns what is said of each: a load and an operation.
 pub fn said() -> Vec<String> {
     let [loads @ .., crowded] = LOADS;
     let mut said: Vec<String> = loads
@@ -89,8 +93,12 @@ pub fn said() -> Vec<String> {
     said
 }
 
+/// The one operation that a tool looks at, by what is said of it and its number.
+static COUNTED: OnceLock<(String, usize)> = OnceLock::new();
+
 /// What a run of operations has cost.
 struct Costs {
+    name: String,
     /// Of each operation the fastest of the runs so far.
     fastest: Vec<i64>,
     /// The slowest operation of each run.
@@ -100,13 +108,26 @@ struct Costs {
 }
 
 impl Costs {
-    fn new(operations: usize) -> Self {
-        Self { fastest: vec![i64::MAX; operations], slowest: Vec::new(), ns: Vec::new() }
+    fn new(name: String, operations: usize) -> Self {
+        Self { name, fastest: vec![i64::MAX; operations], slowest: Vec::new(), ns: Vec::new() }
+    }
+
+    /// Runs the operations up to the one that a tool looks at, which ends the process.
+    fn count(number: usize, mut operation: impl FnMut(usize)) -> ! {
+        (0..number).for_each(&mut operation);
+        one::measured(&mut || operation(number));
+        std::process::exit(0);
     }
 
     /// Runs the operations; `lapped`: looks at the stopwatch after each.
     fn note(&mut self, lapped: bool, mut operation: impl FnMut(usize)) {
         let operations = self.fastest.len();
+        match COUNTED.get() {
+            Some((name, number)) if *name == self.name => Self::count(*number, operation),
+            // Without the stopwatch, for the tool may know no such clock.
+            Some(_) => return (0..operations).for_each(operation),
+            None => {}
+        }
         let mut stopwatch = Stopwatch::start();
         if !lapped {
             (0..operations).for_each(operation);
@@ -123,22 +144,27 @@ impl Costs {
         self.slowest.push(slowest);
     }
 
-    fn say(mut self, name: &str, say: &mut dyn FnMut(&str, f64)) {
+    fn say(mut self, say: &mut dyn FnMut(&str, f64)) {
+        let name = &self.name;
         self.slowest.sort_unstable();
         self.ns.sort_by(f64::total_cmp);
         let us = |ns: i64| ns as f64 / 1e3;
         say(&format!("{name}: ns"), self.ns[self.ns.len() / 2]);
-        say(&format!("{name}: slowest"), us(self.fastest.into_iter().max().unwrap_or(0)));
+        let all = self.fastest.iter().enumerate();
+        let (at, slowest) = all.max_by_key(|(_, ns)| **ns).expect("there are operations");
+        say(&format!("{name}: slowest"), us(*slowest));
+        say(&format!("{name}: slowest at"), at as f64);
         say(&format!("{name}: slowest of a run"), us(self.slowest[self.slowest.len() / 2]));
     }
 }
 
-/// A load's deadlines: started, restarted from another deadline, and stopped.
+/// Measures a load: its deadlines are started, restarted from another deadline, and stopped.
 fn load<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let count = timers / SHARE;
     let order = shuffled(count, 2);
     let new = |element: usize| id(timers + element);
-    let [mut start, mut restart, mut stop] = std::array::from_fn(|_| Costs::new(count));
+    let [mut start, mut restart, mut stop] =
+        ["start", "restart", "stop"].map(|it| Costs::new(format!("{name}, {it}"), count));
     for run in 0..RUNS {
         let lapped = is_lapped(run);
         let mut store = filled::<S>(timers);
@@ -155,15 +181,15 @@ fn load<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
             assert!(store.stop(&new(element)).is_some());
         });
     }
-    start.say(&format!("{name}, start"), say);
-    restart.say(&format!("{name}, restart"), say);
-    stop.say(&format!("{name}, stop"), say);
+    start.say(say);
+    restart.say(say);
+    stop.say(say);
 }
 
-/// A crowd of elements comes in between others and goes again, the last first, over and over: what splits when it is full
-/// and joins when it is sparse does both all the time.
+/// Measures a crowd of elements that comes in between others and goes again, the last first, over and
+/// over: what splits when it is full and joins when it is sparse does both all the time.
 fn crowd<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
-    let mut costs = Costs::new(2 * (timers / SHARE / CROWD) * CROWD);
+    let mut costs = Costs::new(name.into(), 2 * (timers / SHARE / CROWD) * CROWD);
     for run in 0..RUNS {
         let mut store = filled::<S>(timers);
         costs.note(is_lapped(run), |number| {
@@ -177,13 +203,13 @@ fn crowd<S: Store>(name: &str, timers: usize, say: &mut dyn FnMut(&str, f64)) {
             }
         });
     }
-    costs.say(name, say);
+    costs.say(say);
 }
 
-/// Everything has one deadline, which was named for each.
+/// Measures elements that all have one deadline, which was named for each.
 fn all_due_at_once<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
-    let mut costs = Costs::new(timers);
-    let mut started = Costs::new(timers);
+    let mut costs = Costs::new(ALL_DUE.into(), timers);
+    let mut started = Costs::new(ALL_STARTED.into(), timers);
     for run in 0..RUNS {
         let lapped = is_lapped(run);
         let mut store = S::new(0);
@@ -207,13 +233,13 @@ fn all_due_at_once<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
             costs.ns.push(stopwatch.ns() / timers as f64);
         }
     }
-    started.say(ALL_STARTED, say);
-    costs.say(ALL_DUE, say);
+    started.say(say);
+    costs.say(say);
 }
 
-/// One id is replaced as often as others are there, at a deadline at random each time.
+/// Measures one id that is replaced as often as others are there, at a deadline at random each time.
 fn hot_id<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
-    let mut costs = Costs::new(timers);
+    let mut costs = Costs::new(HOT_ID.into(), timers);
     let hot = id(timers);
     let mut left = 0.0;
     for run in 0..RUNS {
@@ -232,17 +258,18 @@ fn hot_id<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
         drop(store);
         memory::set_counting(false);
     }
-    costs.say(HOT_ID, say);
+    costs.say(say);
     say(&format!("{HOT_ID}: bytes left behind"), left);
 }
 
-/// A million elements with eight long TTLs were started over an hour, and then the clock steps back to where it began:
-/// whatever is started or restarted now comes before most of its queue.
+/// Measures what comes after this: a million elements with eight long TTLs were started over an hour, and then the clock
+/// steps back to where it began: whatever is started or restarted now comes before most of its queue.
 fn clock_back<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     let ttl = |element: usize| 2 * HOUR + mix(element as u64) % 8 * 1_000;
     let count = timers / SHARE;
     let order = shuffled(timers, 4);
-    let [mut start, mut restart, mut stop] = std::array::from_fn(|_| Costs::new(count));
+    let [mut start, mut restart, mut stop] =
+        ["start", "restart", "stop"].map(|it| Costs::new(format!("{CLOCK_BACK}, {it}"), count));
     for run in 0..RUNS {
         let lapped = is_lapped(run);
         let mut store = S::new(0);
@@ -263,19 +290,39 @@ fn clock_back<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
             assert!(store.stop(&id(order[number] as usize)).is_some());
         });
     }
-    start.say(&format!("{CLOCK_BACK}, start"), say);
-    restart.say(&format!("{CLOCK_BACK}, restart"), say);
-    stop.say(&format!("{CLOCK_BACK}, stop"), say);
+    start.say(say);
+    restart.say(say);
+    stop.say(say);
 }
 
 /// Measures all of it with so many elements.
 pub fn run<S: Store>(timers: usize, say: &mut dyn FnMut(&str, f64)) {
     // The same operations, to the last bit of a hash.
     ours::know_keys();
+    // All, or what the one operation is in that a tool looks at.
+    let is_wanted = |said: &str| COUNTED.get().is_none_or(|(name, _)| name.starts_with(said));
     let [loads @ .., crowded] = LOADS;
-    loads.iter().for_each(|name| load::<S>(name, timers, say));
-    crowd::<S>(crowded, timers, say);
-    all_due_at_once::<S>(timers, say);
-    hot_id::<S>(timers, say);
-    clock_back::<S>(timers, say);
+    for name in loads.iter().filter(|name| is_wanted(name)) {
+        load::<S>(name, timers, say);
+    }
+    if is_wanted(crowded) {
+        crowd::<S>(crowded, timers, say);
+    }
+    if is_wanted(ALL_STARTED) {
+        all_due_at_once::<S>(timers, say);
+    }
+    if is_wanted(HOT_ID) {
+        hot_id::<S>(timers, say);
+    }
+    if is_wanted(CLOCK_BACK) {
+        clock_back::<S>(timers, say);
+    }
+}
+
+/// Runs all of it up to an operation of that number, of which [`said`] says the name: the number that was said to be
+/// slowest. Only that operation is within [`one::measured`].
+pub fn count<S: Store>(said: &str, number: usize, timers: usize) {
+    COUNTED.set((said.to_owned(), number)).expect("it is said once");
+    run::<S>(timers, &mut |_, _| {});
+    panic!("{said} has no operation {number}");
 }

@@ -38,7 +38,7 @@ fn name(store: &str) -> String {
     name.to_owned()
 }
 
-/// The same in all charts.
+/// Returns a store's colour, the same in all charts.
 fn colour(store: &str) -> Colour {
     match store {
         OURS => Family::Ours.into(),

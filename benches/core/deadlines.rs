@@ -2,16 +2,17 @@
 //!
 //! ```text
 //!   cargo bench --bench core -- --deadlines               some two minutes; --rounds 1: one
+//!   cargo bench --bench core -- --adversary               what deadlines cost that were chosen to hurt; --timers 100000
 //!   BEFORE=path cargo bench --bench core -- --deadlines   with another build of this bench beside it: twice as long
 //! ```
 //!
 //! All cases take their turn in each round, so that what the machine does meanwhile hits all of them. What others do to
 //! the caches only ever makes a round slower: the least of the rounds is shown.
 
-use crate::Measure;
 use crate::figures::Figures;
-use crate::markdown::{head, number, short, table};
+use crate::markdown::{cell, head, number, short, table};
 use crate::plan::{BEFORE, COUNTED, OURS};
+use crate::{Measure, adversary};
 
 /// Numbers of TTLs; 0 stands for deadlines without any.
 pub const CASES: [usize; 5] = [8, 1_000, 10_000, 1_000_000, 0];
@@ -22,7 +23,7 @@ pub const COUNTED_CASES: [usize; 3] = [8, COUNTED, 0];
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
 
-/// What a number of TTLs is called.
+/// Returns what a number of TTLs is called.
 pub fn name(ttls: usize) -> String {
     match ttls {
         0 => "`AT` at random".into(),
@@ -31,8 +32,8 @@ pub fn name(ttls: usize) -> String {
     }
 }
 
-/// A table of these figures: for each case a row, with how many times the first case's each is, and the same of the other
-/// build, if it was measured.
+/// Makes a table of these figures: for each case a row, with how many times the first case's each is, and the same of
+/// the other build, if it was measured.
 fn cases(
     figures: &Figures,
     corner: &str,
@@ -64,7 +65,25 @@ fn cases(
     table(&head(corner, columns), rows)
 }
 
-/// All that was found, as it is printed.
+/// Shows what an adversary does to ours, and did to the other build of it.
+pub fn show_adversary(figures: &Figures, measure: &Measure) -> String {
+    let columns = ["ns", "slowest", "slowest of a run", "slowest, instructions"];
+    let rows = adversary::said().into_iter().map(|said| {
+        let cells = columns.map(|column| {
+            let of = |store| figures.least(measure, store, &format!("{said}: {column}"));
+            match (of(OURS), of(BEFORE)) {
+                (Some(now), Some(before)) => format!("{} / {}", number(before), number(now)),
+                (now, _) => cell(now),
+            }
+        });
+        std::iter::once(said.clone()).chain(cells).collect()
+    });
+    let titles = ["ns", "the slowest, us", "the slowest of a run, us", "the slowest, instructions"];
+    let corner = format!("{} timers, before / now", number(measure.timers as f64));
+    table(&head(&corner, &titles), rows)
+}
+
+/// Shows all that was found.
 pub fn show(figures: &Figures, timers: usize, rounds: usize) -> String {
     let life = CASES.map(|ttls| Measure::new("life", timers, ttls));
     let steady = STEADY.map(|ttls| Measure::new("steady", timers, ttls));

@@ -18,7 +18,7 @@ pub enum Due {
     At,
 }
 
-/// A deadline at random.
+/// Returns a deadline at random.
 fn deadline(element: usize, change: u64) -> u64 {
     TTL_MIN + mix(mix(element as u64) ^ change) % SPAN
 }
@@ -52,7 +52,7 @@ impl Due {
         }
     }
 
-    /// No timer is longer.
+    /// Returns the length of the longest timer.
     pub fn longest(self) -> u64 {
         match self {
             Self::After(ttls) => ttls.longest(),
@@ -60,8 +60,8 @@ impl Due {
         }
     }
 
-    /// Milliseconds from one look to the next while so many expire. Where deadlines lie far apart it is as many as have
-    /// ten elements come due, as in a load in which each of a million has its own TTL.
+    /// Returns how many milliseconds are from one look to the next while so many expire. Where deadlines lie far apart
+    /// as many as have ten elements come due, as in a load in which each of a million has its own TTL.
     pub fn step(self, count: usize) -> u64 {
         match self {
             Self::After(_) => STEP,

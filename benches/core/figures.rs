@@ -35,6 +35,12 @@ impl Figures {
         self.values.get(&key)?.iter().copied().min_by(f64::total_cmp)
     }
 
+    /// What the last round found.
+    pub fn last(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
+        let key = (measure.clone(), store.to_owned(), figure.to_owned());
+        self.values.get(&key)?.last().copied()
+    }
+
     /// The highest of the rounds.
     pub fn most(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
         let key = (measure.clone(), store.to_owned(), figure.to_owned());

@@ -5,6 +5,7 @@
 //!   cargo bench --bench core                  everything, and the tables and charts in docs/ anew
 //!   cargo bench --bench core -- --quick       a glance, in less than a minute; docs/ stay
 //!   cargo bench --bench core -- --deadlines   what many TTLs and deadlines cost beside eight TTLs; docs/ stay
+//!   cargo bench --bench core -- --adversary   what deadlines cost that were chosen to hurt; docs/ stay
 //!   cargo bench --bench core -- --deadlines --write   the sections about that in docs/ anew, all else stays
 //!   cargo bench --bench core -- --check       only that all stores are right
 //!   cargo bench --bench core -- --again a,b   a timer's life in these stores once more, the rest from the last run
@@ -14,6 +15,7 @@
 //!   … -- small                              a lawn of a few elements in either form, printed
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`
 //!   … -- one lawn start --timers 10000        one operation, see `one`
+//!   … -- slowest lawn "descending, start" --count 17   one of an adversary's, see `adversary`
 //!   BEFORE=path cargo bench --bench core      with another build of this bench, whose core is called `before`
 //! ```
 //!
@@ -111,6 +113,7 @@ impl Measure {
 }
 
 // The macro wants names without paths.
+use adversary::count as slowest;
 use adversary::run as adversary;
 use growth::run as growth;
 use lifecycle::{run as life, run_fenced as fenced_life};
@@ -139,6 +142,7 @@ fn main() -> Result<(), lexopt::Error> {
     let mut measure = Measure::new("", 1_000_000, 8);
     // Cargo says --bench when it benches, and nothing when it tests.
     let (mut bench, mut only_check, mut quick, mut only_report) = (false, false, false, false);
+    let mut only_adversary = false;
     let (mut only_deadlines, mut rounds, mut writes) = (false, 3, false);
     let mut again = None;
     let mut args = lexopt::Parser::from_env();
@@ -147,6 +151,7 @@ fn main() -> Result<(), lexopt::Error> {
             Long("bench") => bench = true,
             Long("check") => only_check = true,
             Long("quick") => quick = true,
+            Long("adversary") => only_adversary = true,
             Long("write") => writes = true,
             Long("rounds") => rounds = args.value()?.parse()?,
             Long("deadlines") => only_deadlines = true,
@@ -164,6 +169,9 @@ fn main() -> Result<(), lexopt::Error> {
     match (words.next(), words.next(), words.next()) {
         (Some("one"), Some(store), Some(operation)) => {
             for_store!(store, one_operation(operation, measure.timers, measure.ttls));
+        }
+        (Some("slowest"), Some(store), Some(said)) => {
+            for_store!(store, slowest(said, measure.count, measure.timers));
         }
         (Some("charts"), None, None) => charts::draw(),
         (Some("small"), None, None) => small::print(),
@@ -183,7 +191,9 @@ fn main() -> Result<(), lexopt::Error> {
             if only_check {
                 return Ok(());
             }
-            if only_deadlines && writes {
+            if only_adversary {
+                plan::run_adversary(measure.timers, rounds);
+            } else if only_deadlines && writes {
                 report::write_any_deadline(plan::run_any_deadline());
                 charts::draw();
             } else if only_deadlines {

@@ -1,6 +1,6 @@
 //! Which measurements are run, how often, and in which order.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use crate::Measure;
 use crate::figures::Figures;
 use crate::one::OPERATIONS;
 use crate::stores::ALL;
-use crate::{deadlines, small, units};
+use crate::{adversary, deadlines, small, units};
 
 /// The store that is the module's own.
 pub const OURS: &str = "lawn";
@@ -70,6 +70,30 @@ fn executable(store: &str) -> Option<(PathBuf, &str)> {
         }
     }
     Some((std::env::current_exe().expect("a path"), store))
+}
+
+/// Returns what valgrind counts within [`crate::one::measured`], where it is installed.
+fn instructions(exe: &Path, words: &[&str], numbers: &[(&str, usize)]) -> Option<f64> {
+    let numbers = numbers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]);
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(["--collect-atstart=no", "--toggle-collect=core::one::measured*"])
+        .arg(exe)
+        .args(words)
+        .args(numbers)
+        .output();
+    let Ok(output) = output else {
+        eprintln!("no valgrind, no instructions counted");
+        return None;
+    };
+    let text = String::from_utf8_lossy(&output.stderr);
+    let collected = text.lines().find_map(|line| line.split_once("Collected :"));
+    let count = collected.and_then(|(_, count)| count.trim().parse().ok());
+    let count = count.filter(|_| output.status.success());
+    if count.is_none() {
+        eprintln!("valgrind says: {text}");
+    }
+    count
 }
 
 struct Plan {
@@ -137,6 +161,21 @@ impl Plan {
         }
     }
 
+    /// Counts the instructions of each operation that was said to be the slowest.
+    fn count_slowest(&mut self, store: &str, measure: &Measure) {
+        for said in adversary::said() {
+            let at = self.figures.last(measure, store, &format!("{said}: slowest at"));
+            // What is given out is not called for one by one.
+            let Some(at) = at.filter(|_| said != adversary::ALL_DUE) else { continue };
+            let Some((exe, name)) = executable(store) else { continue };
+            eprintln!("{:4} s  slowest {store} {said}", self.began.elapsed().as_secs());
+            let words = ["slowest", name, &said];
+            let numbers = [("--timers", measure.timers), ("--count", at as usize)];
+            let Some(count) = instructions(&exe, &words, &numbers) else { return };
+            self.figures.add(measure, store, &format!("{said}: slowest, instructions"), count);
+        }
+    }
+
     /// Instructions an operation, where valgrind is installed.
     fn count_instructions(&mut self, stores: &[&str], ttls: usize) {
         let measure = Measure::new("instructions", COUNTED, ttls);
@@ -150,24 +189,9 @@ impl Plan {
                     self.began.elapsed().as_secs()
                 );
                 let Some((exe, name)) = executable(store) else { continue };
-                let output = Command::new("valgrind")
-                    .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-                    .args(["--collect-atstart=no", "--toggle-collect=core::one::measured*"])
-                    .arg(exe)
-                    .args(["one", name, operation])
-                    .args(["--timers", &COUNTED.to_string(), "--ttls", &ttls.to_string()])
-                    .output();
-                let Ok(output) = output else {
-                    eprintln!("no valgrind, no instructions counted");
-                    return;
-                };
-                let text = String::from_utf8_lossy(&output.stderr);
-                let collected = text.lines().find_map(|line| line.split_once("Collected :"));
-                let count = collected.and_then(|(_, count)| count.trim().parse::<f64>().ok());
-                let Some(count) = count else {
-                    eprintln!("valgrind says: {text}");
-                    return;
-                };
+                let words = ["one", name, operation];
+                let numbers = [("--timers", COUNTED), ("--ttls", ttls)];
+                let Some(count) = instructions(&exe, &words, &numbers) else { return };
                 let operations = if operation == "quiet" { COUNTED - 1 } else { COUNTED };
                 self.figures.add(&measure, store, operation, count / operations as f64);
             }
@@ -210,6 +234,17 @@ pub fn run_any_deadline() -> Figures {
     plan.figures
 }
 
+/// Measures what an adversary does to so many timers, ours alone, and prints it. No file changes.
+pub fn run_adversary(timers: usize, rounds: usize) {
+    let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
+    let measure = Measure::new("adversary", timers, 0);
+    plan.measure(rounds, &measure, [OURS, BEFORE]);
+    for store in [OURS, BEFORE] {
+        plan.count_slowest(store, &measure);
+    }
+    print!("{}", deadlines::show_adversary(&plan.figures, &measure));
+}
+
 /// Measures a little of everything and prints it. No file changes.
 pub fn run_quickly() {
     let mut plan = Plan { figures: Figures::default(), began: Instant::now(), quick: true };
@@ -230,13 +265,13 @@ pub fn run_deadlines(timers: usize, rounds: usize) {
     print!("{}", deadlines::show(&plan.figures, timers, rounds));
 }
 
-/// Eight TTLs, more of them, and deadlines without any: all that so many timers are measured with in one run.
+/// Returns eight TTLs, more of them, and deadlines without any: all that so many timers are measured with in one run.
 pub fn deadlines_of(timers: usize) -> impl Iterator<Item = usize> {
     TTLS.into_iter().filter(move |ttls| (8..=timers).contains(ttls)).chain([0])
 }
 
-/// What an adversary does to a million.
-pub fn adversary() -> Measure {
+/// Returns the measure of what an adversary does to a million.
+pub fn adversary_of_a_million() -> Measure {
     Measure::new("adversary", 1_000_000, 0)
 }
 
@@ -311,7 +346,7 @@ fn any_deadline(plan: &mut Plan) {
     for ttls in [10, 1_000, 10_000, 100_000, 1_000_000] {
         plan.measure(1, &Measure::new("steady", 1_000_000, ttls), BEST.into_iter().chain([BEFORE]));
     }
-    plan.measure(1, &adversary(), ADVERSARY.into_iter().chain([BEFORE]));
+    plan.measure(1, &adversary_of_a_million(), ADVERSARY.into_iter().chain([BEFORE]));
     for ttls in [COUNTED, 0] {
         plan.count_instructions(&ANY_DEADLINE_COUNTED, ttls);
     }

@@ -74,7 +74,8 @@ impl Report {
         table(&head("ns an operation (times ours)", &columns), rows)
     }
 
-    /// As [`Report::operations`] at a million, where the processor finishes each operation before it begins the next one.
+    /// As [`Report::operations`] at a million, where the processor finishes each operation before it begins the next
+    /// one.
     fn fenced(&self) -> String {
         let measure = Measure::new("fenced", 1_000_000, 8);
         let rows = self.having(&measure, "start", &ALL).into_iter().map(|store| {
@@ -210,7 +211,7 @@ impl Report {
         table(&head(&format!("ns at {} TTLs", join(counts().map(short))), &columns), rows)
     }
 
-    /// Eight TTLs, many, and deadlines without any, in one run; ours as ratios, too, and another build of it.
+    /// Shows eight TTLs, many, and deadlines without any, in one run; ours as ratios, too, and another build of it.
     fn deadlines(&self, timers: usize) -> String {
         let columns = ["start", "restart", "touch", "stop", "expire", "bytes"];
         let cases: Vec<_> = deadlines_of(timers).collect();
@@ -241,9 +242,9 @@ impl Report {
         table(&head(&first, &columns), rows)
     }
 
-    /// What an adversary does: on average, and at worst.
+    /// Shows what an adversary does: on average, and at worst.
     fn adversary(&self) -> String {
-        let measure = plan::adversary();
+        let measure = plan::adversary_of_a_million();
         let mut stores = vec![(OURS, label(OURS))];
         let was = self.having(&measure, &format!("{}: ns", adversary::said()[0]), &[BEFORE]);
         stores.extend(was.into_iter().map(|store| (store, "before")));
@@ -443,7 +444,7 @@ impl Report {
         })
     }
 
-    /// The sections about how many TTLs there are.
+    /// Returns the sections about how many TTLs there are.
     fn any_deadline(&self) -> [(&'static str, String); 5] {
         [
             ("deadlines-few", self.deadlines(10_000)),
@@ -454,7 +455,7 @@ impl Report {
         ]
     }
 
-    /// Instructions with a TTL for each, and with deadlines without any.
+    /// Shows instructions with a TTL for each, and with deadlines without any.
     fn instructions_any(&self) -> String {
         let cases = [8, COUNTED, 0];
         let rows = ANY_DEADLINE_COUNTED.into_iter().filter(|store| *store != BEFORE).map(|store| {

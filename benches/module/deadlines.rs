@@ -35,14 +35,14 @@ const CHOICES: [(&str, Choice); 4] = [
     ("`AT` ascending, then touched at random", Choice::Ascending),
 ];
 
-/// A number that looks random, for each number another.
+/// Returns a number that looks random, for each number another.
 fn scattered(number: u64) -> u64 {
     let x = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 16
 }
 
 impl Choice {
-    /// The TTL, and what `AT` says, of an element that is put away or, `again`, touched.
+    /// Returns the TTL, and what `AT` says, of an element that is put away or, `again`, touched.
     fn of(self, number: usize, now: u64, again: bool) -> (u64, Option<u64>) {
         let (number, count) = (number as u64, COUNT as u64);
         let random = || now + FAR + scattered(2 * number + u64::from(again)) % HOUR;
@@ -55,14 +55,14 @@ impl Choice {
     }
 }
 
-/// The numbers below [`COUNT`] in an order that looks random.
+/// Returns the numbers below [`COUNT`] in an order that looks random.
 fn disorder() -> Vec<usize> {
     let mut numbers: Vec<_> = (0..COUNT).collect();
     numbers.sort_by_key(|number| scattered(*number as u64));
     numbers
 }
 
-/// The server's microseconds for each of [`COUNT`] commands, which are made of their numbers.
+/// Returns the server's microseconds for each of [`COUNT`] commands, which are made of their numbers.
 fn timed(host: &mut Host, mut add: impl FnMut(&mut Pipeline, usize)) -> f64 {
     let part = COUNT / PARTS;
     let mut us = 0.0;
@@ -75,7 +75,8 @@ fn timed(host: &mut Host, mut add: impl FnMut(&mut Pipeline, usize)) -> f64 {
     us / COUNT as f64
 }
 
-/// Notes microseconds to PUSH, TOUCH and PULL, and bytes for each element when all were put away, and when all were touched.
+/// Notes microseconds to PUSH, TOUCH and PULL, and bytes for each element when all were put away, and when all were
+/// touched.
 pub fn measure(host: &mut Host, table: &mut Table) {
     let order = disorder();
     for (name, choice) in CHOICES {

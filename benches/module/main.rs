@@ -158,7 +158,7 @@ fn chart_name(row: &str) -> String {
     name.to_owned()
 }
 
-/// What kind of way it is.
+/// Returns what kind of way it is.
 fn family(row: &str) -> Family {
     match row {
         "SET" => Family::Plain,
@@ -207,7 +207,7 @@ fn hash_fields() {
     page::put("module-hash-fields", told.trim_end());
 }
 
-/// What any deadline costs, beside that of a few TTLs.
+/// Measures what any deadline costs, beside that of a few TTLs.
 fn any_deadline() {
     let mut host = Host::ours();
     let mut table = Table::default();

@@ -329,7 +329,7 @@ fn storms(constants: &Constants) -> String {
     )
 }
 
-/// The minutes from the outage's first one on, which is number 0.
+/// Returns the minutes from the outage's first one on, which is number 0.
 fn of_outage(minutes: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let first = (crate::storms::BEFORE / (60 * SECOND)) as usize;
     let since = |(minute, point): (usize, &(f64, f64))| (minute as f64, point.1);
