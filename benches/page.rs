@@ -115,7 +115,9 @@ pub fn shorten() {
             let table = tables(cut.section).into_iter().nth(cut.table)?;
             Some(table.cut(cut.rows, cut.columns))
         });
-        put_on(SHORT, name, &tables.collect::<Vec<_>>().join("\n"));
+        let tables: Vec<_> = tables.collect();
+        let told = if tables.is_empty() { "Not measured yet.".into() } else { tables.join("\n") };
+        put_on(SHORT, name, &told);
     }
 }
 
