@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use harness::{Ask, Server, until};
+use harness::{Ask, Server, cmd, refusal, until};
 
 /// As `scripts/examples.sh` makes it.
 const PYTHON: &str = "target/examples/venv/bin/python";
@@ -81,6 +81,15 @@ fn an_operator_pauses_and_resumes() {
 }
 
 #[test]
+fn a_server_of_one_s_own_stands_beside_one_that_loads_no_modules() {
+    let managed = Server::start_with_configuration("");
+    assert!(refusal(&cmd("DEHYDRATOR.LEN k"), &mut managed.connect()).is_ok(), "it has the module");
+    let url = format!("unix://{}", managed.file("redis.sock").display());
+    run_on_a_server_with("outbox.py", 600, &[("MANAGED_URL", &url)]);
+    assert_eq!(managed.connect().ask("DBSIZE"), Value::Int(0));
+}
+
+#[test]
 fn a_sorted_set_becomes_a_dehydrator_under_load() {
     run_on_a_server("migrate_sorted_set.py", 1000);
 }
@@ -88,15 +97,20 @@ fn a_sorted_set_becomes_a_dehydrator_under_load() {
 #[test]
 fn a_dump_of_rede_is_taken_over() {
     let address = "redis://there-is-none.invalid";
-    assert_eq!(run("migrate_rede.sh", address), promised("migrate_rede.sh"));
+    assert_eq!(run("migrate_rede.sh", address, &[]), promised("migrate_rede.sh"));
 }
 
 /// Runs a recipe, which takes so many milliseconds at least: what it waits for.
 fn run_on_a_server(recipe: &str, at_least: u64) {
+    run_on_a_server_with(recipe, at_least, &[]);
+}
+
+/// As [`run_on_a_server`], with more in its environment.
+fn run_on_a_server_with(recipe: &str, at_least: u64, more: &[(&str, &str)]) {
     let server = Server::start_with_port(&[]);
     let started = Instant::now();
     let address = format!("redis://127.0.0.1:{}", server.port());
-    assert_eq!(run(recipe, &address), promised(recipe));
+    assert_eq!(run(recipe, &address, more), promised(recipe));
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(at_least), "{recipe} took only {took:?}");
 
@@ -107,7 +121,7 @@ fn run_on_a_server(recipe: &str, at_least: u64) {
 }
 
 /// What a recipe prints.
-fn run(recipe: &str, address: &str) -> String {
+fn run(recipe: &str, address: &str, more: &[(&str, &str)]) -> String {
     let path = format!("examples/{recipe}");
     let (program, arguments) = match recipe.rsplit_once('.').expect("an extension") {
         (_, "py") => (PathBuf::from(PYTHON), vec![path]),
@@ -121,6 +135,7 @@ fn run(recipe: &str, address: &str) -> String {
         .arg(&program)
         .args(arguments)
         .env("REDIS_URL", address)
+        .envs(more.iter().copied())
         .output()
         .expect("timeout, of coreutils");
     let said = String::from_utf8_lossy(&output.stderr);
