@@ -6,8 +6,7 @@
  * part, on any number of machines.
  *
  * The saver uses POLL without LEASE: if it dies between taking a change and saving it, that change is
- * saved with the next one only. Where that is not good enough, use LEASE, with the two scripts of "Debounce with
- * leases" in docs/clients.md: with REPLACE alone two savers would work on one document at once.
+ * saved with the next one only; and what changes all the time is never saved. debounce_leases.js ends both.
  *
  * Prints:
  *
@@ -27,9 +26,8 @@ const BLOCK_MS = 10_000;
 const server = new Redis(process.env.REDIS_URL ?? "redis://127.0.0.1:6379");
 
 // A connection that sleeps in a block does nothing else meanwhile, so the saver has one of its own. ioredis
-// waits for a reply without end, unless told otherwise. A timeout must be longer than the block: a command
-// that only the client has given up still sleeps in the server, and takes an element that nobody gets.
-const saving = server.duplicate({ commandTimeout: BLOCK_MS + 5_000 });
+// waits for a reply without end, unless told otherwise. A timeout must be longer than the block.
+const saving = server.duplicate({ socketTimeout: BLOCK_MS + 5_000 });
 
 async function changed(document, text) {
   await server.call("DEHYDRATOR.PUSH", KEY, QUIET_MS, text, document, "REPLACE");

@@ -46,6 +46,11 @@ fn what_changes_often_is_saved_once() {
 }
 
 #[test]
+fn what_changes_all_the_time_is_saved_now_and_then_and_by_one_at_a_time() {
+    run_on_a_server("debounce_leases.js", 3000);
+}
+
+#[test]
 fn who_is_not_heard_of_is_logged_out() {
     run_on_a_server("session_timeouts.rs", 1400);
 }
