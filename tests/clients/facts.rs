@@ -128,7 +128,7 @@ fn give_up(library: &Library, session: &mut Session) -> String {
         client.ask(&format!("DEHYDRATOR.PUSH {KEY} 0 element id"));
         let outcome = session.probe.outcome(PATIENCE).expect("the element comes");
         assert!(outcome.reply.as_ref().is_ok_and(|it| it.contains("element")), "{outcome:?}");
-        return "closes, sends again without end".into();
+        return "resends without end".into();
     }
     let sent = session.proxy.count(Event::Sent);
     if within(Duration::from_secs(1), || session.proxy.count(Event::Closed) == sent) {
@@ -147,7 +147,7 @@ fn give_up(library: &Library, session: &mut Session) -> String {
         return match (sent, connects_again) {
             (1, true) => "closes".into(),
             (1, false) => "closes for good".into(),
-            _ => format!("closes, sends again {}", times(sent)),
+            _ => format!("resends {}", times(sent)),
         };
     }
     keeps_connection(library, session)
@@ -175,12 +175,8 @@ fn keeps_connection(library: &Library, session: &mut Session) -> String {
     session.probe.say("DEHYDRATOR.LEN other");
     let next = session.probe.outcome(PATIENCE).expect("a reply");
     let mixes_up = next.reply.is_ok_and(|it| it.contains("element"));
-    let effect = if mixes_up {
-        "and takes the late reply for that of the next command"
-    } else {
-        "drops the reply"
-    };
-    format!("keeps the connection, {effect}: {lost} of 3 lost")
+    let also = if mixes_up { "mixes up, " } else { "" };
+    format!("{also}loses {lost} of 3")
 }
 
 /// How often a command is sent again whose replies never arrive, because the connection is cut.

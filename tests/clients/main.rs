@@ -1,8 +1,7 @@
 //! docs/clients.md, line by line: `make test-clients`.
 //!
 //! The libraries' tables are read from the page, and each cell of them is compared with what the library does. So the page
-//! cannot say what is not so, nor name a library that nothing tries, but for those of the table that says when they were tried
-//! by hand.
+//! cannot say what is not so, nor name a library that nothing tries, but for those that were tried by hand: it says when.
 
 #[path = "../server/harness.rs"]
 #[allow(dead_code)]

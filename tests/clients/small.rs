@@ -151,15 +151,3 @@ fn php_waits_for_a_minute_unless_it_is_told_otherwise() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "60", "{php}");
     }
 }
-
-#[test]
-fn what_was_tried_by_hand_has_its_version_and_its_date() {
-    for row in page::table("## Tried by hand") {
-        let begins = |it: &&str| it.starts_with(|letter: char| letter.is_ascii_digit());
-        let words: Vec<_> = row[0].split(' ').filter(begins).collect();
-        assert!(!words.is_empty(), "no version: {row:?}");
-        let date = row.last().expect("a cell");
-        let parts: Vec<_> = date.split('-').map(str::len).collect();
-        assert_eq!(parts, [4, 2, 2], "no date: {row:?}");
-    }
-}
