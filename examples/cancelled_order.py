@@ -28,10 +28,10 @@ if not redis.call('DEHYDRATOR.PULL', KEYS[1], ARGV[1]) then return 0 end
 redis.call('HSET', KEYS[2], ARGV[1], 'paid')
 return 1
 """
-# XACK takes nothing if the order was paid since the worker was given it.
+# SETTLE takes nothing if the order was paid since the worker was given it, or if another worker was given it.
 CANCEL = """
-if not redis.call('DEHYDRATOR.XACK', KEYS[1], ARGV[1])[1] then return 0 end
-redis.call('HSET', KEYS[2], ARGV[1], 'cancelled')
+if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
+redis.call('HSET', KEYS[2], ARGV[2], 'cancelled')
 return 1
 """
 
@@ -63,8 +63,9 @@ def give_more_time(server, order, ms):
 def cancel_next(server):
     """Waits for an order whose time is up. If the worker dies here, another one is given it after a second."""
     options = ["COUNT", 1, "BLOCK", BLOCK_MS, "LEASE", 1000]
-    for order, *_ in server.execute_command("DEHYDRATOR.POLL", TIMERS, *options) or []:
-        if server.eval(CANCEL, 2, TIMERS, STATE, order):
+    due = server.execute_command("DEHYDRATOR.POLL", TIMERS, *options)
+    for order, _element, _deliveries, token in due or []:
+        if server.eval(CANCEL, 2, TIMERS, STATE, token, order):
             print(f"{order}: cancelled")
 
 

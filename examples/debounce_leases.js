@@ -54,7 +54,7 @@ const CHANGED = `${PUT_AWAY}
   end
 `;
 
-// Replies whether it was settled: 0 says that the lease is over, and that somebody else has the document.
+// Replies whether it was settled: 0 says that somebody else has been given the document.
 const SETTLE = `${PUT_AWAY}
   local document, token = ARGV[3], ARGV[4]
   local settled = redis.call('DEHYDRATOR.SETTLE', KEYS[1], token, document)[1]

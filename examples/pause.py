@@ -48,16 +48,16 @@ def info(server):
 
 def work(asleep, resumed):
     server = connect()
-    id, job, *_ = next_job(server)
+    id, job, _deliveries, token = next_job(server)
     print(f"worker: {job}")
     asleep.wait()
-    server.execute_command("DEHYDRATOR.XACK", KEY, id)
+    server.execute_command("DEHYDRATOR.SETTLE", KEY, token, id)
     print("worker: settles what it had in hand")
     resumed.release()
     for _ in range(2):
         # It falls asleep during the pause.
-        id, job, *_ = next_job(server)
-        server.execute_command("DEHYDRATOR.XACK", KEY, id)
+        id, job, _deliveries, token = next_job(server)
+        server.execute_command("DEHYDRATOR.SETTLE", KEY, token, id)
         print(f"worker: {job}")
 
 
@@ -89,10 +89,10 @@ def main():
     server.execute_command("DEHYDRATOR.PAUSE", KEY, 300)
     push(server, 4)
     print("operator: paused for 300 ms")
-    id, job, *_ = next_job(server)
+    id, job, _deliveries, token = next_job(server)
     # Times of the server are whole milliseconds.
     assert time.monotonic() - started >= 0.298, "it came early"
-    server.execute_command("DEHYDRATOR.XACK", KEY, id)
+    server.execute_command("DEHYDRATOR.SETTLE", KEY, token, id)
     print(f"worker: {job}, 300 ms later")
     server.delete(KEY)
 
