@@ -20,7 +20,7 @@ pub struct Life {
 pub const LIVES: [Life; 7] = [
     Life {
         name: "poll_1",
-        told: "PUSH, POLL of one",
+        told: "PUSH, POLL",
         live: |client| {
             push(client, "jobs", 0);
             polls(client, 1, "");
@@ -28,7 +28,7 @@ pub const LIVES: [Life; 7] = [
     },
     Life {
         name: "poll_100",
-        told: "PUSH, POLL of a hundred",
+        told: "the same, a hundred at a time",
         live: |client| {
             push(client, "jobs", 0);
             polls(client, 100, "");
@@ -36,7 +36,7 @@ pub const LIVES: [Life; 7] = [
     },
     Life {
         name: "settle_1",
-        told: "PUSH, POLL LEASE of one, SETTLE",
+        told: "PUSH, POLL LEASE, SETTLE",
         live: |client| {
             push(client, "jobs", 0);
             let held = leases(client, 1);
@@ -45,7 +45,7 @@ pub const LIVES: [Life; 7] = [
     },
     Life {
         name: "settle_100",
-        told: "PUSH, POLL LEASE of a hundred, SETTLE of a hundred",
+        told: "the same, a hundred at a time",
         live: |client| {
             push(client, "jobs", 0);
             let held = leases(client, 100);
@@ -65,7 +65,7 @@ pub const LIVES: [Life; 7] = [
     },
     Life {
         name: "retry",
-        told: "PUSH, three times POLL LEASE and RENEW, POLL LEASE, SETTLE, each of one",
+        told: "PUSH, POLL LEASE, SETTLE, with three retries",
         live: |client| {
             push(client, "jobs", 0);
             for _ in 0..3 {

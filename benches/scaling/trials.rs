@@ -57,19 +57,9 @@ pub fn trials(costs: Costs) -> Vec<Trial> {
     trials
 }
 
-/// Which figures of a trial are compared: name, title, digits.
-pub const BURST: [(&str, &str); 4] = [
-    ("given_out_s", "all given out, s"),
-    ("median_ms", "median latency, ms"),
-    ("p99_ms", "p99 latency, ms"),
-    ("busy_s", "server's processor, s"),
-];
-pub const STORM: [(&str, &str); 4] = [
-    ("deliveries", "deliveries"),
-    ("peak", "most in a second"),
-    ("dead", "dead letters"),
-    ("recovered_s", "last settled after it, s"),
-];
+/// Which figures of a trial are kept.
+const BURST: [&str; 4] = ["given_out_s", "median_ms", "p99_ms", "busy_s"];
+const STORM: [&str; 4] = ["deliveries", "peak", "dead", "recovered_s"];
 
 /// A figure of an outcome by its name.
 pub fn figure(outcome: &Outcome, name: &str) -> f64 {
@@ -86,7 +76,7 @@ pub fn figure(outcome: &Outcome, name: &str) -> f64 {
     }
 }
 
-pub fn figures(trial: &Trial) -> &'static [(&'static str, &'static str)] {
+fn figures(trial: &Trial) -> &'static [&'static str] {
     if trial.is_storm { &STORM } else { &BURST }
 }
 
@@ -121,7 +111,7 @@ pub fn measure(constants: &mut Constants, costs: Costs) {
         let least =
             |one: &Outcome, other: &Outcome| one.waited_share.total_cmp(&other.waited_share);
         let outcome = outcomes.into_iter().min_by(least).expect("a round");
-        for (name, _) in figures(&trial) {
+        for name in figures(&trial) {
             let figure = figure(&outcome, name);
             constants.set(&format!("trial_{}_{name}", trial.name), figure);
         }
