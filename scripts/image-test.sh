@@ -102,8 +102,9 @@ for server in redis valkey; do
     container=$(images from dehydrator:$server)
     root=$(images mount "$container")
     number=$(port)
-    words='{{range .OCIv1.Config.Entrypoint}}{{.}} {{end}}{{range .OCIv1.Config.Cmd}}{{.}} {{end}}'
-    command=$(images inspect --format "$words" "$container")
+    words_of() { images inspect --format "{{range .OCIv1.Config.$1}}{{.}} {{end}}" "$container"; }
+    entrypoint=$(words_of Entrypoint)
+    command="$entrypoint$(words_of Cmd)"
     start() {
         # shellcheck disable=SC2086  # a command and its arguments
         images run "$container" -- $command --port "$number" >>"$work/log" 2>&1 &
@@ -128,6 +129,11 @@ for server in redis valkey; do
         kill -TERM "$(cli INFO server | sed -n 's/^process_id:\([0-9]*\).*/\1/p')"
         wait $running || :
     }
+    # What examples/beside_managed.md has `docker run` start, with a password.
+    beside=$(sed -n 's/^    dehydrator \(\/.*\)/\1/p' examples/beside_managed.md)
+    beside=${beside//\"\$PASSWORD\"/secret}
+    [ -n "$beside" ] || fail "the page has no line that starts the image"
+
     start
     is OK DEHYDRATOR.PUSH jobs 0 'capture payment 17' order:17
     is OK DEHYDRATOR.PUSH jobs 600000 'cancel basket 18' order:18
@@ -138,6 +144,19 @@ for server in redis valkey; do
     start
     is 'cancel basket 18' DEHYDRATOR.PULL jobs order:18
     stop
+
+    command="$entrypoint $beside"
+    export REDISCLI_AUTH=secret
+    start
+    is OK DEHYDRATOR.PUSH jobs 600000 'cancel basket 19' order:19
+    kill -KILL "$(cli INFO server | sed -n 's/^process_id:\([0-9]*\).*/\1/p')"
+    wait $running || :
+    start
+    is 'cancel basket 19' DEHYDRATOR.LOOK jobs order:19
+    (unset REDISCLI_AUTH; cli PING 2>&1) | grep -q NOAUTH || fail "it asks for no password"
+    stop
+    unset REDISCLI_AUTH
     images umount "$container" >/dev/null
-    echo "dehydrator from $server: built, started as its entrypoint does, stopped, started again with its data"
+    echo "dehydrator from $server: built, started as its entrypoint does, stopped, started again with its data;" \
+        "started, killed and started again as examples/beside_managed.md has it"
 done
