@@ -182,7 +182,7 @@ impl Queues {
                 let enough = QUEUES_FREE + elements / ELEMENTS_A_QUEUE;
                 let may_start = self.len() < QUEUES_FREE
                     || self.len() < enough.min(QUEUES_MAX)
-                        && self.votes.vote(self.hasher.hash_one(ttl));
+                        && self.votes.vote(self.hasher.hash_one(ttl), elements);
                 if may_start { self.start_queue(handle, ttl, turn) } else { None }
             }
         };

@@ -83,8 +83,12 @@ impl Piece {
         let wanted = offset(turn.deadline, self.base);
         let entry = self.offsets.partition_point(|offset| *offset <= wanted) - 1;
         let found = self.offsets[entry];
-        // What begins earlier by a millisecond is it; of others the rest of the turn has to be looked at.
-        if found < wanted { (entry, self.base + u64::from(found)) } else { self.find_exactly(turn) }
+        // What begins in an earlier millisecond is it; otherwise the rest of the turn has to be looked at.
+        if found < wanted || found != FAR && self.froms[entry] <= turn {
+            (entry, self.base + u64::from(found))
+        } else {
+            self.find_exactly(turn)
+        }
     }
 
     #[inline(never)]

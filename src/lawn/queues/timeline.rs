@@ -125,9 +125,15 @@ impl Blocks {
     fn sort(&self, records: &Records, block: Handle, keys: &mut [u64]) {
         sort_keys(keys);
         let ties = keys.chunk_by_mut(|one, other| offset_of(*one) == offset_of(*other));
-        ties.filter(|ties| ties.len() > 1).for_each(|ties| {
-            ties.sort_unstable_by_key(|key| self.turn(records, block, place_of(*key)))
-        });
+        for ties in ties.filter(|ties| ties.len() > 1) {
+            let mut turns = [(Turn::FIRST, 0); PLACES];
+            let turns = &mut turns[..ties.len()];
+            for (turn, key) in turns.iter_mut().zip(&*ties) {
+                *turn = (self.turn(records, block, place_of(*key)), *key);
+            }
+            turns.sort_unstable();
+            ties.iter_mut().zip(turns).for_each(|(key, turn)| *key = turn.1);
+        }
     }
 }
 
@@ -346,17 +352,8 @@ impl Queues {
             self.ranges.insert(Range { from: turn, block: new });
             return Some((turn.deadline, new));
         }
-        let half = PLACES / 2;
-        let (earlier, median, _) = keys.select_nth_unstable(half);
-        let median = offset_of(*median);
-        let boundary = if earlier.iter().any(|key| offset_of(*key) == median) {
-            // A tie over the boundary: the records tell.
-            self.blocks.sort(records, block, keys);
-            self.blocks.turn(records, block, place_of(keys[half]))
-        } else {
-            Turn { deadline: from.deadline + u64::from(median), push: 0 }
-        };
-        let later = &keys[half..];
+        let (boundary, later) = self.halve(records, range, keys);
+        let later = &keys[later..];
         let mut longest = 0;
         for key in later {
             let place = place_of(*key);
@@ -370,6 +367,31 @@ impl Queues {
         later.iter().for_each(|key| self.blocks.bits_mut(block).leave(place_of(*key) as u8));
         let Range { from, block } = if turn < boundary { range } else { new };
         Some((from.deadline, block))
+    }
+
+    /// Divides the elements of a full block in two, of which neither is much smaller. Returns the turn that parts them, and where the
+    /// later ones begin among the keys now.
+    fn halve(
+        &self,
+        records: &Records,
+        Range { from, block }: Range,
+        keys: &mut [u64; PLACES],
+    ) -> (Turn, usize) {
+        let (_, median, _) = keys.select_nth_unstable(PLACES / 2);
+        let median = offset_of(*median);
+        // Between two milliseconds, if there are such near the middle.
+        for parting in [Some(median), median.checked_add(1)].into_iter().flatten() {
+            let earlier = keys.iter().filter(|key| offset_of(**key) < parting).count();
+            if (PLACES / 4..=PLACES - PLACES / 4).contains(&earlier) {
+                keys.select_nth_unstable(earlier);
+                let deadline = from.deadline + u64::from(parting);
+                return (Turn { deadline, push: 0 }, earlier);
+            }
+        }
+        // The records tell.
+        self.blocks.sort(records, block, keys);
+        let half = PLACES / 2;
+        (self.blocks.turn(records, block, place_of(keys[half])), half)
     }
 
     /// Adds an empty block behind another one.

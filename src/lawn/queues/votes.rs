@@ -9,8 +9,11 @@
 use super::super::memory::allotted;
 use super::super::tiny::TINY;
 
-/// Groups, as a power of two: a hundred TTLs have one each, or nearly. Half a kilobyte, where there are more than a few TTLs.
+/// Groups, as powers of two: a hundred TTLs have one each, or nearly, and take half a kilobyte; …
 const GROUPS_BITS: u32 = if TINY { 1 } else { 8 };
+/// … and for a thousand, where there are so many elements that four kilobytes are nothing beside them.
+const MANY_GROUPS_BITS: u32 = if TINY { 2 } else { 11 };
+const MANY: usize = if TINY { 20 } else { 16_384 };
 /// Votes that suffice. Of TTLs that are drawn evenly from more than a few hundred hardly any has so many, ever; one of those
 /// that are few has them after as many pushes.
 const ENOUGH: u8 = if TINY { 2 } else { 16 };
@@ -30,13 +33,16 @@ pub(super) struct Votes {
 }
 
 impl Votes {
-    /// Votes for a TTL with this hash. Returns whether it has enough votes now; then it has none again.
-    pub(super) fn vote(&mut self, hash: u64) -> bool {
-        if self.groups.is_empty() {
-            self.groups = vec![Group::default(); 1 << GROUPS_BITS];
+    /// Votes for a TTL with this hash. Returns whether it has enough votes now; then it has none again. There are so many
+    /// `elements` in the lawn.
+    pub(super) fn vote(&mut self, hash: u64, elements: usize) -> bool {
+        let groups = 1 << if elements < MANY { GROUPS_BITS } else { MANY_GROUPS_BITS };
+        if self.groups.len() < groups {
+            self.groups = vec![Group::default(); groups];
         }
         let leader = hash as u8;
-        let group = &mut self.groups[(hash >> 8) as usize % (1 << GROUPS_BITS)];
+        let number = (hash >> 8) as usize % self.groups.len();
+        let group = &mut self.groups[number];
         if group.votes == 0 {
             *group = Group { leader, votes: 1 };
         } else if group.leader == leader {
@@ -72,14 +78,14 @@ mod tests {
         let mut votes = Votes::default();
         let mut elected = 0;
         for rare in 0..100_000 {
-            elected += usize::from(votes.vote(hash(1_000_000 + rare)));
+            elected += usize::from(votes.vote(hash(1_000_000 + rare), 100));
         }
         assert_eq!(elected, 0, "a TTL that came once has a queue");
         // One in ten.
         let often = (0..300).find(|push| {
-            let rare = (0..9).any(|rare| votes.vote(hash(2_000_000 + push * 9 + rare)));
+            let rare = (0..9).any(|rare| votes.vote(hash(2_000_000 + push * 9 + rare), 100));
             assert!(!rare, "a TTL that came once has a queue");
-            votes.vote(hash(7))
+            votes.vote(hash(7), 100)
         });
         assert!(often.is_some_and(|push| push < 100), "{often:?}");
     }
@@ -90,7 +96,7 @@ mod tests {
         let mut votes = Votes::default();
         let mut waiting: Vec<u64> = (0..8).collect();
         for _ in 0..1000 {
-            waiting.retain(|ttl| !votes.vote(hash(*ttl)));
+            waiting.retain(|ttl| !votes.vote(hash(*ttl), 100));
         }
         assert!(waiting.is_empty(), "{waiting:?} have none");
     }

@@ -371,7 +371,7 @@ fn with_a_ttl_for_each_element_all_but_a_few_are_in_the_timeline() {
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn a_ttl_that_comes_often_has_a_queue_and_one_of_thousands_has_none() {
-    for (ttls, has_queues) in [(100, true), (5000, false)] {
+    for (ttls, has_queues) in [(100, true), (20_000, false)] {
         let mut lawn = lawn();
         for id in 0..300_000_u64 {
             let ttl = 1000 + id.wrapping_mul(0x9e37_79b9_7f4a_7c15) % ttls;
@@ -382,7 +382,7 @@ fn a_ttl_that_comes_often_has_a_queue_and_one_of_thousands_has_none() {
         if has_queues {
             assert!(queues > 90 && timed < 30_000, "{queues} queues, {timed} in none");
         } else {
-            assert!(queues < 60 && timed > 290_000, "{queues} queues, {timed} in none");
+            assert!(queues < 200 && timed > 290_000, "{queues} queues, {timed} in none");
         }
     }
 }
