@@ -1,6 +1,6 @@
 //! The module's section of INFO.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, CString, c_int};
 
 use redis_module::raw::RedisModuleInfoCtx;
 
@@ -13,6 +13,7 @@ use crate::metrics::latency;
 use crate::pending::{blocked, compaction, schedule};
 use crate::server::guard::guard;
 use crate::server::{Context, api};
+use crate::version;
 
 /// Has the server ask for the section. Returns `false` if it refuses.
 pub fn register(context: &Context) -> bool {
@@ -20,7 +21,16 @@ pub fn register(context: &Context) -> bool {
     unsafe { api!(RedisModule_RegisterInfoFunc(context.as_ptr(), Some(on_info))) == 0 }
 }
 
-/// Returns all fields. An operator looks here first, so the most telling come first.
+/// Returns the fields that are text: which version this is, as the server tells its own.
+fn version() -> [(&'static CStr, String); 3] {
+    [
+        (c"version", version::TEXT.into()),
+        (c"git_sha1", version::SHA1.into()),
+        (c"git_dirty", u8::from(version::DIRTY).to_string()),
+    ]
+}
+
+/// Returns all that is counted. An operator looks here first, so the most telling come first.
 fn fields() -> Vec<(&'static CStr, u64)> {
     let all = Census::of_all();
     let ticks = cron::statistics();
@@ -64,6 +74,10 @@ unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, for_crash_report: c_
         // called as the module is.
         unsafe {
             api!(RedisModule_InfoAddSection(info, c"".as_ptr()));
+            for (name, value) in version() {
+                let value = CString::new(value).unwrap_or_default();
+                api!(RedisModule_InfoAddFieldCString(info, name.as_ptr(), value.as_ptr()));
+            }
             for (name, value) in fields() {
                 api!(RedisModule_InfoAddFieldULongLong(info, name.as_ptr(), value));
             }

@@ -23,12 +23,10 @@
 use std::cell::Cell;
 
 use crate::server::{Context, log};
+use crate::version;
 
 /// See the head of this file.
 const OWN: u64 = 3;
-
-/// What stands behind the level, for those who read a log.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 thread_local! {
     // Commands and callbacks run on the server's main thread alone, and in a process that it forks.
@@ -57,9 +55,10 @@ pub fn end(context: &Context, what: &str) -> ! {
         ("the primary", "install the primary's version here, and start again")
     };
     log::warning(&format!(
-        "dehydrator: {from} was written by a later version of the module than this one ({VERSION}, replication level \
+        "dehydrator: {from} was written by a later version of the module than this one ({}, replication level \
          {}): {what}. To go on would leave this server silently different, so it ends. What to do: {way_out}. See \
          'Upgrade' in docs/operations.md.",
+        version::TEXT,
         own()
     ));
     // As the server itself does when it cannot load its data.

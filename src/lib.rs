@@ -17,19 +17,20 @@
 //!   2  metrics                   counters and latency
 //!   1  clock  config  level       the only reader of the time; settings; what replicas must understand
 //!   0  lawn  policy  server      the structure; what becomes of what comes due; a safe face over the module API
+//!      version                   which commit this is
 //! ```
 //!
 //! Floor 0 imports nothing of ours, and every module above it imports `server`. The other arrows:
 //!
 //! | module | imports |
 //! |---|---|
-//! | `lib`, to register them | `info`, `commands`, `background`, `data_type`, `config` |
-//! | `info` | `background`, `data_type`, `pending`, `metrics` |
+//! | `lib`, to register them | `info`, `commands`, `background`, `data_type`, `config`, `version` |
+//! | `info` | `background`, `data_type`, `pending`, `metrics`, `version` |
 //! | `background` | everything on the floors below its own; of `commands` the room of POLL, which serves blocked clients |
 //! | `commands` | everything on the floors below its own |
 //! | `courier` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn` |
-//! | `replicate` | `level`, `policy`, `lawn` |
+//! | `replicate` | `level`, `policy`, `lawn`, `version` |
 //! | `pending` | `metrics`, `clock`, `lawn` |
 //! | `metrics` | `clock` |
 //!
@@ -54,6 +55,7 @@ mod pending;
 mod policy;
 mod replicate;
 mod server;
+mod version;
 
 use std::ffi::{CStr, c_int};
 
@@ -76,9 +78,6 @@ const REDE_VERBS: [&CStr; 9] =
 /// `@dehydrator`, in access control lists.
 const CATEGORY: &CStr = c"dehydrator";
 
-/// The version the server shows, as in `Cargo.toml`: 10,000 for each major, 100 for each minor.
-const VERSION: c_int = 100;
-
 /// Registers all there is, when the server loads the module.
 ///
 /// # Safety
@@ -97,7 +96,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
         raw::Export_RedisModule_Init(
             raw_context,
             NAME.as_ptr(),
-            VERSION,
+            version::NUMBER,
             raw::REDISMODULE_APIVER_1 as c_int,
         )
     };

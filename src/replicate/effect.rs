@@ -11,6 +11,7 @@ use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, OwnedStr, Str, api, quiet};
+use crate::version;
 
 /// A push, in the words that the client sent, where they say what happened: the server shares them
 /// instead of copying them.
@@ -52,8 +53,8 @@ fn require(context: &Context) {
             c"DEHYDRATOR.REQUIRE".as_ptr(),
             c"lb".as_ptr(),
             level::own() as c_longlong,
-            level::VERSION.as_ptr(),
-            level::VERSION.len(),
+            version::TEXT.as_ptr(),
+            version::TEXT.len(),
         ))
     };
 }
@@ -73,8 +74,8 @@ pub fn rewrite_level(io: &Io) {
             c"DEHYDRATOR.REQUIRE".as_ptr(),
             c"lb".as_ptr(),
             level::own() as c_longlong,
-            level::VERSION.as_ptr(),
-            level::VERSION.len(),
+            version::TEXT.as_ptr(),
+            version::TEXT.len(),
         ))
     };
 }

@@ -46,6 +46,7 @@ mod tracking;
 mod twice;
 mod unheard;
 mod upgrade;
+mod version;
 mod volume;
 mod wall_clock;
 mod wire;

@@ -1,0 +1,104 @@
+//! Which version a server says that it has, and of which commit.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use redis::Value;
+use tempfile::TempDir;
+
+use crate::harness::{Server, cmd, release_module};
+
+#[path = "../../commit/git.rs"]
+mod git;
+
+/// The version of Cargo.toml, as its three numbers.
+fn numbers() -> Vec<i64> {
+    env!("CARGO_PKG_VERSION").split('.').map(|digits| digits.parse().expect("a number")).collect()
+}
+
+#[test]
+fn a_server_tells_the_version_and_the_commit_that_stand_in_the_module() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let info: String = cmd("INFO dehydrator").query(&mut client).expect("text");
+    let field = |name: &str| {
+        let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in {info}")).to_owned()
+    };
+    assert_eq!(field("dehydrator_version"), env!("CARGO_PKG_VERSION"));
+
+    // As scripts/commit.sh finds it.
+    let module = fs::read(release_module()).expect("the module");
+    let mark = b"dehydrator-commit:";
+    let marks: Vec<_> = module
+        .windows(mark.len())
+        .enumerate()
+        .filter(|(_, window)| window == mark)
+        .map(|(at, _)| &module[at + mark.len()..])
+        .map(|rest| String::from_utf8_lossy(rest.split(|byte| *byte == 0).next().unwrap_or(rest)))
+        .collect();
+    let marked = marks.iter().find(|it| *it == "unknown" || it.len() >= 40);
+    let marked = marked.unwrap_or_else(|| panic!("the module is not marked: {marks:?}"));
+    let (hash, dirty) = match marked.split_once('-') {
+        Some((hash, rest)) => (hash, rest == "dirty"),
+        None => (&marked[..], false),
+    };
+    assert_eq!(field("dehydrator_git_sha1"), if hash == "unknown" { hash } else { &hash[..8] });
+    assert_eq!(field("dehydrator_git_dirty"), u8::from(dirty).to_string());
+
+    let modules: Vec<HashMap<String, Value>> =
+        cmd("MODULE LIST").query(&mut client).expect("modules");
+    let ours = modules.iter().find(|it| it["name"] == Value::BulkString(b"dehydrator".into()));
+    let numbers = numbers();
+    let number = 10_000 * numbers[0] + 100 * numbers[1] + numbers[2];
+    assert_eq!(ours.map(|it| &it["ver"]), Some(&Value::Int(number)));
+}
+
+fn git(folder: &Path, arguments: &str) {
+    let mut git = Command::new("git");
+    // Whoever commits: nobody has told this machine, perhaps.
+    git.args(["-c", "user.name=test", "-c", "user.email=test@example.org"]).current_dir(folder);
+    let output = git.args(arguments.split(' ')).output().expect("git");
+    assert!(output.status.success(), "git {arguments}: {output:?}");
+}
+
+#[test]
+fn a_build_knows_its_commit_and_whether_it_is_of_another_source() {
+    let folder = TempDir::new().expect("a folder");
+    let root = folder.path();
+    let write = |name: &str| fs::write(root.join(name), name).expect("a file");
+    assert_eq!(git::commit(root), None, "there is no repository");
+    git(root, "init --quiet");
+    assert_eq!(git::commit(root), None, "there is no commit");
+
+    fs::create_dir_all(root.join("src")).expect("a folder");
+    ["src/lib.rs", "Cargo.toml", "README.md"].map(write);
+    git(root, "add .");
+    git(root, "commit --quiet --message first");
+    let first = git::commit(root).expect("a commit");
+    assert!(first.len() == 40 && first.bytes().all(|it| it.is_ascii_hexdigit()), "{first}");
+
+    // What the module is not made of.
+    fs::write(root.join("README.md"), "other").expect("a file");
+    write("notes");
+    assert_eq!(git::commit(root).as_ref(), Some(&first));
+    let dirty = Some(format!("{first}-dirty"));
+    fs::write(root.join("Cargo.toml"), "other").expect("a file");
+    assert_eq!(git::commit(root), dirty);
+    git(root, "checkout --quiet Cargo.toml");
+    assert_eq!(git::commit(root).as_ref(), Some(&first));
+    write("src/new.rs");
+    assert_eq!(git::commit(root), dirty, "a file that git does not know");
+    git(root, "add src");
+    git(root, "commit --quiet --message second");
+    let second = git::commit(root).expect("a commit");
+    assert!(second.len() == 40 && second != first);
+
+    // An archive that was unpacked in somebody else's repository is of no commit of theirs.
+    let archive = root.join("vendor/dehydrator");
+    fs::create_dir_all(archive.join("src")).expect("a folder");
+    fs::write(archive.join("src/lib.rs"), "code").expect("a file");
+    assert_eq!(git::commit(&archive), None);
+}
