@@ -96,6 +96,7 @@ bench-core: ## The core compared with other stores of timers; writes docs/benchm
 
 lint: setup ## Formatting, and lints with warnings as errors
 	cargo fmt --check
+	rustfmt --check --edition 2024 commit/lib.rs
 	cargo clippy --locked --all-targets -- -D warnings
 	cargo clippy --locked --all-targets --features tiny-bounds -- -D warnings
 	cd tests/clients/rust && cargo fmt --check
@@ -142,6 +143,7 @@ release-notes: ## What CHANGELOG.md says of the topmost version
 
 fmt: ## Format the code
 	cargo fmt
+	rustfmt --edition 2024 commit/lib.rs
 	cd tests/clients/rust && cargo fmt
 	cd top && cargo fmt
 

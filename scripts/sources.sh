@@ -2,4 +2,4 @@
 # Print one line that is another for each state of what the module is made of.
 set -eu
 cd "$(dirname "$0")/.."
-find Cargo.toml Cargo.lock src -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c 1-16
+find Cargo.toml Cargo.lock commit src -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -c 1-16

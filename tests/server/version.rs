@@ -74,7 +74,7 @@ fn a_build_knows_its_commit_and_whether_it_is_of_another_source() {
     assert_eq!(git::commit(root), None, "there is no commit");
 
     fs::create_dir_all(root.join("src")).expect("a folder");
-    ["src/lib.rs", "Cargo.toml", "README.md"].map(write);
+    ["src/lib.rs", "Cargo.toml", "README.md"].iter().for_each(|name| write(name));
     git(root, "add .");
     git(root, "commit --quiet --message first");
     let first = git::commit(root).expect("a commit");
@@ -101,4 +101,16 @@ fn a_build_knows_its_commit_and_whether_it_is_of_another_source() {
     fs::create_dir_all(archive.join("src")).expect("a folder");
     fs::write(archive.join("src/lib.rs"), "code").expect("a file");
     assert_eq!(git::commit(&archive), None);
+}
+
+#[test]
+fn the_script_of_the_dashboard_hands_over_numbers_alone() {
+    let server = Server::start(&[]);
+    let script = fs::read_to_string("grafana/dehydrator.lua").expect("a script");
+    let mut asked = redis::cmd("EVAL");
+    let pairs: HashMap<String, String> =
+        asked.arg(script).arg(0).query(&mut server.connect()).expect("names and values");
+    assert_eq!(pairs["dehydrator_git_dirty"].len(), 1);
+    assert!(pairs.len() > 20 && pairs.values().all(|it| it.parse::<u64>().is_ok()), "{pairs:?}");
+    assert!(!pairs.contains_key("dehydrator_git_sha1"), "it is not counted, whatever its digits");
 }
