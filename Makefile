@@ -23,13 +23,13 @@ build: setup ## Build the module: target/release/libdehydrator.so (the default)
 run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (PORT=, DATA= to change)
 	@scripts/run.sh
 
-top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=redis://user:password@host:6379/0)
+top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=rediss://user:password@host:6379/0, OPTIONS='--cacert ca.crt')
 	@[ -e target/top ] || echo "Building the live view, once: that takes a minute or two."
-	@CARGO_TARGET_DIR=target/top cargo run --quiet --locked --manifest-path top/Cargo.toml -- $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+	@CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path top/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 top-test: build ## The live view, tested with a real server
 	CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
-	    cargo test --locked --manifest-path top/Cargo.toml
+	    cargo test --release --locked --manifest-path top/Cargo.toml
 
 build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, a second module that listens to its events, and the version before this one
 	cargo build --locked

@@ -1,9 +1,10 @@
 //! A live view of the dehydrators in a server, in the terminal: how many elements each holds, how many
 //! are due and given out, how fast it grows, its TTLs as bars, and how late the server is.
 //!
-//! `model` is what is shown, `watch` asks the server for it, `view` draws it.
+//! `options` reads the command line, `model` is what is shown, `watch` asks the server for it, `view` draws it.
 
 mod model;
+mod options;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -12,31 +13,17 @@ mod watch;
 use std::io;
 use std::io::IsTerminal;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use model::Model;
+use options::{Options, USAGE};
 use watch::Watch;
 
-const USAGE: &str = "\
-usage: dehydrator-top [--every seconds] [url]
-
-The url is as in redis://user:password@host:6379/0 or redis+unix:///path/to/socket?db=0;
-by default it is redis://127.0.0.1:6379. A password may also be in REDISCLI_AUTH.
---every: how often the view is refreshed (default: 1 second).
-
-One node of a cluster is shown at a time, one database of a server. An ACL user needs
-+info +scan +dehydrator.info, and ~*.";
-
-struct Options {
-    client: redis::Client,
-    every: Duration,
-}
-
 fn main() -> ExitCode {
-    let options = match options() {
+    let options = match Options::parse(lexopt::Parser::from_env()) {
         Ok(Some(options)) => options,
         Ok(None) => {
             println!("{USAGE}");
@@ -58,38 +45,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// What the command line asks for; `None`: help.
-fn options() -> Result<Option<Options>, Box<dyn std::error::Error>> {
-    use lexopt::prelude::*;
-
-    let mut url = None;
-    let mut every = Duration::from_secs(1);
-    let mut arguments = lexopt::Parser::from_env();
-    while let Some(argument) = arguments.next()? {
-        match argument {
-            Long("every") => {
-                let seconds = arguments.value()?.parse::<f64>()?;
-                let range = 0.1..=3600.0;
-                every = Some(seconds)
-                    .filter(|seconds| range.contains(seconds))
-                    .map(Duration::from_secs_f64)
-                    .ok_or("--every is from 0.1 to 3600 seconds")?;
-            }
-            Short('h') | Long("help") => return Ok(None),
-            Value(value) if url.is_none() => url = Some(value.string()?),
-            _ => return Err(argument.unexpected().into()),
-        }
-    }
-    let url = url.unwrap_or("redis://127.0.0.1:6379".into());
-    let mut info = redis::IntoConnectionInfo::into_connection_info(url)?;
-    if let (None, Ok(password)) = (info.redis_settings().password(), std::env::var("REDISCLI_AUTH"))
-    {
-        let settings = info.redis_settings().clone().set_password(password);
-        info = info.set_redis_settings(settings);
-    }
-    Ok(Some(Options { client: redis::Client::open(info)?, every }))
 }
 
 fn run(terminal: &mut DefaultTerminal, options: Options) -> io::Result<()> {

@@ -3,6 +3,7 @@
 #[path = "../../tests/server/harness.rs"]
 #[allow(dead_code)]
 mod harness;
+mod tls;
 
 use std::time::Duration;
 
@@ -294,7 +295,7 @@ fn a_refused_connection_is_told_with_its_address_and_what_to_do() {
     let all = words(&drawn);
     let what = format!("Cannot connect to 127.0.0.1:{port}: Connection refused");
     assert!(all.contains(&what), "{drawn:#?}");
-    assert!(all.contains("Is a server running there?") && all.contains("PORT="), "{drawn:#?}");
+    assert!(all.contains("Is a server running there?") && all.contains("rediss://"), "{drawn:#?}");
     assert!(all.contains("Trying again."), "{drawn:#?}");
 }
 

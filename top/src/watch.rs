@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use redis::{Client, Connection, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
+use redis::{
+    Client, Connection, ConnectionAddr, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value,
+};
 
 use crate::model::{Facts, Model, Trouble};
 
@@ -15,10 +17,13 @@ const ASKED: usize = 500;
 /// A server that does not answer is told to the user, not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-const HOW_TO_CONNECT: &str = "Is a server running there? Another one is named by `make top PORT=6380` or \
-    `make top URL=redis://user:password@host:6379/0`.";
+const HOW_TO_CONNECT: &str = "Is a server running there? Another one is named by its URL, as in \
+    redis://user:password@host:6379/0, or rediss:// for TLS (`make top URL=...`, or PORT=6380).";
+const HOW_TO_TRUST: &str = "The CA of the server's certificate is named by --cacert, a client certificate, which the \
+    server may ask for, by --cert and --key. A URL with rediss:// is for a port with TLS, redis:// for one without. \
+    (`make top URL=... OPTIONS='--cacert ca.crt'`)";
 const HOW_TO_LOG_IN: &str = "A user and a password are part of the URL, as in \
-    `make top URL=redis://user:password@host:6379/0`; a password may also be in REDISCLI_AUTH.";
+    redis://user:password@host:6379/0; a password may also be in REDISCLI_AUTH.";
 const HOW_TO_PERMIT: &str = "The user needs +info +scan +dehydrator.info, and ~*.";
 const HOW_TO_LOAD: &str = "Load it with `loadmodule /path/to/libdehydrator.so` in redis.conf, or with MODULE \
     LOAD; `make run` starts a server that has it.";
@@ -68,6 +73,10 @@ impl Watch {
         self.client.get_connection_info().addr().to_string()
     }
 
+    fn is_with_tls(&self) -> bool {
+        matches!(self.client.get_connection_info().addr(), ConnectionAddr::TcpTls { .. })
+    }
+
     /// What an error means to the user. `connected`: whether there was a connection.
     fn trouble(&self, error: &RedisError, connected: bool) -> Trouble {
         let address = self.address();
@@ -86,7 +95,12 @@ impl Watch {
                 let seconds = PATIENCE.as_secs();
                 let what =
                     format!("The server at {address} has not answered within {seconds} seconds.");
-                (what, "")
+                // A server without TLS waits for the end of a command, and this is none.
+                let advice = if !connected && self.is_with_tls() { HOW_TO_TRUST } else { "" };
+                (what, advice)
+            }
+            _ if is_about_tls(error) => {
+                (format!("Cannot connect to {address}: {error}."), HOW_TO_TRUST)
             }
             false => (format!("Cannot connect to {address}: {error}."), HOW_TO_CONNECT),
             true if error.is_io_error() => {
@@ -161,6 +175,14 @@ impl Watch {
         model.select(0);
         ask_selected(connection, model)
     }
+}
+
+/// Whether the two do not come to terms about TLS, by the words of the library, which has no kind for it.
+fn is_about_tls(error: &RedisError) -> bool {
+    let error = error.to_string();
+    ["certificate", "Certificate", "InvalidContentType", "HandshakeFailure", "fatal alert"]
+        .iter()
+        .any(|word| error.contains(word))
 }
 
 fn ask_selected(connection: &mut Connection, model: &mut Model) -> RedisResult<()> {
