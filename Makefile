@@ -14,21 +14,26 @@ WAITING := $(shell echo $$(($$(nproc) * 2 + 1)))
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
+# Programs of one commit are the same wherever they are built: the folders of this machine do not stand in them.
+CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
+UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --remap-path-prefix=$(CURDIR)=/dehydrator" \
+    CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
+
 .PHONY: build build-debug run top top-test test test-examples test-clients test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands lint lint-scripts \
     check-tools fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
-	cargo build --release --locked
+	$(UNPLACED) cargo build --release --locked
 
 run: build ## Start a server with the module on 127.0.0.1:6379, data in ./data (PORT=, DATA= to change)
 	@scripts/run.sh
 
 top: setup ## Watch the dehydrators of a server in the terminal (PORT=, or URL=rediss://user:password@host:6379/0, OPTIONS='--cacert ca.crt')
 	@[ -e target/top ] || echo "Building the live view, once: that takes a minute or two."
-	@CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path top/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
+	@$(UNPLACED) CARGO_TARGET_DIR=target/top cargo run --quiet --release --locked --manifest-path top/Cargo.toml -- $(OPTIONS) $(or $(URL),redis://127.0.0.1:$(or $(PORT),6379))
 
 top-test: build ## The live view, tested with a real server
-	CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
+	$(UNPLACED) CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
 	    cargo test --release --locked --manifest-path top/Cargo.toml
 
 build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, a second module that listens to its events, and the version before this one
