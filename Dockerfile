@@ -4,6 +4,7 @@
 #     docker run --rm -p 127.0.0.1:6379:6379 -v dehydrator:/data dehydrator
 #
 # From Valkey: docker build --build-arg SERVER=valkey/valkey:8 -t dehydrator .
+# To have INFO tell the commit: --build-arg DEHYDRATOR_COMMIT="$(scripts/commit.sh --here)"
 #
 # Any image will do that is made from Debian 12 or later; those with Alpine's C library will not.
 ARG SERVER=redis:8
@@ -15,6 +16,7 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /dehydrator
 COPY . .
+ARG DEHYDRATOR_COMMIT=
 RUN cargo build --release --locked \
     && strip --strip-debug target/release/libdehydrator.so
 # As redis.conf says, but for whom it listens to: a container is reached from outside or not at all, and

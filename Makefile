@@ -130,6 +130,9 @@ arm64: build ## Build the module for arm64 in a Debian sid (root, 3 GB), and tes
 
 package: build ## target/package: a .deb, its line tables, a tarball, release notes, sums
 	@scripts/setup.sh package
+	@# What was built before it was committed tells of another commit.
+	@[ "$$(scripts/commit.sh)" = "$$(scripts/commit.sh --here)" ] || { touch src/version.rs && $(MAKE) --no-print-directory build; }
+	$(UNPLACED) CARGO_TARGET_DIR=target/top cargo build --release --locked --manifest-path top/Cargo.toml
 	scripts/package.sh
 
 package-test: package ## Install the .deb in a clean Debian (root), start the packaged servers, remove it (SUITES=)

@@ -13,6 +13,7 @@
 # What has passed is put in target/arm64 for scripts/package.sh:
 #
 #   libdehydrator.so   the module
+#   dehydrator-top     the live view, which is started, no more
 #   depends            what its package depends on, in Debian's words
 #   sources            of which sources it was made
 #
@@ -91,15 +92,17 @@ make_root() {
 # --- the build ---------------------------------------------------------------------------------------------
 # What it is made from; scripts/package.sh asks the same, so as not to pack the module of other sources.
 sources=$(scripts/sources.sh)
+# There is no repository there.
+commit=$(scripts/commit.sh --here)
 
 fetch() {
     # Times are kept, so only what has changed is compiled anew.
     rm -rf "$root/build/dehydrator"
     mkdir -p "$root/build/dehydrator/.cargo"
-    cp -a Cargo.toml Cargo.lock src tests benches "$root/build/dehydrator/"
+    cp -a Cargo.toml Cargo.lock commit src tests benches top "$root/build/dehydrator/"
     mkdir "$root/build/dehydrator/examples"
     cp -a examples/*.rs "$root/build/dehydrator/examples/"
-    cargo vendor --locked --versioned-dirs "$root/build/vendor"
+    cargo vendor --locked --versioned-dirs --sync top/Cargo.toml "$root/build/vendor"
     printf '[source.crates-io]\nreplace-with = "vendored"\n[source.vendored]\ndirectory = "/build/vendor"\n' \
         >"$root/build/dehydrator/.cargo/config.toml"
     # For the unit tests, without what only the tests with servers and the benches are made with: most of it.
@@ -116,6 +119,8 @@ cargo_in_root() {
     in_root env -C "/build/$folder" \
         CARGO_BUILD_TARGET=$target \
         CARGO_TARGET_DIR=/build/target \
+        CC_aarch64_unknown_linux_gnu=$triplet-gcc \
+        DEHYDRATOR_COMMIT="$commit" \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$triplet-gcc \
         CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=/usr/local/bin/qemu-aarch64-static \
         cargo "$@" --offline
@@ -123,6 +128,7 @@ cargo_in_root() {
 
 logged "the sources, with those of the libraries" fetch
 logged "the module, for arm64" cargo_in_root dehydrator build --locked --release
+logged "the live view, for arm64" cargo_in_root dehydrator/top build --locked --release
 
 unit_tests() {
     cargo_in_root unit-tests test --lib
@@ -132,7 +138,8 @@ unit_tests() {
 module=$out/new/libdehydrator.so
 rm -rf "$out/new"
 mkdir "$out/new"
-cp "$root/build/target/$target/release/libdehydrator.so" "$module"
+cp "$root/build/target/$target/release/libdehydrator.so" "$root/build/target/$target/release/dehydrator-top" "$out/new/"
+"$qemu" -L "$root" "$out/new/dehydrator-top" --help >/dev/null
 
 logged "the unit tests, under qemu" unit_tests
 results
@@ -174,8 +181,8 @@ depends() {
     rm -rf "$root/build/depends"
     mkdir -p "$root/build/depends/debian"
     printf 'Source: dehydrator\n\nPackage: dehydrator\nArchitecture: any\n' >"$root/build/depends/debian/control"
-    cp "$module" "$root/build/depends/"
-    in_root env -C /build/depends DEB_HOST_ARCH=arm64 dpkg-shlibdeps -O libdehydrator.so >"$out/new/depends"
+    cp "$module" "$out/new/dehydrator-top" "$root/build/depends/"
+    in_root env -C /build/depends DEB_HOST_ARCH=arm64 dpkg-shlibdeps -O libdehydrator.so dehydrator-top >"$out/new/depends"
     grep -q libc6 "$out/new/depends"
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Make the packages of the module that `make` has built, in target/package: a .deb, with the line tables
-# in another, a tarball, and the sums of all three. Where scripts/arm64.sh has built the module of the same
-# sources, the same for arm64, in target/package/arm64.
+# Make the packages of the module, and of the live view, that `make package` has built, in target/package: a .deb, with
+# the line tables in another, a tarball, and the sums of all three. Where scripts/arm64.sh has built the same commit, the
+# same for arm64, in target/package/arm64.
 #
 # Plain dpkg-deb: there is one file to install, and nothing to be configured; dist/prerm looks before it is removed.
 #
@@ -10,8 +10,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 module=target/release/libdehydrator.so
+top=target/top/release/dehydrator-top
 out=target/package
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+version=$(scripts/version.sh)
 maintainer="${DEBFULLNAME:-The Dehydrator authors} <${DEBEMAIL:-authors@dehydrator.invalid}>"
 
 # The same commit gives the same files.
@@ -19,10 +20,12 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || 
 export SOURCE_DATE_EPOCH
 umask 022
 
-if [ ! -e "$module" ]; then
-    echo "There is no $module yet: run \`make\` first." >&2
-    exit 1
-fi
+for file in "$module" "$top"; do
+    if [ ! -e "$file" ]; then
+        echo "There is no $file yet: run \`make package\`." >&2
+        exit 1
+    fi
+done
 rm -rf "$out"
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -42,12 +45,14 @@ with_docs() {
     install -m 644 CONTRIBUTING.md "$1/"
 }
 
-# tarball <module> <machine>: with line tables, for whoever unpacks it by hand.
+# tarball <module> <live view> <machine> <prefix of its binutils>: with the module's line tables, for whoever unpacks it
+# by hand.
 tarball() {
-    local module=$1 name
-    name=dehydrator-$version-linux-$2
+    local module=$1 top=$2 tools=$4 name
+    name=dehydrator-$version-linux-$3
     mkdir "$work/$name"
-    install -m 755 "$module" "$work/$name/"
+    install -m 755 "$module" "$top" "$work/$name/"
+    "${tools}strip" --remove-section=.comment "$work/$name/dehydrator-top"
     install -m 644 redis.conf README.md LICENSE CHANGELOG.md "$out/RELEASE-NOTES.md" "$work/THIRD-PARTY" \
         "$work/$name/"
     with_docs "$work/$name"
@@ -80,23 +85,23 @@ pack() {
     dpkg-deb --root-owner-group -Zxz -b "$root" "$to/${1}_$version-1_$architecture.deb" >/dev/null
 }
 
-# depends <module>: which C library it needs.
+# depends <program>...: which C library they need.
 depends() {
-    local module
-    module=$(realpath "$1")
+    local programs
+    mapfile -t programs < <(realpath "$@")
     # dpkg-shlibdeps wants to see a source package.
     mkdir -p "$work/source/debian"
     printf 'Source: dehydrator\n\nPackage: dehydrator\nArchitecture: any\n' >"$work/source/debian/control"
-    (cd "$work/source" && dpkg-shlibdeps -O --ignore-missing-info "$module" 2>"$work/warnings") || {
+    (cd "$work/source" && dpkg-shlibdeps -O --ignore-missing-info "${programs[@]}" 2>"$work/warnings") || {
         cat "$work/warnings" >&2
         return 1
     }
 }
 
-# debs <module> <architecture> <depends> <prefix of its binutils>: the .deb, and that of its line tables, by which
+# debs <module> <live view> <architecture> <depends> <prefix of its binutils>: the .deb, and that of its line tables, by which
 # gdb and perf show where in the sources something is.
 debs() {
-    local module=$1 architecture=$2 depends=$3 tools=$4 root doc installed id symbols
+    local module=$1 top=$2 architecture=$3 depends=$4 tools=$5 root doc installed id symbols
     root=$work/dehydrator
     doc=$root/usr/share/doc/dehydrator
     # Where Debian's own package of a module puts it. The services of redis-server and of valkey-server may
@@ -104,6 +109,8 @@ debs() {
     installed=$root/usr/lib/redis/modules/libdehydrator.so
     install -D -m 755 "$module" "$installed"
     "${tools}strip" --strip-debug --strip-unneeded --remove-section=.comment "$installed"
+    install -D -m 755 "$top" "$root/usr/bin/dehydrator-top"
+    "${tools}strip" --remove-section=.comment "$root/usr/bin/dehydrator-top"
     install -D -m 644 dist/dehydrator.conf "$root/usr/share/dehydrator/dehydrator.conf"
     install -D -m 755 dist/enable "$root/usr/share/dehydrator/enable"
     install -D -m 755 dist/prerm "$root/DEBIAN/prerm"
@@ -139,7 +146,8 @@ Description: data type for Redis and Valkey that gives elements back when due
  can be cancelled by their ids, are given out in the order of their deadlines,
  by leases if wished, and survive restarts and failovers.
  .
- The server must be told to load it: see README.Debian."
+ The server must be told to load it: see README.Debian. The program
+ dehydrator-top shows in a terminal what a server holds."
 
     id=$("${tools}readelf" -n "$module" | sed -n 's/.*Build ID: //p')
     if [ -n "$id" ]; then
@@ -161,22 +169,23 @@ sums() { (cd "$to" && sha256sum -- *.deb *.tar.gz >SHA256SUMS && ls -l); }
 
 # --- for this machine ----------------------------------------------------------------------------------
 to=$out
-needs=$(depends "$module")
-tarball "$module" "$(uname -m)"
-debs "$module" "$(dpkg --print-architecture)" "$needs" ''
+needs=$(depends "$module" "$top")
+tarball "$module" "$top" "$(uname -m)" ''
+debs "$module" "$top" "$(dpkg --print-architecture)" "$needs" ''
 sums
 
-# --- for arm64, if scripts/arm64.sh has built and tried these sources ------------------------------------
+# --- for arm64, if scripts/arm64.sh has built and tried this commit ---------------------------------------
 if [ -e target/arm64/sources ]; then
-    if [ "$(cat target/arm64/sources)" = "$(scripts/sources.sh)" ]; then
+    if [ "$(cat target/arm64/sources)" = "$(scripts/sources.sh)" ] &&
+        [ "$(scripts/commit.sh target/arm64/libdehydrator.so)" = "$(scripts/commit.sh --here)" ]; then
         # In a folder of its own: `dehydrator_*.deb` beside it is what this machine can install.
         to=$out/arm64
         mkdir "$to"
         rm -rf "$work/dehydrator" "$work/dehydrator-dbgsym"
-        tarball target/arm64/libdehydrator.so aarch64
-        debs target/arm64/libdehydrator.so arm64 "$(cat target/arm64/depends)" aarch64-linux-gnu-
+        tarball target/arm64/libdehydrator.so target/arm64/dehydrator-top aarch64 aarch64-linux-gnu-
+        debs target/arm64/libdehydrator.so target/arm64/dehydrator-top arm64 "$(cat target/arm64/depends)" aarch64-linux-gnu-
         sums
     else
-        echo "package.sh: target/arm64 is of other sources, and left out: run \`make arm64\` again" >&2
+        echo "package.sh: target/arm64 is of another commit, and left out: run \`make arm64\` again" >&2
     fi
 fi

@@ -1,15 +1,17 @@
 #!/bin/sh
-# Print the licences of the libraries that are linked into the module, which ask for that wherever the
-# module goes without its sources. Needs those sources: after `make` they are there.
+# Print the licences of the libraries that are linked into the module and into the live view, which ask for that wherever
+# the two go without their sources. Needs those sources: after `make package` they are there.
 set -eu
 cd "$(dirname "$0")/.."
 sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
 
-echo 'libdehydrator.so contains these libraries, each under its licence, which follows. The Rust standard'
-echo 'library is in it too: Copyright (c) The Rust Project Contributors, Apache-2.0 or MIT, as most below.'
+echo 'libdehydrator.so and dehydrator-top contain these libraries, each under its licence, which follows. The Rust'
+echo 'standard library is in both too: Copyright (c) The Rust Project Contributors, Apache-2.0 or MIT, as most below.'
 
 # What runs while the module is built, macros among it, is not in the module. A path in brackets is ours.
-cargo tree --locked --edges normal,no-proc-macro --prefix none --format '{p}|{l}' |
+for manifest in Cargo.toml top/Cargo.toml; do
+    cargo tree --locked --manifest-path "$manifest" --edges normal,no-proc-macro --prefix none --format '{p}|{l}'
+done |
     sed 's/ (\*)$//' | sort -u | grep -v ' (/' |
     while IFS='|' read -r crate licence; do
         folder=${crate% v*}-${crate##* v}
