@@ -24,6 +24,33 @@ package=$(ls target/package/dehydrator_*.deb)
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
+# Each commit has a version of its own, later than that of the commit before; changes that were not committed have one too.
+versions() {
+    local tree=$work/tree versions=() previous=
+    mkdir -p "$tree/scripts" "$tree/src"
+    cp scripts/version.sh scripts/commit.sh "$tree/scripts/"
+    cp Cargo.toml "$tree/"
+    versions+=("$("$tree/scripts/version.sh")")
+    git -C "$tree" init --quiet
+    for second in 1 2; do
+        echo $second >"$tree/src/lib.rs"
+        git -C "$tree" add .
+        GIT_COMMITTER_DATE="2026-11-22T12:00:0${second}Z" \
+            git -C "$tree" -c user.name=test -c user.email=test@example.org commit --quiet -m $second
+        versions+=("$("$tree/scripts/version.sh")")
+        echo other >"$tree/src/lib.rs"
+        versions+=("$("$tree/scripts/version.sh")")
+    done
+    for version in "${versions[@]}"; do
+        [ -z "$previous" ] || dpkg --compare-versions "$previous" lt "$version-1" || {
+            echo "package-test: $version-1 does not come after $previous" >&2
+            exit 1
+        }
+        previous=$version-1
+    done
+}
+versions
+
 # For a shell that has run(), which starts a server in the foreground on the socket $socket, and cli().
 functions() {
     cat <<'SH'
@@ -62,6 +89,13 @@ start
 is OK DEHYDRATOR.PUSH orders 0 'capture payment 17' order:17
 is OK DEHYDRATOR.PUSH orders 600000 'cancel basket 18' order:18
 is 'capture payment 17' DEHYDRATOR.POLL orders
+# The module is of the commit that the package is of.
+commit=$(cli INFO dehydrator | sed -n 's/^dehydrator_git_sha1:\([^[:space:]]*\).*/\1/p')
+case $version in
+    *+git*."$commit"*) ;;
+    *+git*) fail "the package is $version, and the module of $commit" ;;
+    *) [ "$commit" = unknown ] || fail "the package is $version, and the module of $commit" ;;
+esac
 # Sentinel, for one, has a server rewrite its configuration. The next start must not stumble over it.
 is OK CONFIG REWRITE
 stop
@@ -92,7 +126,7 @@ set -eu
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 cd /tmp
 SH
-        printf "servers='%s'\n" "$servers"
+        printf "servers='%s' version=%s\n" "$servers" "$(dpkg-deb --field "$package" Version)"
         functions
         cat <<'SH'
 sha256sum --quiet -c SHA256SUMS
@@ -131,8 +165,16 @@ for name in $servers; do (
 SH
         try_it
         cat <<'SH'
+    # The live view, in a terminal of its own.
+    start
+    is OK DEHYDRATOR.PUSH watched 600000 'cancel basket 18' order:18
+    timeout 4 script -qec "stty cols 100 rows 30; dehydrator-top redis+unix://$socket" /tmp/seen >/dev/null </dev/null || :
+    grep -qa watched /tmp/seen || { cat /tmp/seen; fail "dehydrator-top does not show what is there"; }
+    is 1 DEL watched
+    stop
     # The tarball, which knows nothing of Debian.
     tar -xzf dehydrator-*.tar.gz
+    dehydrator-*/dehydrator-top --help | grep -q cacert || fail "the tarball has no live view"
     chmod 755 . dehydrator-*/
     conf=$PWD/$name.conf
     echo "loadmodule $(echo "$PWD"/dehydrator-*/libdehydrator.so)" >"$conf"
@@ -191,7 +233,8 @@ unpacked() {
     {
         echo 'set -eu'
         functions
-        printf 'dir=%q program=%q name=%q cli=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3"
+        printf 'dir=%q program=%q name=%q cli=%q version=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3" \
+            "$(dpkg-deb --field "$4" Version)"
         cat <<'SH'
 conf=$dir/test.conf
 socket=$dir/s
