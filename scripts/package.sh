@@ -42,7 +42,7 @@ with_docs() {
     install -D -m 644 -t "$1/grafana" grafana/*
     install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb
     install -D -m 644 -t "$1/examples/workers" examples/workers/*.*
-    install -m 644 CONTRIBUTING.md "$1/"
+    install -m 644 CONTRIBUTING.md SECURITY.md "$1/"
 }
 
 # tarball <module> <live view> <machine> <prefix of its binutils>: with the module's line tables, for whoever unpacks it
