@@ -50,6 +50,7 @@ fn begin(server: &Server, lines: &str) -> Child {
         .replace("/var/lib/redis/", &folder.display().to_string());
     let mut shell = Command::new("timeout");
     shell.args(["60", "sh", "-euc", &lines]).env("PATH", format!("{}:{path}", bin.display()));
+    shell.current_dir(server.file(""));
     shell.spawn().expect("a shell")
 }
 
@@ -180,22 +181,51 @@ fn uninstalled(aclfile: bool) {
     client = server.connect();
     assert_eq!(client.ask("ACL DRYRUN worker DEHYDRATOR.POLL {jobs}"), Value::Okay, "they last");
     client.ask("DEHYDRATOR.PUSH jobs 600000 element id");
+    cmd("DEHYDRATOR.PUSH")
+        .arg("a key")
+        .arg(0)
+        .arg(b"\x00\xff")
+        .arg("a\"b")
+        .arg("AT")
+        .arg(5)
+        .exec(&mut client)
+        .expect("push");
     client.ask("SELECT 3");
     client.ask("DEHYDRATOR.PUSH jobs 600000 element id");
+    client.ask("DEHYDRATOR.PUSH jobs 600000 element two");
     client.ask("SET kept value");
 
-    // Step 2 and 3.
+    // Step 1, in each database, and 2. The limit must not hold back any of the elements.
+    client.ask("CONFIG SET dehydrator.reply-max 1");
+    let out = block("TYPE dehy-type");
     for database in ["0", "3"] {
-        client.ask(&format!("SELECT {database}"));
-        client.ask("UNLINK jobs");
+        let mut out = out.clone();
+        for name in ["-n ", "keys-", "elements-"] {
+            out = out.replace(&format!("{name}0"), &format!("{name}{database}"));
+        }
+        run(&server, &out);
     }
+    // Byte for byte: not all of them are text.
+    let read = |name: &str| {
+        let bytes = fs::read(server.file(name)).expect("a file");
+        bytes.into_iter().map(char::from).collect::<String>()
+    };
+    assert_eq!(read("keys-0"), "a key\njobs\n");
+    let elements = read("elements-0.json");
+    let (first, second) = elements.split_once('\n').expect("two lines");
+    assert_eq!(first, "[null,[[\"a\\\"b\",5,0,0,0,\"\\u0000\u{ff}\"]]]");
+    assert!(
+        second.starts_with(r#"[null,[["id","#) && second.ends_with(",\"element\"]]]\n"),
+        "{second}"
+    );
+    assert!(read("elements-3.json").contains(r#",["two",1"#));
     client.ask("BGREWRITEAOF");
     let waiting = block("CONFIG SET appendonly yes");
     let (_, waiting) = waiting.split_once('\n').expect("lines");
     let waiting = waiting.replace("redis-cli CONFIG REWRITE\n", "");
     run(&server, &waiting);
     client.ask("SAVE");
-    // Step 4.
+    // Step 3 and 4.
     let sed = block("loadmodule .*libdehydrator");
     run(&server, &sed);
     if aclfile {
