@@ -6,6 +6,8 @@ use crate::config;
 use crate::lawn::Lawn;
 use crate::server::{Context, Error, error::Result};
 
+use super::refusal;
+
 /// Returns when `ttl` from now is, or what `at` says.
 ///
 /// # Errors
@@ -15,8 +17,9 @@ use crate::server::{Context, Error, error::Result};
 pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
     if let Some(at) = at {
         if let Some(max) = exceeded(context, at.saturating_sub(now)) {
-            let reason = format!("AT '{at}' is further ahead than dehydrator.max-ttl, {max} ms");
-            return Err(reason.into());
+            let reason =
+                format!("AT '{at}' is further ahead than dehydrator.max-ttl ({max} ms) allows");
+            return Err(refusal::limit(reason));
         }
         return Ok(at);
     }
@@ -44,8 +47,9 @@ pub fn pause(ms: u64, now: u64) -> Result<u64> {
 
 fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
     if let Some(max) = exceeded(context, asked) {
-        let reason = format!("{word} '{asked}' is greater than dehydrator.max-ttl, {max} ms");
-        return Err(reason.into());
+        let reason =
+            format!("{word} '{asked}' is greater than dehydrator.max-ttl ({max} ms) allows");
+        return Err(refusal::limit(reason));
     }
     Lawn::deadline(ttl, now)
         .map_err(|_| format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
@@ -63,7 +67,7 @@ pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
 
 /// Says what a client is told when there are.
 pub fn full() -> Error {
-    "the dehydrator holds dehydrator.max-elements already".into()
+    refusal::full("the dehydrator holds dehydrator.max-elements already")
 }
 
 /// Returns whether there is memory for what a client adds.

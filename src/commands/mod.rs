@@ -19,6 +19,7 @@
 //! | `debug` | DEBUG, in debug builds alone |
 //! | `args` | what all of these call first: typed requests, and every syntax error |
 //! | `limits` | what an operator allows: the longest TTL, the most elements |
+//! | `refusal` | errors that programs tell by their codes |
 //! | `glob` | the server's patterns, for SCAN |
 
 mod args;
@@ -34,6 +35,7 @@ mod pause;
 pub mod poll;
 mod push;
 mod range;
+mod refusal;
 mod require;
 mod settle;
 mod table;

@@ -22,7 +22,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let args::OnDue { key, policy, trust } = args::read(context, args, args::OnDue::parse)?;
     if !trust.is_confirmed() && !context.is_replaying() {
-        return Err("syntax error, UNCONFIRMED is a word of replication".into());
+        return Err("syntax error, unexpected 'UNCONFIRMED'".into());
     }
     // The server checks the rights to keys, and is not told of channels.
     if let Some(Route::Publish { channel }) = policy.route()
@@ -40,7 +40,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         && Key::holds_other_than_stream(context, OwnedStr::new(dest).as_str())
     {
         let dest = shown(dest);
-        return Err(Error::WrongTypeOf(format!("'{dest}' holds something else than a stream")));
+        return Err(Error::WrongTypeOf(format!("STREAM '{dest}' is not a stream")));
     }
     let mut dehydrator = Writing::open(context, key)?;
 

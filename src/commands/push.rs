@@ -5,10 +5,10 @@ use crate::lawn::{Lawn, StartError};
 use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
-use crate::server::{CommandContext, Error, OwnedStr, error::Result, random};
+use crate::server::{CommandContext, OwnedStr, error::Result, random};
 
 use super::args::{self, IfThere};
-use super::limits;
+use super::{limits, refusal};
 
 /// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`: OK, or nil.
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
@@ -27,7 +27,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         };
         match started {
             Err(StartError::Exists) if if_there == IfThere::Keep => return Ok(false),
-            started => started?,
+            started => started.map_err(|error| refusal::of_start(error, id))?,
         }
         if lawn.len() > before && !limits::has_room(context, lawn) {
             drop(lawn.stop(id));
@@ -72,7 +72,8 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
         while lawn.look(&id).is_some() {
             id = generated_id();
         }
-        lawn.start_at(&id, ttl.ms, element.bytes(), deadline)?;
+        let started = lawn.start_at(&id, ttl.ms, element.bytes(), deadline);
+        started.map_err(|error| refusal::of_start(error, &id))?;
         if !limits::has_room(context, lawn) {
             drop(lawn.stop(&id));
             return Err(limits::full());
@@ -111,7 +112,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
                     started.push(false);
                     continue;
                 }
-                Err(error) => Some(error.into()),
+                Err(error) => Some(refusal::of_start(error, id.bytes())),
             };
             if let Some(refusal) = refusal {
                 // A refused command changes nothing.
@@ -153,13 +154,4 @@ fn generated_id() -> [u8; 32] {
         digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
     }
     id
-}
-
-impl From<StartError> for Error {
-    fn from(error: StartError) -> Self {
-        match error {
-            StartError::TooLate => "ttl is too large: now + ttl must fit in 63 bits".into(),
-            StartError::Exists | StartError::Full => error.to_string().into(),
-        }
-    }
 }

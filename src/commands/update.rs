@@ -4,10 +4,10 @@ use crate::data_type::Writing;
 use crate::lawn::UpdateError;
 use crate::replicate;
 use crate::server::string::Args;
-use crate::server::{CommandContext, Error, error::Result};
+use crate::server::{CommandContext, error::Result};
 
 use super::args::{self, Condition};
-use super::limits;
+use super::{limits, refusal};
 
 /// Runs `UPDATE key id element`: the old element. The deadline stays.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
@@ -15,8 +15,9 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Update { key, id, element } = args::read(context, args, args::Update::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let lawn = dehydrator.lawn().ok_or(UpdateError::Missing)?;
-    let old = lawn.update(id.bytes(), element.bytes())?;
+    let lawn = dehydrator.lawn().ok_or(UpdateError::Missing);
+    let old = lawn.and_then(|lawn| lawn.update(id.bytes(), element.bytes()));
+    let old = old.map_err(|error| refusal::of_update(error, id.bytes()))?;
     context.reply_bulk(old.element().payload);
     drop(old);
     replicate::updated(context, name, key, id, element);
@@ -53,10 +54,4 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     }
     context.reply_integer(touched.into());
     Ok(())
-}
-
-impl From<UpdateError> for Error {
-    fn from(error: UpdateError) -> Self {
-        error.to_string().into()
-    }
 }

@@ -19,6 +19,8 @@ pub enum Error {
     OutOfMemory,
     /// The user has no right to a channel.
     NoChannel,
+    /// What a program may want to tell from the rest: a code of its own, and the words behind it.
+    Coded(&'static str, Cow<'static, str>),
     /// Anything else, without the leading `ERR`.
     Refused(Cow<'static, str>),
 }
@@ -33,7 +35,7 @@ impl Error {
     /// the right node.
     pub const ELSEWHERE: &str = "UNBLOCKED the key's slot is served by another node now";
     /// As a client is told that was blocked when a policy was set.
-    pub const DELIVERED: &str = "UNBLOCKED what comes due in this key is delivered by ONDUE";
+    pub const DELIVERED: &str = "UNBLOCKED ONDUE delivers this key now";
     /// The server's own words.
     pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
     /// The server's own words, as of Redis 7.2.

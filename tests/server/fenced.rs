@@ -155,7 +155,7 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
     let mut empty = redis::cmd("DEHYDRATOR.SETTLE");
     empty.arg("k").arg("").arg("id");
     let refused = crate::harness::refusal(&empty, &mut client);
-    assert_eq!(refused.as_deref(), Ok("ERR TOKEN '' is not a word"));
+    assert_eq!(refused.as_deref(), Ok("ERR TOKEN must not be empty"));
     let mut half = redis::cmd("DEHYDRATOR.SETTLE");
     half.arg("k").arg(&token).arg("id").arg("").arg("id");
     assert!(crate::harness::refusal(&half, &mut client).is_ok(), "half of it was done");
@@ -165,12 +165,12 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
             "RENEW k 9223372036854775807 % id",
             "ERR ttl '9223372036854775807' is too large: now + ttl must fit in 63 bits",
         ),
-        ("POLL k TOKEN mine", "ERR syntax error, TOKEN goes with LEASE"),
+        ("POLL k TOKEN mine", "ERR syntax error, TOKEN needs LEASE"),
         ("POLL k LEASE 5 TOKEN", "ERR TOKEN needs a value"),
         ("POLL k LEASE 5 TOKEN a TOKEN b", "ERR syntax error, unexpected 'TOKEN'"),
         (
             "POLL k LEASE 5 TOKEN 4611686018427387904",
-            "ERR TOKEN '4611686018427387904' is a number that the server may draw: choose one below 2^62",
+            "ERR TOKEN '4611686018427387904' is one of the server's own: numbers must be below 2^62",
         ),
         ("PUSH k 5 element new AT 5 TOKEN 7", "ERR syntax error, unexpected 'TOKEN'"),
     ] {

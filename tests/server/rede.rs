@@ -103,7 +103,7 @@ fn emptied_dehydrators_load_and_go_at_the_first_touch() {
     }
     let mut server = start(DUE);
     let mut client = server.connect();
-    assert_eq!(client.refused("DEHYDRATOR.UPDATE emptied x y"), "ERR no such id",);
+    assert_eq!(client.refused("DEHYDRATOR.UPDATE emptied x y"), "NOSUCHID no such id 'x'");
     assert!(!client.exists("emptied"));
     server.crash_and_restart();
 

@@ -92,8 +92,9 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     replica.follow(&primary);
     let mut client = primary.connect();
     client.ask("CONFIG SET dehydrator.max-ttl 1000 dehydrator.max-elements 3");
-    let too_long = "ERR ttl '1001' is greater than dehydrator.max-ttl, 1000 ms";
-    let too_late = "ERR AT '9000000000000' is further ahead than dehydrator.max-ttl, 1000 ms";
+    let too_long = "LIMIT ttl '1001' is greater than dehydrator.max-ttl (1000 ms) allows";
+    let too_late =
+        "LIMIT AT '9000000000000' is further ahead than dehydrator.max-ttl (1000 ms) allows";
     for line in [
         "PUSH k 1001 element id",
         "PUSH k 1001 element id SLACK 5",
@@ -108,12 +109,12 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     assert!(!client.exists("k"));
     client.ask("DEHYDRATOR.PUSH k 1000 element id SLACK 900");
     assert_eq!(client.refused("DEHYDRATOR.TOUCH k id 1001"), too_long);
-    let lease = "ERR LEASE '1001' is greater than dehydrator.max-ttl, 1000 ms";
+    let lease = "LIMIT LEASE '1001' is greater than dehydrator.max-ttl (1000 ms) allows";
     assert_eq!(client.refused("DEHYDRATOR.POLL k LEASE 1001"), lease);
     assert_eq!(client.refused("DEHYDRATOR.LEASE k 5 AT 9000000000000 id"), too_late);
 
     client.ask("DEHYDRATOR.PUSH k 1000 element id2");
-    let full = "ERR the dehydrator holds dehydrator.max-elements already";
+    let full = "FULL the dehydrator holds dehydrator.max-elements already";
     let digest = client.digest("k");
     assert_eq!(client.refused("DEHYDRATOR.MPUSH k 5 element id3 5 element id4"), full);
     assert_eq!(client.digest("k"), digest);

@@ -46,7 +46,7 @@ const TRIED: &[(&str, fn())] = &[
         let mut client = server.connect();
         client.ask("DEHYDRATOR.PUSH k 1000000 C c");
         let refused = refusal(&cmd("DEHYDRATOR.PUSH k 1000000 C c"), &mut client);
-        assert_eq!(refused.expect("it is refused"), "ERR id already exists");
+        assert_eq!(refused.expect("it is refused"), "EXISTS id 'c' is there already");
         twice(&server, "DEHYDRATOR.PUSH k 1000000 D d NX", Value::Okay, Value::Nil);
         twice(&server, "DEHYDRATOR.PUSH k 1000000 E e REPLACE", Value::Okay, Value::Okay);
         assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(5));

@@ -261,7 +261,7 @@ impl World {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
                 match (it.find(id), if_there) {
-                    (Some(_), IfThere::Refuse) => return REFUSED,
+                    (Some(_), IfThere::Refuse) => return Expect::Refused("EXISTS"),
                     (Some(_), IfThere::Nx) => return Expect::Is(Value::Nil),
                     (Some(old), IfThere::Replace) => drop(it.entries.remove(old)),
                     (None, _) => {}
@@ -414,7 +414,7 @@ impl World {
                 Expect::Is(found.unwrap_or(Value::Nil))
             }
             Op::Update(id, element) => {
-                let Some(at) = it.find(id) else { return REFUSED };
+                let Some(at) = it.find(id) else { return Expect::Refused("NOSUCHID") };
                 let old = std::mem::replace(&mut it.entries[at].element, element.clone());
                 Expect::Is(Value::BulkString(old))
             }

@@ -25,7 +25,7 @@ impl<'a> OnDue<'a> {
                 Some(option) if option.name() == b"DELIVERIES" => {
                     let deliveries = options.deliveries()?;
                     let route = options.next().ok_or(
-                        "DELIVERIES needs DROP, STREAM or PUBLISH behind its value: where dead letters go",
+                        "DELIVERIES needs DROP, STREAM or PUBLISH after its value, to say where dead letters go",
                     )?;
                     Policy::Limit { deliveries, route: parse_route(key, &route, &mut options)? }
                 }
@@ -55,7 +55,7 @@ fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> R
         b"STREAM" => {
             let dest = options.value("STREAM")?.bytes();
             if dest == key.bytes() {
-                return Err("the stream must be another key".into());
+                return Err("STREAM must not be the dehydrator's own key".into());
             }
             let maxlen = options.next_if(b"MAXLEN").then(|| options.maxlen()).transpose()?;
             Ok(Route::Stream { dest: dest.into(), maxlen })

@@ -96,7 +96,7 @@ impl<'a> Push<'a> {
         if request.at.is_none() {
             request.ttl = request.ttl.with_slack(slack.or_else(config::default_slack))?;
         } else if slack.is_some() {
-            return Err("syntax error, SLACK does not go with AT".into());
+            return Err("syntax error, SLACK and AT exclude each other".into());
         }
         Ok(request)
     }

@@ -58,7 +58,7 @@ pub fn numkeys(args: Args<'_>) -> Result<usize> {
     let numkeys = usize::try_from(numkeys).unwrap_or(usize::MAX);
     if args.from(2).take(numkeys).count() < numkeys {
         let word = shown(word);
-        return Err(format!("numkeys '{word}' is too large: not so many keys follow it").into());
+        return Err(format!("numkeys '{word}' is greater than the number of keys").into());
     }
     Ok(numkeys)
 }
@@ -81,7 +81,7 @@ fn how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take)> {
         }
     }
     if token.is_some() && lease.is_none() {
-        return Err("syntax error, TOKEN goes with LEASE".into());
+        return Err("syntax error, TOKEN needs LEASE".into());
     }
     let count = count.unwrap_or(usize::MAX).min(config::reply_max());
     Ok((block, Take { count, with_ids, lease, token }))

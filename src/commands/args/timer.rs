@@ -34,7 +34,7 @@ impl Timer {
         let ttl = ttl_of(ttl)?;
         let Some(rest) = rest else { return Ok(Self { ttl, deadline: None, token: None }) };
         let (at, rest) = cut(rest);
-        let token = token(rest.ok_or("a lease has a token behind its deadline")?)?;
+        let token = token(rest.ok_or("LEASE needs ttl@unix-ms@token")?)?;
         Ok(Self { ttl, deadline: Some(deadline(word, at)?), token: Some(token) })
     }
 }

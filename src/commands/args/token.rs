@@ -8,7 +8,7 @@ use super::number::number;
 /// Returns the token that a word stands for: any word will do, as a client may have chosen it.
 pub fn token(word: &[u8]) -> Result<Token> {
     if word.is_empty() {
-        return Err("TOKEN '' is not a word".into());
+        return Err("TOKEN must not be empty".into());
     }
     // What the server draws, and what effects are told with, are numbers, which stand for themselves.
     let number = number(word).ok().and_then(Token::new);
@@ -26,6 +26,5 @@ pub fn chosen(word: &[u8]) -> Result<Token> {
         return Ok(token);
     }
     let word = super::shown(word);
-    Err(format!("TOKEN '{word}' is a number that the server may draw: choose one below 2^62")
-        .into())
+    Err(format!("TOKEN '{word}' is one of the server's own: numbers must be below 2^62").into())
 }

@@ -61,10 +61,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
 
     if let Some(timeout) = block.filter(|_| context.may_block()) {
         let Outlook::Next(next) = dehydrator.outlook() else {
-            return Err(
-                "BLOCK waits for nothing here: what comes due in this key is delivered by ONDUE"
-                    .into(),
-            );
+            return Err("BLOCK is not allowed: ONDUE delivers this key".into());
         };
         let asked = (key, next);
         if has_to_wait(context, asked, now) {

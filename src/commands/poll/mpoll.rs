@@ -40,10 +40,9 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         .zip(outlooks)
         .map(|(key, outlook)| match outlook {
             Outlook::Next(next) => Ok((key, next)),
-            Outlook::Delivered => Err(
-                "BLOCK waits for nothing here: what comes due in one of these keys is delivered by ONDUE"
-                    .into(),
-            ),
+            Outlook::Delivered => {
+                Err("BLOCK is not allowed: ONDUE delivers one of these keys".into())
+            }
         })
         .collect::<Result<_>>()?;
     let Some(timeout) = timeout else {

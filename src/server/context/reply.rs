@@ -115,6 +115,7 @@ impl Context {
             Error::Delivered => Error::DELIVERED.to_owned(),
             Error::OutOfMemory => Error::OUT_OF_MEMORY.to_owned(),
             Error::NoChannel => Error::NO_CHANNEL.to_owned(),
+            Error::Coded(code, reason) => format!("{code} {reason}"),
             Error::Refused(reason) => format!("ERR {reason}"),
         };
         let text = CString::new(text).unwrap_or_else(|_| c"ERR refused".to_owned());

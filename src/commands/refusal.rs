@@ -1,0 +1,47 @@
+//! What a command is refused with that did not fail by a mistake of its author's: a program tells these by their codes,
+//! which docs/commands.md lists.
+
+use crate::lawn::{StartError, UpdateError};
+use crate::server::Error;
+
+use super::args::shown;
+
+/// Says that the id is there already.
+pub fn exists(id: &[u8]) -> Error {
+    Error::Coded("EXISTS", format!("id '{}' is there already", shown(id)).into())
+}
+
+/// Says that the id is not there.
+fn no_such_id(id: &[u8]) -> Error {
+    Error::Coded("NOSUCHID", format!("no such id '{}'", shown(id)).into())
+}
+
+/// Says that there is no room for one more element, or a larger one, until others have gone.
+pub fn full(reason: &'static str) -> Error {
+    Error::Coded("FULL", reason.into())
+}
+
+/// Says that it is more than the operator allows, however often it is sent.
+pub fn limit(reason: String) -> Error {
+    Error::Coded("LIMIT", reason.into())
+}
+
+/// Says why the lawn has not started an element of that id.
+pub fn of_start(error: StartError, id: &[u8]) -> Error {
+    match error {
+        StartError::Exists => exists(id),
+        StartError::Full => full(NO_ROOM),
+        StartError::TooLate => "ttl is too large: now + ttl must fit in 63 bits".into(),
+    }
+}
+
+/// Says why the lawn has not updated the element of that id.
+pub fn of_update(error: UpdateError, id: &[u8]) -> Error {
+    match error {
+        UpdateError::Missing => no_such_id(id),
+        UpdateError::Full => full(NO_ROOM),
+    }
+}
+
+/// As docs/operations.md has it, under limits.
+const NO_ROOM: &str = "the dehydrator holds as much as one can";
