@@ -113,6 +113,42 @@ fn a_lease_that_is_renewed_keeps_its_token_and_one_that_is_given_back_loses_it()
 }
 
 #[test]
+fn a_token_is_replied_as_the_client_wrote_it() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let longest = "x".repeat(255);
+    let words = ["anna-1", "7", "007", "0", "-1", "9223372036854775808", "a@b", &longest];
+    for word in words {
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        let options = format!("LEASE 600000 TOKEN {word}");
+        let rows = [poll(&mut client, &options), poll(&mut client, &options)];
+        assert!(rows.iter().all(|rows| rows[0].3 == word), "{rows:?}");
+        let Value::Array(named) = client.ask(&format!("DEHYDRATOR.MPOLL 2 nowhere k {options}"))
+        else {
+            panic!("the key, and its rows")
+        };
+        let rows: Vec<Row> = redis::from_redis_value(named[1].clone()).expect("rows");
+        assert_eq!(rows[0].3, word);
+        assert_eq!(settle(&mut client, word, "id"), Value::Int(1), "{word}");
+    }
+    // Also who slept.
+    for line in ["POLL k", "MPOLL 2 nowhere k"] {
+        let sleeper = Sleeper::start(
+            &server,
+            &format!("DEHYDRATOR.{line} BLOCK 0 LEASE 600000 TOKEN anna-1"),
+        );
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        assert!(format!("{:?}", sleeper.reply()).contains("anna-1"), "{line}");
+        assert_eq!(settle(&mut client, "anna-1", "id"), Value::Int(1), "{line}");
+    }
+    let refused = client.refused(&format!("DEHYDRATOR.POLL k LEASE 5 TOKEN {longest}y"));
+    let start = format!("{}...", "x".repeat(32));
+    assert_eq!(refused, format!("ERR TOKEN '{start}' is longer than 255 bytes"));
+    // Of none that was ever given nothing is held.
+    assert_eq!(settle(&mut client, &format!("{longest}y"), "id"), Value::Int(0));
+}
+
+#[test]
 fn a_hundred_are_renewed_and_settled_in_one_command_each_with_its_own_reply() {
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -318,7 +354,8 @@ fn a_poll_that_is_sent_again_gets_the_same_elements_again() {
     let other = poll(&mut client, "LEASE 600000 TOKEN poll-2");
     assert_eq!(other.iter().map(|row| &row.0[..]).collect::<Vec<_>>(), ["3", "4", "5", "1"]);
     assert_eq!(poll(&mut client, "LEASE 600000 TOKEN poll-1"), first[2..]);
-    // The number that stands for the word is as good as the word.
+    // It is told its own word.
+    assert!(first.iter().all(|row| row.3 == "poll-1"), "{first:?}");
     assert_eq!(settle(&mut client, &first[2].3, "2"), Value::Int(1));
     assert!(poll(&mut client, "LEASE 600000 TOKEN poll-1").is_empty());
 }

@@ -22,12 +22,14 @@ pub struct Poll<'a> {
     /// How long to wait for something to come due, in milliseconds; 0: for ever.
     pub block: Option<u64>,
     pub take: Take,
+    /// The token, as the client wrote it that has chosen it.
+    pub word: Option<Str<'a>>,
 }
 
 impl<'a> Poll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (block, take) = how(args, 2)?;
-        Ok(Self { key: required(args, 1)?, block, take })
+        let (block, take, word) = how(args, 2)?;
+        Ok(Self { key: required(args, 1)?, block, take, word })
     }
 }
 
@@ -37,6 +39,7 @@ pub struct MPoll<'a> {
     pub keys: Vec<Str<'a>>,
     pub block: Option<u64>,
     pub take: Take,
+    pub word: Option<Str<'a>>,
 }
 
 impl<'a> MPoll<'a> {
@@ -45,8 +48,8 @@ impl<'a> MPoll<'a> {
         let mut keys: Vec<_> = args.from(2).take(numkeys).collect();
         let mut seen = HashSet::with_capacity_and_hasher(numkeys, RandomState::new());
         keys.retain(|key| seen.insert(key.bytes()));
-        let (block, take) = how(args, 2 + numkeys)?;
-        Ok(Self { keys, block, take })
+        let (block, take, word) = how(args, 2 + numkeys)?;
+        Ok(Self { keys, block, take, word })
     }
 }
 
@@ -64,27 +67,26 @@ pub fn numkeys(args: Args<'_>) -> Result<usize> {
 }
 
 /// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, from this argument on.
-fn how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take)> {
+fn how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take, Option<Str<'_>>)> {
     let (mut count, mut block, mut with_ids) = (None, None, false);
-    let (mut lease, mut token) = (None, None);
+    let (mut lease, mut word) = (None, None);
     let mut options = Options::new(args, from);
     while let Some(option) = options.next() {
         match option.name() {
             b"COUNT" if count.is_none() => count = Some(options.count()?),
             b"BLOCK" if block.is_none() => block = Some(options.milliseconds("BLOCK")?),
             b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
-            b"TOKEN" if token.is_none() => {
-                token = Some(chosen(options.value("TOKEN")?.bytes())?);
-            }
+            b"TOKEN" if word.is_none() => word = Some(options.value("TOKEN")?),
             b"WITHIDS" if !with_ids => with_ids = true,
             _ => return Err(option.unexpected()),
         }
     }
+    let token = word.map(|word| chosen(word.bytes())).transpose()?;
     if token.is_some() && lease.is_none() {
         return Err("syntax error, TOKEN needs LEASE".into());
     }
     let count = count.unwrap_or(usize::MAX).min(config::reply_max());
-    Ok((block, Take { count, with_ids, lease, token }))
+    Ok((block, Take { count, with_ids, lease, token }, word))
 }
 
 /// `key ttl@unix-ms@token id [id ...]`, or, as earlier versions said it, `key ttl [TOKEN token] AT unix-ms id [id ...]`

@@ -19,8 +19,13 @@ pub fn token(word: &[u8]) -> Result<Token> {
 ///
 /// # Errors
 ///
-/// If it looks like one of the server's: what is held under those is not found again.
+/// If it looks like one of the server's: what is held under those is not found again. If it is too long: it is replied with
+/// each element.
 pub fn chosen(word: &[u8]) -> Result<Token> {
+    const LONGEST: usize = 255;
+    if word.len() > LONGEST {
+        return Err(format!("TOKEN '{}' is longer than {LONGEST} bytes", super::shown(word)).into());
+    }
     let token = token(word)?;
     if token.is_chosen() {
         return Ok(token);

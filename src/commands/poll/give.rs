@@ -172,22 +172,47 @@ impl Take {
         Self { token, ..self }
     }
 
-    /// Replies an element as it was asked for.
-    pub(super) fn reply(self, reply: &mut Array<'_>, element: &Element<'_>) {
+    /// Returns how the token is replied. `word`: what the client has chosen.
+    pub(super) fn spelling(self, word: Option<&[u8]>) -> Spelling<'_> {
+        match (word, self.token) {
+            (Some(word), _) => Spelling::Chosen(word),
+            (None, Some(token)) => Spelling::Drawn(Digits::new(token.number())),
+            (None, None) => Spelling::Chosen(&[]),
+        }
+    }
+
+    /// Replies an element as it was asked for, with the token of its lease.
+    pub(super) fn reply(self, reply: &mut Array<'_>, element: &Element<'_>, token: &Spelling<'_>) {
         let Element { id, payload, deliveries, .. } = *element;
         if self.lease.is_some() {
             let mut row = reply.push_array(4);
             row.push_bulk(id);
             row.push_bulk(payload);
             row.push_integer(deliveries.into());
-            // As a string: languages whose numbers are all fractions would round it.
-            row.push_bulk(Digits::new(self.token.map_or(0, Token::number)).bytes());
+            row.push_bulk(token.bytes());
         } else if self.with_ids {
             let mut pair = reply.push_array(2);
             pair.push_bulk(id);
             pair.push_bulk(payload);
         } else {
             reply.push_bulk(payload);
+        }
+    }
+}
+
+/// A token as the client is told it.
+pub(super) enum Spelling<'a> {
+    /// As it wrote it.
+    Chosen(&'a [u8]),
+    /// In digits, as a string: languages whose numbers are all fractions would round the number.
+    Drawn(Digits),
+}
+
+impl Spelling<'_> {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Chosen(word) => word,
+            Self::Drawn(digits) => digits.bytes(),
         }
     }
 }

@@ -30,7 +30,7 @@ mod unblocked;
 use crate::data_type::Writing;
 use crate::pending::blocked::Outlook;
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Str, error::Result};
 
 use self::claims::claim;
 use self::give::{held, take_due};
@@ -44,8 +44,9 @@ pub use self::serve::{backstop, next_us, serve};
 /// gone; with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are
 /// some.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Poll { key, block, take } = args::read(context, args, args::Poll::parse)?;
+    let args::Poll { key, block, take, word } = args::read(context, args, args::Poll::parse)?;
     let take = take.with_token();
+    let token = take.spelling(word.map(Str::bytes));
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     // Refused before anything is given out.
@@ -54,7 +55,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         && held(lawn, take, now).next().is_some()
     {
         let mut reply = context.reply_array_up_to(take.count);
-        held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element));
+        held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element, &token));
         claim(take.token);
         return Ok(());
     }
@@ -66,13 +67,15 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         let asked = (key, next);
         if has_to_wait(context, asked, now) {
             drop(dehydrator);
-            if sleep(context, &[asked], timeout, take, false) {
+            if sleep(context, &[asked], timeout, (take, word), false) {
                 return Ok(());
             }
             dehydrator = Writing::open_at(context, key, now)?;
         }
     }
     let mut reply = context.reply_array_up_to(take.count);
-    take_due(context, dehydrator, key, now, take, |element| take.reply(&mut reply, &element));
+    take_due(context, dehydrator, key, now, take, |element| {
+        take.reply(&mut reply, &element, &token);
+    });
     Ok(())
 }

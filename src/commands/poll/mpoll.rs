@@ -22,7 +22,7 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         (2..2 + args::numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
         return Ok(());
     }
-    let args::MPoll { keys, block, take } = args::read(context, args, args::MPoll::parse)?;
+    let args::MPoll { keys, block, take, word } = args::read(context, args, args::MPoll::parse)?;
     let take = take.with_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();
@@ -30,7 +30,7 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let outlooks: Vec<_> =
         keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
-    if reply_held(context, &keys, take, now) {
+    if reply_held(context, &keys, (take, word), now) {
         claim(take.token);
         return Ok(());
     }
@@ -46,16 +46,16 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         })
         .collect::<Result<_>>()?;
     let Some(timeout) = timeout else {
-        reply_first(context, &asked, take, now);
+        reply_first(context, &asked, (take, word), now);
         return Ok(());
     };
     let first = asked.iter().find(|asked| is_due(asked, now));
     if first.is_none_or(|first| has_to_wait(context, *first, now))
-        && sleep(context, &asked, timeout, take, true)
+        && sleep(context, &asked, timeout, (take, word), true)
     {
         return Ok(());
     }
-    reply_first(context, &asked, take, now);
+    reply_first(context, &asked, (take, word), now);
     Ok(())
 }
 
@@ -76,7 +76,13 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
 
 /// Replies what the client holds in one of these keys under the token that it has chosen. Returns whether it holds
 /// anything.
-fn reply_held(context: &Context, keys: &[Str<'_>], take: Take, now: u64) -> bool {
+fn reply_held(
+    context: &Context,
+    keys: &[Str<'_>],
+    (take, word): (Take, Option<Str<'_>>),
+    now: u64,
+) -> bool {
+    let token = take.spelling(word.map(Str::bytes));
     if take.chosen_token().is_none() {
         return false;
     }
@@ -84,20 +90,26 @@ fn reply_held(context: &Context, keys: &[Str<'_>], take: Take, now: u64) -> bool
         let Ok(dehydrator) = Reading::open(context, *key) else { return false };
         let mut reply = None;
         for element in dehydrator.lawn().into_iter().flat_map(|lawn| held(lawn, take, now)) {
-            take.reply(reply.get_or_insert_with(|| named(context, *key, take)), &element);
+            take.reply(reply.get_or_insert_with(|| named(context, *key, take)), &element, &token);
         }
         reply.is_some()
     })
 }
 
 /// Replies what is due in the first key that gives something out, or nil.
-fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take, now: u64) {
+fn reply_first(
+    context: &Context,
+    asked: &[Asked<'_>],
+    (take, word): (Take, Option<Str<'_>>),
+    now: u64,
+) {
+    let token = take.spelling(word.map(Str::bytes));
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
         // Dead letters of the key before may have been moved, and events called out: this one may be of another type now.
         let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
         let mut reply = None;
         take_due(context, dehydrator, *key, now, take, |element| {
-            take.reply(reply.get_or_insert_with(|| named(context, *key, take)), &element);
+            take.reply(reply.get_or_insert_with(|| named(context, *key, take)), &element, &token);
         });
         if reply.is_some() {
             return;

@@ -4,6 +4,7 @@
 //! the elements are copied: by then they are in the lawn no more.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{Writing, inspect, restore_expiry};
@@ -22,6 +23,8 @@ pub(super) struct Parcel {
     db: i32,
     key: OwnedStr,
     take: Take,
+    /// The token that the client has chosen.
+    word: Option<Rc<[u8]>>,
     elements: Vec<Copied>,
     /// Whether it is replied from which key that is.
     is_named: bool,
@@ -135,9 +138,18 @@ impl Parcel {
     }
 
     fn new(context: &Context, sleeper: &Sleeper, key: OwnedStr, elements: Vec<Copied>) -> Self {
-        let (Sleeper { take, is_named, .. }, db) = (sleeper, context.selected_db());
-        let (take, is_named) = (*take, *is_named);
-        Self { db, key, take, elements, is_named, expiry: None, on_its_way: None }
+        let Sleeper { take, word, is_named, .. } = sleeper;
+        let (db, word) = (context.selected_db(), word.clone());
+        Self {
+            db,
+            key,
+            take: *take,
+            word,
+            elements,
+            is_named: *is_named,
+            expiry: None,
+            on_its_way: None,
+        }
     }
 }
 
@@ -158,8 +170,9 @@ impl Parcel {
         } else {
             context.reply_array(self.elements.len())
         };
+        let token = self.take.spelling(self.word.as_deref());
         for element in &self.elements {
-            self.take.reply(&mut reply, &element.element());
+            self.take.reply(&mut reply, &element.element(), &token);
         }
     }
 

@@ -10,17 +10,18 @@ use super::unblocked::Unblocked;
 pub(super) type Asked<'a> = (Str<'a>, Option<u64>);
 
 /// Has the client of this command sleep until something is due in one of its keys, which are all different, or for
-/// `timeout` milliseconds (0: for ever), when it is replied nil. `is_named`: it is told from which key it is served.
+/// `timeout` milliseconds (0: for ever), when it is replied nil. `word`: the token
+/// that it has chosen, as it wrote it. `is_named`: it is told from which key it is served.
 /// Returns whether it sleeps: the server refuses that to some clients.
 pub(super) fn sleep(
     context: &CommandContext,
     asked: &[Asked<'_>],
     timeout: u64,
-    take: Take,
+    (take, word): (Take, Option<Str<'_>>),
     is_named: bool,
 ) -> bool {
     let Some(client) = BlockedClient::block::<Unblocked>(context) else { return false };
-    blocked::join(context, client, asked, timeout, take, is_named);
+    blocked::join(context, client, asked, timeout, take, word, is_named);
     true
 }
 

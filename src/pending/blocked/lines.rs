@@ -20,6 +20,8 @@ pub struct Sleeper {
     /// The keys that it waits for, in its own order, each once. All are in one database.
     pub names: Vec<Rc<Name>>,
     pub take: Take,
+    /// The token that it has chosen, as it wrote it.
+    pub word: Option<Rc<[u8]>>,
     /// Whether it is told from which key it is served.
     pub is_named: bool,
     handle: Handle,
@@ -101,12 +103,13 @@ impl Lines {
         names: impl Iterator<Item = Name>,
         until_us: Option<u64>,
         take: Take,
+        word: Option<Rc<[u8]>>,
         is_named: bool,
     ) -> Rc<Sleeper> {
         let names = names.map(|name| self.shared(name)).collect();
         let (handle, ticket) = (client.handle(), self.tickets);
         self.tickets += 1;
-        let sleeper = Rc::new(Sleeper { names, take, is_named, handle, ticket, until_us });
+        let sleeper = Rc::new(Sleeper { names, take, word, is_named, handle, ticket, until_us });
         for name in &sleeper.names {
             let line = self.by_name.entry(Rc::clone(name)).or_default();
             line.sleepers.insert(ticket, Rc::clone(&sleeper));
@@ -405,7 +408,7 @@ mod tests {
         until_us: Option<u64>,
     ) -> Rc<Sleeper> {
         let client = BlockedClient::fake(number);
-        lines.join(client, keys.iter().map(|key| name(key)), until_us, TAKE, false)
+        lines.join(client, keys.iter().map(|key| name(key)), until_us, TAKE, None, false)
     }
 
     fn join(lines: &mut Lines, number: usize, keys: &[&str]) -> Rc<Sleeper> {

@@ -25,6 +25,7 @@
 mod lines;
 
 use std::cell::RefCell;
+use std::rc::Rc;
 
 use super::{Take, timer};
 use crate::clock;
@@ -70,7 +71,7 @@ pub fn is_ready() -> bool {
 }
 
 /// Puts a client, which has just been blocked, at the end of the lines of `keys`, which are all different. With each key
-/// goes when its next element comes due, or did. It waits for `timeout` milliseconds (0: for ever). `is_named`: it is told
+/// goes when its next element comes due, or did. It waits for `timeout` milliseconds (0: for ever). `word`: the token that it has chosen. `is_named`: it is told
 /// from which key it is served.
 pub fn join(
     context: &Context,
@@ -78,12 +79,14 @@ pub fn join(
     keys: &[(Str<'_>, Option<u64>)],
     timeout: u64,
     take: Take,
+    word: Option<Str<'_>>,
     is_named: bool,
 ) {
     let until_us =
         (timeout > 0).then(|| clock::monotonic_us().saturating_add(timeout.saturating_mul(1000)));
+    let word = word.map(|word| Rc::from(word.bytes()));
     let names = keys.iter().map(|(key, _)| Name::of(context, *key));
-    let sleeper = with(|lines| lines.join(client, names, until_us, take, is_named));
+    let sleeper = with(|lines| lines.join(client, names, until_us, take, word, is_named));
     // How long passes take is measured while anybody is blocked.
     timer::listen();
     if let Some(until_us) = until_us {
