@@ -25,11 +25,12 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `TOUCH key id ttl [GT | LT] [AT unix-ms]`: 1, or 0 if there is no such id or the condition does not hold.
+/// Runs `TOUCH key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`: how many there are for which the condition
+/// holds.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Touch { key, id, ttl, condition, at } =
-        args::read(context, args, args::Touch::parse)?;
-    let mut dehydrator = Writing::open(context, key)?;
+    let request = args::read(context, args, args::Touch::parse)?;
+    let mut dehydrator = Writing::open(context, request.key)?;
+    let args::Touch { key, ttl, condition, at, .. } = request;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl, ttl, at, now)?;
@@ -38,20 +39,29 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         Condition::Later => deadline > current,
         Condition::Earlier => deadline < current,
     };
-    let touched = dehydrator.lawn().is_some_and(|lawn| {
-        lawn.look(id).is_some_and(|element| holds(element.deadline))
-            && lawn.restart_at(id, ttl, deadline)
-    });
-    if touched {
-        if at.is_some() {
-            // It says so in absolute terms, and does on a replica what it did here.
-            replicate::verbatim(context);
-        } else {
-            replicate::touched(context, key, id, ttl, deadline);
+    // In an effect a ttl of 0 gives back what is held. A client that says when it is due asks for no such thing.
+    let keeps_held = ttl == 0 && at.is_some() && !context.is_replaying();
+    let mut count = 0;
+    for id in request.ids() {
+        let Some(lawn) = dehydrator.lawn() else { break };
+        let Some(element) = lawn.look(id).filter(|element| holds(element.deadline)) else {
+            continue;
+        };
+        let is_kept = keeps_held && lawn.token(&element).is_some();
+        let ttl = if is_kept { QUEUE_OF_HELD } else { ttl };
+        if !lawn.restart_at(id, ttl, deadline) {
+            continue;
         }
+        replicate::touched(context, key, id, ttl, deadline);
         dehydrator.note_timer(ttl, deadline);
+        count += 1;
+    }
+    if count > 0 {
         dehydrator.changed(c"dehydrator.touch");
     }
-    context.reply_integer(touched.into());
+    context.reply_integer(count);
     Ok(())
 }
+
+/// The TTL by which the queue is named of what is held and stays so, where a client has said 0.
+const QUEUE_OF_HELD: u64 = 1;

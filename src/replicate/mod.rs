@@ -16,7 +16,7 @@
 //! | the file is rewritten, and an element is leased | `DEHYDRATOR.PUSH ... DELIVERIES n TOKEN token` |
 //! | elements were leased | `DEHYDRATOR.LEASE key ttl@deadline@token id [id ...]` |
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
-//! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl@deadline`; with AT, the command as it was sent |
+//! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl@deadline`; with a ttl of 0 it is given back as well |
 //! | what becomes of what comes due | `DEHYDRATOR.ONDUE key policy` |
 //! | a policy that came by RESTORE sends nothing yet | `DEHYDRATOR.ONDUE key policy UNCONFIRMED` |
 //! | nothing is given out or delivered for a while | `DEHYDRATOR.PAUSE key [AT end]` |

@@ -107,6 +107,36 @@ fn touch_moves_a_deadline_and_puts_the_element_behind_its_equals() {
 }
 
 #[test]
+fn several_are_touched_at_once_and_those_of_which_the_condition_holds_are_counted() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for id in ["a", "b", "c"] {
+        client.ask(&format!("DEHYDRATOR.PUSH k 600000 {id} {id} AT 50"));
+    }
+    // Any word may be an id: one that looks like a ttl, and one that looks like an option.
+    for id in ["7", "AT", "IDS"] {
+        client.ask(&format!("DEHYDRATOR.PUSH k 5 {id} {id} AT 50"));
+    }
+    let touched =
+        |client: &mut _, line: &str| Ask::ask(client, &format!("DEHYDRATOR.TOUCH k {line}"));
+    assert_eq!(touched(&mut client, "5 IDS 4 a nobody b a AT 60"), Value::Int(3));
+    assert_eq!(touched(&mut client, "5 IDS 2 c a AT 55 LT"), Value::Int(1));
+    assert_eq!(touched(&mut client, "5 IDS 2 c a GT AT 52"), Value::Int(1));
+    assert_eq!(touched(&mut client, "7 5 AT 40"), Value::Int(1));
+    assert_eq!(touched(&mut client, "5 IDS 2 AT IDS AT 30"), Value::Int(2));
+    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), texts(&["AT", "IDS", "7", "c", "a", "b"]));
+    let before = client.digest("k");
+    for line in ["5 IDS 0 a", "5 IDS 3 a b", "5 IDS 1 a b", "ten IDS 1 a", "5 IDS"] {
+        assert!(
+            client.refused(&format!("DEHYDRATOR.TOUCH k {line}")).starts_with("ERR "),
+            "{line}"
+        );
+    }
+    assert_eq!(touched(&mut client, "5 IDS 2 x y"), Value::Int(0));
+    assert_eq!(client.digest("k"), before);
+}
+
+#[test]
 fn info_is_a_map_in_resp3() {
     let server = Server::start(&[]);
     let mut client = server.connect();

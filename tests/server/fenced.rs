@@ -112,6 +112,74 @@ fn a_lease_that_is_renewed_keeps_its_token_and_one_that_is_given_back_loses_it()
     assert_eq!(settle(&mut client, next, "id"), Value::Int(1));
 }
 
+/// Without a moment a ttl of 0 gives back, as RENEW's does. With one it names a queue, as any other.
+#[test]
+fn a_ttl_of_0_with_a_moment_gives_nothing_back_here_on_a_replica_and_after_a_restart() {
+    let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&primary);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.MPUSH k 0 element drawn 0 element given-back");
+    let drawn = poll(&mut client, "LEASE 600000").swap_remove(0).3;
+    client.ask("DEHYDRATOR.MPUSH k 0 element own 0 element past 600000 element nobodys");
+    assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine").len(), 2);
+    for (line, touched) in [
+        ("drawn 0 AT 4102444800000", 1),
+        ("own 0@4102444800000", 1),
+        ("past 0 LT AT 5", 1),
+        ("0 IDS 2 nobodys nowhere AT 4102444800000", 1),
+        ("given-back 0", 1),
+    ] {
+        assert_eq!(
+            client.ask(&format!("DEHYDRATOR.TOUCH k {line}")),
+            Value::Int(touched),
+            "{line}"
+        );
+    }
+    // Only what is held is not in the queue of what was given back.
+    for (id, ttl) in [("drawn", 1), ("own", 1), ("past", 1), ("nobodys", 0), ("given-back", 0)] {
+        let Value::Array(fields) = client.ask(&format!("DEHYDRATOR.LOOK k {id} FULL")) else {
+            panic!("names and values")
+        };
+        assert_eq!(fields[5], Value::Int(ttl), "{id}");
+    }
+    assert_eq!(client.ask("WAIT 1 60000"), Value::Int(1));
+    let digest = client.digest("k");
+    assert_eq!(replica.connect().digest("k"), digest);
+    primary.restart();
+    let mut restarted = primary.connect();
+    assert_eq!(restarted.digest("k"), digest);
+    primary.kill();
+    let mut promoted = replica.connect();
+    promoted.ask("REPLICAOF NO ONE");
+    primary.relaunch();
+    for client in [&mut primary.connect(), &mut promoted] {
+        is_fenced(client, &drawn, "given-back", "given back");
+        for (token, id) in [(&drawn[..], "drawn"), ("mine", "own"), ("mine", "past")] {
+            assert_eq!(settle(client, token, id), Value::Int(1), "{id}");
+        }
+    }
+}
+
+/// As all versions have said it so far: what they gave back is given back, whatever the clock.
+#[test]
+fn an_effect_with_a_ttl_of_0_gives_back() {
+    for effect in ["id 0@4102444800000", "id 0@5", "id 0 AT 4102444800000"] {
+        let primary = Server::start_debug(&[]);
+        let replica = Server::start_debug(&[]);
+        replica.follow(&primary);
+        let mut client = primary.connect();
+        client.ask("DEHYDRATOR.PUSH k 0 element id");
+        assert_eq!(poll(&mut client, "LEASE 600000 TOKEN mine").len(), 1);
+        client.ask(&format!("DEHYDRATOR.DEBUG k SAY DEHYDRATOR.TOUCH k {effect}"));
+        assert_eq!(client.ask("WAIT 1 60000"), Value::Int(1));
+        let mut promoted = replica.connect();
+        promoted.ask("REPLICAOF NO ONE");
+        is_fenced(&mut promoted, "mine", "id", effect);
+        assert_eq!(settle(&mut client, "mine", "id"), Value::Int(1));
+    }
+}
+
 #[test]
 fn a_token_is_replied_as_the_client_wrote_it() {
     let server = Server::start(&[]);
@@ -209,6 +277,7 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
             "ERR TOKEN '4611686018427387904' is one of the server's own: numbers must be below 2^62",
         ),
         ("PUSH k 5 element new AT 5 TOKEN 7", "ERR syntax error, unexpected 'TOKEN'"),
+        ("PUSH k 5 element new DELIVERIES 7", "ERR syntax error, unexpected 'DELIVERIES'"),
     ] {
         let refused = client.refused(&format!("DEHYDRATOR.{}", line.replace('%', &token)));
         assert_eq!(refused, error);

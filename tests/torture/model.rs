@@ -418,19 +418,26 @@ impl World {
                 let old = std::mem::replace(&mut it.entries[at].element, element.clone());
                 Expect::Is(Value::BulkString(old))
             }
-            Op::Touch { id, ttl, only, at } => {
+            Op::Touch { ids, ttl, only, at } => {
                 let Some(deadline) = at_or(*at, *ttl) else { return REFUSED };
-                let Some(found) = it.find(id) else { return int(0) };
-                let entry = &mut it.entries[found];
-                let holds = match only {
-                    None => true,
-                    Some("GT") => deadline > entry.deadline,
-                    Some(_) => deadline < entry.deadline,
-                };
-                if holds {
-                    entry.restart(*ttl, deadline, self.next());
+                let mut count = 0;
+                for id in ids {
+                    let Some(found) = it.find(id) else { continue };
+                    let entry = &mut it.entries[found];
+                    let holds = match only {
+                        None => true,
+                        Some("GT") => deadline > entry.deadline,
+                        Some(_) => deadline < entry.deadline,
+                    };
+                    if holds {
+                        // With a moment 0 gives nothing back.
+                        let keeps = at.is_some() && entry.token.is_some();
+                        let ttl = if keeps { (*ttl).max(1) } else { *ttl };
+                        entry.restart(ttl, deadline, self.next());
+                        count += 1;
+                    }
                 }
-                int(holds.into())
+                int(count)
             }
             Op::Rem(ids) => int(ids.iter().filter(|id| it.take(id).is_some()).count() as u64),
             Op::Lease { ttl, token, at, ids } => {

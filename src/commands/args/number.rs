@@ -1,8 +1,10 @@
 //! Numbers, and what a client is told that sent none.
 
 use crate::lawn::DEADLINE_MAX;
+use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
+use super::required;
 use super::word::shown;
 
 /// Reads a TTL. Whether now plus this fits is known when the clock is read.
@@ -60,6 +62,18 @@ pub fn positive(name: &str, word: &[u8], wanted: &str) -> Result<u64> {
     let number =
         number(word).and_then(|number| if number > 0 { Ok(number) } else { Err(NotNumber::Other) });
     number.map_err(|error| error.of(name, word, wanted))
+}
+
+/// Reads how many words follow, which are there.
+pub fn counted(name: &str, nouns: &str, args: Args<'_>, at: usize) -> Result<usize> {
+    let word = required(args, at)?.bytes();
+    let number = positive(name, word, "a whole number from 1 on")?;
+    let number = usize::try_from(number).unwrap_or(usize::MAX);
+    if args.from(at + 1).take(number).count() < number {
+        let word = shown(word);
+        return Err(format!("{name} '{word}' is greater than the number of {nouns}").into());
+    }
+    Ok(number)
 }
 
 /// Reads a decimal number up to 2^63 - 1, written as the server writes numbers: digits alone, no sign, no space, no

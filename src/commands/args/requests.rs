@@ -194,13 +194,24 @@ fn a_touch_has_one_condition() {
     needs_all_of("k i 5", only!(Touch));
     let touch = |args: Args<'_>| {
         let it = Touch::parse(args)?;
-        Ok((text(it.key), it.id.to_vec(), it.ttl, it.condition, it.at))
+        let ids: Vec<_> = it.ids().map(String::from_utf8_lossy).collect();
+        Ok((text(it.key), ids.join(" "), it.ttl, it.condition, it.at))
     };
-    let touched = |condition, at| Ok(("k".into(), b"i".to_vec(), 5, condition, at));
+    let touched = |condition, at| Ok(("k".into(), "i".to_owned(), 5, condition, at));
     assert_eq!(read("k i 5", touch), touched(Always, None));
     assert_eq!(read("k i 5 GT", touch), touched(Later, None));
     assert_eq!(read("k i 5 lt AT 9", touch), touched(Earlier, Some(9)));
     assert_eq!(read("k i 5 AT 9 GT", touch), touched(Later, Some(9)));
+    assert_eq!(read("k i 5@9", touch), touched(Always, Some(9)));
+    needs_all_of("k 5 IDS 1 i", only!(Touch));
+    assert_eq!(read("k 5 IDS 1 i", touch), touched(Always, None));
+    assert_eq!(read("k 5 ids 1 i AT 9 GT", touch), touched(Later, Some(9)));
+    let many = |condition| Ok(("k".into(), "AT 9 GT".to_owned(), 5, condition, None));
+    assert_eq!(read("k 5 IDS 3 AT 9 GT", touch), many(Always));
+    assert_eq!(read("k 5 IDS 3 AT 9 GT LT", touch), many(Earlier));
+    // An id may be any word.
+    let one = Ok(("k".into(), "5".to_owned(), 7, Always, None));
+    assert_eq!(read("k 5 7", touch), one);
     refuses(
         &[
             "k i x",
@@ -212,6 +223,13 @@ fn a_touch_has_one_condition() {
             "k i 5 AT x",
             "k i 5 AT 9 AT 9",
             "k i 5 NX",
+            "k i 5 IDS 1 j",
+            "k i IDS 1 j",
+            "k 5 IDS 0 i",
+            "k 5 IDS x i",
+            "k 5 IDS 2 i",
+            "k 5 IDS 1 i j",
+            "k 5 IDS 1 i GT LT",
         ],
         only!(Touch),
     );

@@ -9,12 +9,11 @@ use crate::pending::Take;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
-use super::number::positive;
+use super::number::counted;
 use super::options::Options;
 use super::required;
 use super::timer::Timer;
 use super::token::chosen;
-use super::word::shown;
 
 /// `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`
 pub struct Poll<'a> {
@@ -56,14 +55,7 @@ impl<'a> MPoll<'a> {
 /// Returns how many keys follow behind `numkeys`. They are there.
 pub fn numkeys(args: Args<'_>) -> Result<usize> {
     required(args, 2)?;
-    let word = required(args, 1)?.bytes();
-    let numkeys = positive("numkeys", word, "a whole number from 1 on")?;
-    let numkeys = usize::try_from(numkeys).unwrap_or(usize::MAX);
-    if args.from(2).take(numkeys).count() < numkeys {
-        let word = shown(word);
-        return Err(format!("numkeys '{word}' is greater than the number of keys").into());
-    }
-    Ok(numkeys)
+    counted("numkeys", "keys", args, 1)
 }
 
 /// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, from this argument on.

@@ -1,8 +1,11 @@
 //! What UPDATE and TOUCH ask for.
 
+use std::ops::Range;
+
 use crate::server::string::Args;
 use crate::server::{Str, error::Result};
 
+use super::number::counted;
 use super::options::Options;
 use super::timer::Timer;
 use super::{has_exactly, required};
@@ -31,26 +34,32 @@ pub enum Condition {
     Earlier,
 }
 
-/// `key id ttl[@unix-ms] [GT | LT] [AT unix-ms]`
+/// `key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`; in replication `key id ttl@unix-ms`.
 pub struct Touch<'a> {
     pub key: Str<'a>,
-    pub id: &'a [u8],
     pub ttl: u64,
     pub condition: Condition,
     pub at: Option<u64>,
+    args: Args<'a>,
+    /// Where the ids stand.
+    ids: Range<usize>,
 }
 
 impl<'a> Touch<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let timer = Timer::parse(required(args, 3)?)?;
+        // No ttl looks like this word.
+        let is_list = required(args, 3)?.bytes().eq_ignore_ascii_case(b"IDS");
+        let (timer, ids) = if is_list { (2, 5..5 + numids(args)?) } else { (3, 2..3) };
+        let timer = Timer::parse(required(args, timer)?)?;
+        let mut options = Options::new(args, if is_list { ids.end } else { 4 });
         let mut request = Self {
             key: required(args, 1)?,
-            id: required(args, 2)?.bytes(),
             ttl: timer.ttl,
             condition: Condition::Always,
             at: timer.deadline,
+            args,
+            ids,
         };
-        let mut options = Options::new(args, 4);
         while let Some(option) = options.next() {
             match option.name() {
                 b"GT" if request.condition == Condition::Always => {
@@ -65,4 +74,15 @@ impl<'a> Touch<'a> {
         }
         Ok(request)
     }
+
+    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
+        let args = self.args;
+        self.ids.clone().map(move |at| args.get(at).map_or(&[][..], Str::bytes))
+    }
+}
+
+/// Returns how many ids follow behind `IDS numids`. They are there.
+fn numids(args: Args<'_>) -> Result<usize> {
+    required(args, 5)?;
+    counted("numids", "ids", args, 4)
 }

@@ -112,7 +112,7 @@ pub enum Op {
     },
     Update(Bytes, Bytes),
     Touch {
-        id: Bytes,
+        ids: Vec<Bytes>,
         ttl: u64,
         only: Option<&'static str>,
         at: Option<u64>,

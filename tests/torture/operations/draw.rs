@@ -201,15 +201,19 @@ impl Torture {
             660..680 => Op::Look { id: self.id(), full: self.random.one_in(2) },
             680..710 => Op::Update(self.id(), self.element()),
             710..790 => {
-                let (id, ttl) = (self.id(), self.ttl_or_too_much());
+                let ttl = self.ttl_or_too_much();
+                let ids = if self.random.one_in(4) { self.ids() } else { vec![self.id()] };
                 let only = self.random.pick(&[None, Some("GT"), Some("LT")]);
                 let at = self.random.one_in(3).then(|| self.deadline());
                 let same = at.is_none().then(|| self.now().checked_add(ttl)).flatten();
-                let entry = self.world.dehydrator(db, key);
-                let entry = entry.and_then(|it| it.entries.get(it.find(&id)?));
+                let it = self.world.dehydrator(db, key);
+                let entry = |id: &Bytes| it.and_then(|it| it.entries.get(it.find(id)?));
                 // Which of the two is later by less than a grain, only the server's clock knows.
-                let is_known = entry.is_none_or(|entry| Some(entry.deadline) != same);
-                Op::Touch { id, ttl, only: only.filter(|_| is_known), at }
+                let is_known =
+                    |id: &Bytes| entry(id).is_none_or(|entry| Some(entry.deadline) != same);
+                // An id that comes twice is later than itself by less than that.
+                let is_known = ids.iter().all(is_known) && (at.is_some() || ids.len() == 1);
+                Op::Touch { ids, ttl, only: only.filter(|_| is_known), at }
             }
             790..820 => Op::Rem(self.ids()),
             820..840 => {

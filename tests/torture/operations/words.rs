@@ -107,10 +107,16 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Op::Help => vec![text("DEHYDRATOR.HELP")],
         Op::Require { level } => vec![text("DEHYDRATOR.REQUIRE"), number(*level)],
         Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
-        Op::Touch { id, ttl, only, at } => {
+        Op::Touch { ids, ttl, only, at } => {
             let mut words = verb("TOUCH");
             let (timer, at) = timer(*ttl, *at);
-            words.extend([id.clone(), timer]);
+            match &ids[..] {
+                [id] => words.extend([id.clone(), timer]),
+                ids => {
+                    words.extend([timer, text("IDS"), number(ids.len() as u64)]);
+                    words.extend_from_slice(ids);
+                }
+            }
             words.extend(option("AT", at));
             words.extend(only.map(text));
             words
@@ -246,6 +252,9 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         format!("TOUCH id|{bad}"),
         "TOUCH id|5|GT|LT".to_owned(),
         format!("TOUCH id|5|AT|{bad}"),
+        format!("TOUCH 5|IDS|{bad}|id"),
+        "TOUCH 5|IDS|2|id".to_owned(),
+        "TOUCH 5|IDS|1|id|id".to_owned(),
         "REM".to_owned(),
         "LEASE 5|BY|5|id".to_owned(),
         format!("LEASE {bad}|AT|5|id"),
