@@ -2,6 +2,8 @@
 //!
 //! What comes from the primary or from the append-only file was allowed once, and is never refused.
 
+use std::collections::BTreeSet;
+
 use crate::config;
 use crate::lawn::Lawn;
 use crate::server::{Context, Error, error::Result};
@@ -63,6 +65,18 @@ fn exceeded(context: &Context, ahead: u64) -> Option<u64> {
 /// Returns whether there are no more elements than allowed.
 pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
     config::max_elements().is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())
+}
+
+/// Returns whether there would be no more than allowed with those of these ids, which may come twice and are not there.
+pub fn has_room_for<'a>(
+    context: &Context,
+    lawn: &Lawn,
+    further: impl Iterator<Item = &'a [u8]>,
+) -> bool {
+    config::max_elements().is_none_or(|max| {
+        let further = further.collect::<BTreeSet<_>>().len();
+        (lawn.len() + further) as u64 <= max || further == 0 || context.is_replaying()
+    })
 }
 
 /// Says what a client is told when there are.

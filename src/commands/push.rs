@@ -5,12 +5,13 @@ use crate::lawn::{Lawn, StartError};
 use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
-use crate::server::{CommandContext, OwnedStr, error::Result, random};
+use crate::server::{CommandContext, Context, Error, OwnedStr, error::Result, random};
 
-use super::args::{self, IfThere};
+use super::args::{self, IfThere, Listed};
 use super::{limits, refusal};
 
-/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]`: OK, or nil.
+/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`: OK, or nil. In replication `DELIVERIES n` and
+/// `TOKEN token` go with AT.
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -90,59 +91,109 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `MPUSH key ttl element id [ttl element id ...]`: for each 1, or 0 where the id was there already.
+/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, or 0 where the
+/// id was there already.
 pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::MultiPush { key, elements } = args::read(context, args, args::MultiPush::parse)?;
+    let args::MultiPush { key, elements, if_there, at } =
+        args::read(context, args, args::MultiPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
-    let deadline = |ttl: &args::Ttl| limits::deadline(context, ttl.asked, ttl.ms, None, now);
-    let deadlines: Vec<_> =
-        elements.iter().map(|(ttl, ..)| deadline(ttl)).collect::<Result<_>>()?;
-    let start_all = |lawn: &mut Lawn| {
-        let mut started = Vec::with_capacity(elements.len());
-        for ((ttl, element, id), deadline) in elements.iter().zip(&deadlines) {
-            let refusal = match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), *deadline) {
-                Ok(()) if limits::has_room(context, lawn) => None,
-                Ok(()) => {
-                    drop(lawn.stop(id.bytes()));
-                    Some(limits::full())
-                }
-                Err(StartError::Exists) => {
-                    started.push(false);
-                    continue;
-                }
-                Err(error) => Some(refusal::of_start(error, id.bytes())),
-            };
-            if let Some(refusal) = refusal {
-                // A refused command changes nothing.
-                let done = elements.iter().zip(&started).filter(|(_, started)| **started);
-                done.for_each(|((_, _, id), _)| drop(lawn.stop(id.bytes())));
-                return Err(refusal);
-            }
-            started.push(true);
-        }
-        Ok(started)
-    };
-    let started = dehydrator.lawn_or_new(start_all)?;
+    let deadline = |it: &Listed<'_>| limits::deadline(context, it.ttl.asked, it.ttl.ms, at, now);
+    let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
+    let wanted = || elements.iter().zip(&deadlines).map(|(listed, deadline)| (*listed, *deadline));
+    let started = dehydrator.lawn_or_new(|lawn| match if_there {
+        IfThere::Replace => replace_all(context, lawn, wanted()),
+        IfThere::Refuse | IfThere::Keep => start_all(context, lawn, wanted(), if_there),
+    })?;
     let mut count = 0;
-    let mut reply = context.reply_array(started.len());
-    for (((ttl, element, id), deadline), started) in
-        elements.into_iter().zip(deadlines).zip(started)
-    {
-        if started {
-            let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
-            replicate::pushed(context, &pushed, false);
-            count += 1;
-        }
-        reply.push_integer(started.into());
+    for ((listed, deadline), _) in wanted().zip(&started.each).filter(|(_, started)| **started) {
+        let Listed { ttl, element, id } = listed;
+        let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
+        replicate::pushed(context, &pushed, if_there == IfThere::Replace);
+        dehydrator.note_timer(ttl.ms, deadline);
+        count += 1;
     }
-    drop(reply);
     if count > 0 {
         counters::count(&PUSHES, count);
-        dehydrator.grown(c"dehydrator.push");
+        match if_there {
+            IfThere::Replace => dehydrator.changed(c"dehydrator.push"),
+            IfThere::Refuse | IfThere::Keep => dehydrator.grown(c"dehydrator.push"),
+        }
     }
+    if let Some(refusal) = started.refusal {
+        return Err(refusal);
+    }
+    let mut reply = context.reply_array(started.each.len());
+    started.each.into_iter().for_each(|started| reply.push_integer(started.into()));
     Ok(())
+}
+
+/// What became of several elements that were to be put away.
+struct Started {
+    /// Whether it was, for each.
+    each: Vec<bool>,
+    /// Why those behind them were not.
+    refusal: Option<Error>,
+}
+
+/// Puts all of them away, or none. An id that is there stays as it was, or has them all refused.
+fn start_all<'a>(
+    context: &Context,
+    lawn: &mut Lawn,
+    wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
+    if_there: IfThere,
+) -> Result<Started> {
+    let mut each = Vec::with_capacity(wanted.size_hint().0);
+    for (Listed { ttl, element, id }, deadline) in wanted.clone() {
+        let refusal = match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
+            Ok(()) if limits::has_room(context, lawn) => None,
+            Ok(()) => {
+                drop(lawn.stop(id.bytes()));
+                Some(limits::full())
+            }
+            Err(StartError::Exists) if if_there == IfThere::Keep => {
+                each.push(false);
+                continue;
+            }
+            Err(error) => Some(refusal::of_start(error, id.bytes())),
+        };
+        if let Some(refusal) = refusal {
+            // A refused command changes nothing.
+            let done = wanted.zip(&each).filter(|(_, started)| **started);
+            done.for_each(|((listed, _), _)| drop(lawn.stop(listed.id.bytes())));
+            return Err(refusal);
+        }
+        each.push(true);
+    }
+    Ok(Started { each, refusal: None })
+}
+
+/// Puts all of them away, over what is there: or none, but that a lawn may turn out to hold as much as a lawn can. Then those
+/// before have taken the place of others, which are gone.
+fn replace_all<'a>(
+    context: &Context,
+    lawn: &mut Lawn,
+    wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
+) -> Result<Started> {
+    let further = wanted.clone().map(|(listed, _)| listed.id.bytes());
+    let further = further.filter(|id| lawn.look(id).is_none());
+    if !limits::has_room_for(context, lawn, further) {
+        return Err(limits::full());
+    }
+    let mut each = Vec::with_capacity(wanted.size_hint().0);
+    for (Listed { ttl, element, id }, deadline) in wanted {
+        if let Err(error) = lawn.replace_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
+            let refusal = refusal::of_start(error, id.bytes());
+            return if each.is_empty() {
+                Err(refusal)
+            } else {
+                Ok(Started { each, refusal: Some(refusal) })
+            };
+        }
+        each.push(true);
+    }
+    Ok(Started { each, refusal: None })
 }
 
 /// Makes an id of random bits: 32 hexadecimal digits.

@@ -110,13 +110,9 @@ fn touch_moves_a_deadline_and_puts_the_element_behind_its_equals() {
 fn several_are_touched_at_once_and_those_of_which_the_condition_holds_are_counted() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    for id in ["a", "b", "c"] {
-        client.ask(&format!("DEHYDRATOR.PUSH k 600000 {id} {id} AT 50"));
-    }
+    client.ask("DEHYDRATOR.MPUSH k 600000 a a 600000 b b 5 c c AT 50");
     // Any word may be an id: one that looks like a ttl, and one that looks like an option.
-    for id in ["7", "AT", "IDS"] {
-        client.ask(&format!("DEHYDRATOR.PUSH k 5 {id} {id} AT 50"));
-    }
+    client.ask("DEHYDRATOR.MPUSH k 5 d 7 5 e AT 5 f IDS AT 50");
     let touched =
         |client: &mut _, line: &str| Ask::ask(client, &format!("DEHYDRATOR.TOUCH k {line}"));
     assert_eq!(touched(&mut client, "5 IDS 4 a nobody b a AT 60"), Value::Int(3));
@@ -134,6 +130,32 @@ fn several_are_touched_at_once_and_those_of_which_the_condition_holds_are_counte
     }
     assert_eq!(touched(&mut client, "5 IDS 2 x y"), Value::Int(0));
     assert_eq!(client.digest("k"), before);
+}
+
+#[test]
+fn what_holds_for_push_holds_for_each_of_mpush() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let each = |numbers: &[i64]| Value::Array(numbers.iter().copied().map(Value::Int).collect());
+    let all = client.ask("DEHYDRATOR.MPUSH k 1000 a a 1020 b b SLACK 100");
+    assert_eq!(all, each(&[1, 1]));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k LEASE 600000"), texts(&[]));
+    let before = client.digest("k");
+    // All or nothing.
+    for (id, line) in [("b", "0 new c 0 new b"), ("c", "0 new c 0 new c")] {
+        let refused = client.refused(&format!("DEHYDRATOR.MPUSH k {line}"));
+        assert_eq!(refused, format!("EXISTS id '{id}' is there already"), "{line}");
+    }
+    assert_eq!(client.digest("k"), before);
+    let line = "DEHYDRATOR.MPUSH k 0 new b 0 c c 0 again c NX AT 50";
+    assert_eq!(client.ask(line), each(&[0, 1, 0]));
+    // What was leased is not held any more when it is replaced, and counts no delivery.
+    client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine");
+    let line = "DEHYDRATOR.MPUSH k 7 old c 7 A a 7 C c AT 40 REPLACE";
+    assert_eq!(client.ask(line), each(&[1, 1, 1]));
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k mine c"), each(&[0]));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["A", "C"]));
+    assert_eq!(client.ask("DEHYDRATOR.PULL k b"), text("b"));
 }
 
 #[test]

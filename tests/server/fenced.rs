@@ -276,8 +276,8 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
             "POLL k LEASE 5 TOKEN 4611686018427387904",
             "ERR TOKEN '4611686018427387904' is one of the server's own: numbers must be below 2^62",
         ),
-        ("PUSH k 5 element new AT 5 TOKEN 7", "ERR syntax error, unexpected 'TOKEN'"),
-        ("PUSH k 5 element new DELIVERIES 7", "ERR syntax error, unexpected 'DELIVERIES'"),
+        ("PUSH k 5 element new AT 5 TOKEN 7", "ERR syntax error, TOKEN needs DELIVERIES"),
+        ("PUSH k 5 element new DELIVERIES 7", "ERR syntax error, DELIVERIES needs AT"),
     ] {
         let refused = client.refused(&format!("DEHYDRATOR.{}", line.replace('%', &token)));
         assert_eq!(refused, error);

@@ -43,7 +43,7 @@ fn a_write_that_changes_nothing_breaks_no_watch_and_is_not_propagated() {
         "DEHYDRATOR.LOOK k id",
         "DEHYDRATOR.TTN k",
         "DEHYDRATOR.PUSH k 5 element id NX",
-        "DEHYDRATOR.MPUSH k 5 element id",
+        "DEHYDRATOR.MPUSH k 5 element id NX",
         "DEHYDRATOR.TOUCH k nobody 5",
         "DEHYDRATOR.TOUCH k id 5 GT",
         "DEHYDRATOR.SCAN k 0",
@@ -70,7 +70,7 @@ fn a_write_that_changes_nothing_breaks_no_watch_and_is_not_propagated() {
         "DEHYDRATOR.UPDATE k id other",
         "DEHYDRATOR.TOUCH k id 5",
         "DEHYDRATOR.PUSH k 5 element id REPLACE",
-        "DEHYDRATOR.MPUSH k 5 element id 5 element id3",
+        "DEHYDRATOR.MPUSH k 5 element id 5 element id3 NX",
         "DEHYDRATOR.PULL k id2",
         "DEHYDRATOR.REM k id",
     ] {

@@ -270,7 +270,7 @@ fn info_counts_what_there_is_and_what_was_done() {
     for id in 0..10 {
         client.ask(&format!("DEHYDRATOR.PUSH a {} element {id}", id % 2 * 600_000));
     }
-    client.ask("DEHYDRATOR.MPUSH b 600000 e 1 600000 e 2 600000 e 2");
+    client.ask("DEHYDRATOR.MPUSH b 600000 e 1 600000 e 2 600000 e 2 NX");
     client.ask("DEHYDRATOR.GIDPUSH b 600000 e");
     client.ask("DEHYDRATOR.PULL b 1");
     client.ask("DEHYDRATOR.PULL b 1");

@@ -100,6 +100,10 @@ fn the_append_only_file_is_told_effects_not_intentions() {
     client.ask("DEHYDRATOR.POLL k");
     client.ask("DEHYDRATOR.PUSH k 0 third three");
     client.ask("DEHYDRATOR.XACK k three four five");
+    client.ask("DEHYDRATOR.MPUSH k 9000 four 4 9000 five 5 NX");
+    client.ask("DEHYDRATOR.MPUSH k 9000 four 4 9000 five 5 NX");
+    client.ask("DEHYDRATOR.MPUSH k 9000 other 4 AT 4102444800000 REPLACE");
+    client.ask("DEHYDRATOR.TOUCH k 8000 IDS 3 4 5 6 AT 4102444800000");
     let mut words = String::new();
     for entry in std::fs::read_dir(server.file("appendonlydir")).expect("a folder").flatten() {
         if entry.file_name().to_string_lossy().contains(".incr.") {
@@ -107,14 +111,21 @@ fn the_append_only_file_is_told_effects_not_intentions() {
             words.push_str(&String::from_utf8_lossy(&bytes));
         }
     }
-    // What a reader must understand goes ahead of the first effect, in one transaction with it.
+    // What a reader must understand goes ahead of the first effect, in one transaction with it. Two more are those of two
+    // effects each.
     assert_eq!(words.matches("DEHYDRATOR.REQUIRE").count(), 1, "{words}");
-    assert_eq!(words.matches("MULTI").count(), 1, "{words}");
+    assert_eq!(words.matches("MULTI").count(), 3, "{words}");
     assert!(!words.contains("DEL"), "{words}");
-    assert_eq!(words.matches("DEHYDRATOR.PUSH").count(), 3, "{words}");
+    assert_eq!(words.matches("DEHYDRATOR.PUSH").count(), 6, "{words}");
+    assert_eq!(words.matches("REPLACE").count(), 1, "{words}");
+    assert_eq!(words.matches("9000@4102444800000").count(), 1, "{words}");
+    assert_eq!(words.matches("DEHYDRATOR.TOUCH").count(), 2, "{words}");
+    assert_eq!(words.matches("8000@4102444800000").count(), 2, "{words}");
     assert_eq!(words.matches("\r\n0@1").count(), 3, "{words}");
     assert_eq!(words.matches("DEHYDRATOR.REM").count(), 2, "{words}");
-    assert!(!words.contains("POLL") && !words.contains("GID"), "{words}");
+    for asked in ["POLL", "GID", "MPUSH", "IDS", "NX"] {
+        assert!(!words.contains(asked), "{asked}: {words}");
+    }
 }
 
 #[test]

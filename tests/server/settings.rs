@@ -116,9 +116,19 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     client.ask("DEHYDRATOR.PUSH k 1000 element id2");
     let full = "FULL the dehydrator holds dehydrator.max-elements already";
     let digest = client.digest("k");
-    assert_eq!(client.refused("DEHYDRATOR.MPUSH k 5 element id3 5 element id4"), full);
-    assert_eq!(client.digest("k"), digest);
-    client.ask("DEHYDRATOR.MPUSH k 5 element id 5 element id3");
+    for options in ["", " NX", " REPLACE", " REPLACE AT 5"] {
+        // What is there goes first, and what comes twice counts once.
+        let line = format!("DEHYDRATOR.MPUSH k 5 new id 5 element id3 5 element id4{options}");
+        let code = if options.is_empty() { "EXISTS id 'id' is there already" } else { full };
+        assert_eq!(client.refused(&line), code, "{options}");
+        let line = format!("DEHYDRATOR.MPUSH k 5 element id3 5 element id4{options}");
+        assert_eq!(client.refused(&line), full, "{options}");
+        assert_eq!(client.digest("k"), digest, "{options}");
+    }
+    client.ask("DEHYDRATOR.MPUSH k 5 element id 5 element id3 NX");
+    let each = Value::Array(vec![Value::Int(1); 3]);
+    let replace = "DEHYDRATOR.MPUSH k 5 element id3 500 another id2 5 again id3 REPLACE";
+    assert_eq!(client.ask(replace), each);
     for line in ["PUSH k 5 element id4", "GIDPUSH k 5 element", "PUSH k 5 element id4 REPLACE"] {
         assert_eq!(client.refused(&format!("DEHYDRATOR.{line}")), full, "{line}");
     }

@@ -52,7 +52,14 @@ const TRIED: &[(&str, fn())] = &[
         assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(5));
     }),
     ("MPUSH", || {
-        replies("DEHYDRATOR.MPUSH k 1000000 C c", each(1), each(0));
+        let server = two_elements();
+        let mut client = server.connect();
+        client.ask("DEHYDRATOR.MPUSH k 1000000 C c 1000000 D d");
+        let refused = client.refused("DEHYDRATOR.MPUSH k 1000000 C c 1000000 D d");
+        assert_eq!(refused, "EXISTS id 'c' is there already");
+        twice(&server, "DEHYDRATOR.MPUSH k 1000000 E e NX", each(1), each(0));
+        twice(&server, "DEHYDRATOR.MPUSH k 1000000 F f REPLACE", each(1), each(1));
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(6));
     }),
     ("GIDPUSH", || {
         let server = two_elements();

@@ -4,7 +4,7 @@
 
 mod op;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redis::Value;
 
@@ -183,9 +183,16 @@ impl World {
         if let Op::MPoll { keys, poll } = op {
             return self.first_of(db, keys, poll, now, transaction);
         }
-        if let Op::Push { ttl, slack, .. } | Op::GidPush { ttl, slack, .. } = op
-            && rounded(*ttl, *slack).is_none()
-        {
+        let is_too_long = match op {
+            Op::Push { ttl, slack, .. } | Op::GidPush { ttl, slack, .. } => {
+                rounded(*ttl, *slack).is_none()
+            }
+            Op::MPush { elements, slack, .. } => {
+                elements.iter().any(|(ttl, ..)| rounded(*ttl, *slack).is_none())
+            }
+            _ => false,
+        };
+        if is_too_long {
             return REFUSED;
         }
         let mut inside = match self.dbs[db].get(key) {
@@ -282,25 +289,36 @@ impl World {
                 // The id is known when the reply has come: see `named`.
                 if at_or(None, ttl).is_some() { Expect::NewId } else { REFUSED }
             }
-            Op::MPush(elements) => {
-                if elements.iter().any(|(ttl, ..)| at_or(None, *ttl).is_none()) {
-                    return REFUSED;
+            Op::MPush { elements, if_there, slack, at } => {
+                let timer = |(ttl, ..): &(u64, Bytes, Bytes)| {
+                    let ttl = rounded(*ttl, *slack).expect("seen to before");
+                    Some((ttl, at_or(*at, ttl)?))
+                };
+                let timers: Option<Vec<_>> = elements.iter().map(timer).collect();
+                let Some(timers) = timers else { return REFUSED };
+                let ids: BTreeSet<_> = elements.iter().map(|(_, _, id)| id).collect();
+                let is_any_there =
+                    ids.len() < elements.len() || ids.iter().any(|id| it.find(id).is_some());
+                if *if_there == IfThere::Refuse && is_any_there {
+                    return Expect::Refused("EXISTS");
                 }
                 let mut started = Vec::new();
-                for (ttl, element, id) in elements {
-                    let is_new = it.find(id).is_none();
-                    if is_new {
+                for ((_, element, id), (ttl, deadline)) in elements.iter().zip(timers) {
+                    let found = it.find(id);
+                    let is_started = found.is_none() || *if_there == IfThere::Replace;
+                    if is_started {
+                        found.map(|found| it.entries.remove(found));
                         it.entries.push(Entry {
-                            deadline: now + ttl,
+                            deadline,
                             sequence: self.next(),
                             id: id.clone(),
                             element: element.clone(),
-                            ttl: *ttl,
+                            ttl,
                             deliveries: 0,
                             token: None,
                         });
                     }
-                    started.push(Value::Int(is_new.into()));
+                    started.push(Value::Int(is_started.into()));
                 }
                 Expect::Is(Value::Array(started))
             }

@@ -38,7 +38,7 @@ use crate::server::{Context, Error, Str, error::Result};
 pub use inspect::{Info, Scan};
 pub use ondue::OnDue;
 pub use pause::{Pause, PauseEnd};
-pub use push::{GidPush, IfThere, MultiPush, Push, Ttl};
+pub use push::{GidPush, IfThere, Listed, MultiPush, Push};
 pub use range::{Look, Range};
 pub use require::Require;
 pub use settle::{Held, Renew, Settle};

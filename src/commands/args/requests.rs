@@ -96,6 +96,7 @@ fn a_push_is_its_words_and_its_options_in_any_order() {
     let all = pushed(plain, (Replace, Some(77), 65_535));
     assert_eq!(read("k 1000 e i REPLACE AT 77 DELIVERIES 65535", push), all);
     assert_eq!(read("k 1000 e i at 77 deliveries 65535 replace", push), all);
+    assert_eq!(read("k 1000 e i DELIVERIES 65535 REPLACE AT 77", push), all);
     let slack = pushed((1000, 1024), (Keep, None, 0));
     assert_eq!(read("k 1000 e i NX SLACK 100", push), slack);
     assert_eq!(read("k 1000 e i slack 100 nx", push), slack);
@@ -110,6 +111,7 @@ fn a_push_is_its_words_and_its_options_in_any_order() {
     assert_eq!(read("k 5 e i AT 9 DELIVERIES 1", token), Ok(None));
     assert_eq!(read("k 5@9 e i DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
     assert_eq!(read("k 5 e i AT 9 DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
+    assert_eq!(read("k 5 e i TOKEN 7 DELIVERIES 1 NX AT 9", token), Ok(Token::new(7)));
 }
 
 #[test]
@@ -143,7 +145,6 @@ fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
             "k 5 e i AT 9 AT 9",
             "k 5 e i AT 9223372036854775808",
             "k 5 e i DELIVERIES 1",
-            "k 5 e i DELIVERIES 1 AT 9",
             "k 5 e i AT 9 DELIVERIES",
             "k 5 e i AT 9 DELIVERIES 0",
             "k 5 e i AT 9 DELIVERIES 65536",
@@ -173,19 +174,48 @@ fn pushes_without_ids_and_of_many_are_their_words() {
     );
 
     needs_all_of("k 5 e i", only!(MultiPush));
-    let multipush = |args: Args<'_>| {
-        let it = MultiPush::parse(args)?;
-        let element = |it: &(Ttl, Str<'_>, Str<'_>)| (it.0.ms, text(it.1), text(it.2));
-        Ok((text(it.key), it.elements.iter().map(element).collect::<Vec<_>>()))
-    };
-    let element = |ttl, element: &str, id: &str| (ttl, element.into(), id.into());
-    assert_eq!(
-        read("k 5 e i 0 f j", multipush),
-        Ok(("k".into(), vec![element(5, "e", "i"), element(0, "f", "j")]))
-    );
     takes_no_more("k 5 e i", only!(MultiPush));
     takes_no_more("k 5 e i 6 f j 7", only!(MultiPush));
-    refuses(&["k 5 e i x f j"], only!(MultiPush));
+    refuses(
+        &[
+            "k 5 e i x f j",
+            "k NX e i",
+            "k 5 e i NX NX",
+            "k 5 e i NX REPLACE",
+            "k 5 e i SLACK",
+            "k 5 e i SLACK 1 AT 9",
+            "k 5 e i AT 9 AT 9",
+            "k 5 e i AT x",
+            "k 5 e i NX 5 f j",
+            "k 5 e i AT 9 DELIVERIES 1",
+            "k 5@9 e i",
+        ],
+        only!(MultiPush),
+    );
+}
+
+#[test]
+fn options_behind_many_hold_for_all_of_them() {
+    use IfThere::{Keep, Refuse, Replace};
+    let multipush = |args: Args<'_>| {
+        let it = MultiPush::parse(args)?;
+        let element =
+            |it: &Listed<'_>| format!("{} {} {}", it.ttl.ms, text(it.element), text(it.id));
+        let elements = it.elements.iter().map(element).collect::<Vec<_>>().join(", ");
+        Ok((elements, it.if_there, it.at))
+    };
+    let pushed = |elements: &str, if_there, at| Ok((elements.to_owned(), if_there, at));
+    assert_eq!(read("k 5 e i", multipush), pushed("5 e i", Refuse, None));
+    assert_eq!(read("k 5 e i 0 f j", multipush), pushed("5 e i, 0 f j", Refuse, None));
+    assert_eq!(read("k 5 e i 0 f j nx", multipush), pushed("5 e i, 0 f j", Keep, None));
+    let all = pushed("5 e i, 0 f j", Replace, Some(9));
+    assert_eq!(read("k 5 e i 0 f j REPLACE AT 9", multipush), all);
+    assert_eq!(read("k 5 e i 0 f j at 9 replace", multipush), all);
+    let slack = pushed("1024 e i, 1024 f j", Refuse, None);
+    assert_eq!(read("k 1000 e i 1020 f j SLACK 100", multipush), slack);
+    // Words of options are as good as any for elements and ids.
+    let words = pushed("5 NX AT, 5 REPLACE 9", Keep, None);
+    assert_eq!(read("k 5 NX AT 5 REPLACE 9 NX", multipush), words);
 }
 
 #[test]

@@ -66,7 +66,13 @@ pub enum Op {
         element: Bytes,
         slack: Option<u64>,
     },
-    MPush(Vec<(u64, Bytes, Bytes)>),
+    /// TTLs, elements, ids.
+    MPush {
+        elements: Vec<(u64, Bytes, Bytes)>,
+        if_there: IfThere,
+        slack: Option<u64>,
+        at: Option<u64>,
+    },
     Pull(Bytes),
     Poll {
         count: Option<u64>,

@@ -159,7 +159,11 @@ impl Torture {
                 if self.random.one_in(20) {
                     elements[0].0 = MAX;
                 }
-                Op::MPush(elements)
+                let if_there = [IfThere::Refuse, IfThere::Nx, IfThere::Nx, IfThere::Replace];
+                let if_there = self.random.pick(&if_there);
+                let at = self.random.one_in(4).then(|| self.deadline());
+                let slack = self.slack().filter(|_| at.is_none());
+                Op::MPush { elements, if_there, slack, at }
             }
             320..370 => Op::Pull(self.id()),
             370..520 => {

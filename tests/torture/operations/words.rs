@@ -19,21 +19,22 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Some(at) => ([number(ttl), number(at)].join(&b'@'), None),
         None => (number(ttl), at),
     };
+    let word_of = |if_there| match if_there {
+        IfThere::Refuse => None,
+        IfThere::Nx => Some(text("nx")),
+        IfThere::Replace => Some(text("REPLACE")),
+    };
     let of_ids = |name: &str, ids: &[Bytes]| [verb(name), ids.to_vec()].concat();
     match op {
         Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
             let mut words = verb("PUSH");
             let (timer, at) = timer(*ttl, *at);
             words.extend([timer, element.clone(), id.clone()]);
-            match if_there {
-                IfThere::Refuse => {}
-                IfThere::Nx => words.push(text("nx")),
-                IfThere::Replace => words.push(text("REPLACE")),
-            }
+            words.extend(word_of(*if_there));
             words.extend(option("SLACK", *slack));
+            words.extend(option("TOKEN", *token));
             words.extend(option("AT", at));
             words.extend(option("DELIVERIES", *deliveries));
-            words.extend(option("TOKEN", *token));
             words
         }
         Op::GidPush { ttl, element, slack } => {
@@ -42,11 +43,14 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("SLACK", *slack));
             words
         }
-        Op::MPush(elements) => {
+        Op::MPush { elements, if_there, slack, at } => {
             let mut words = verb("MPUSH");
             for (ttl, element, id) in elements {
                 words.extend([number(*ttl), element.clone(), id.clone()]);
             }
+            words.extend(option("AT", *at));
+            words.extend(word_of(*if_there));
+            words.extend(option("SLACK", *slack));
             words
         }
         Op::Pull(id) => [verb("PULL"), vec![id.clone()]].concat(),
@@ -215,6 +219,9 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "GIDPUSH 5|element|NX".to_owned(),
         format!("MPUSH 5|element|new|{bad}|element|newer"),
         "MPUSH 5|element|new|5|element".to_owned(),
+        "MPUSH 5|element|new|NX|REPLACE".to_owned(),
+        "MPUSH 5|element|new|SLACK|5|AT|5".to_owned(),
+        format!("MPUSH 5|element|new|AT|{bad}"),
         "PULL".to_owned(),
         "PULL id|id".to_owned(),
         format!("POLL COUNT|{bad}"),
