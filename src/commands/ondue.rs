@@ -72,6 +72,6 @@ fn say_where(context: &Context, args: Args<'_>) {
     };
     let route = if is(POLICY, b"HOLD") { ROUTE } else { POLICY };
     if is(route, b"STREAM") && args.get(route + 1).is_some() {
-        context.key_at(route + 1, access::INSERT);
+        context.key_at(route + 1, access::TOUCH);
     }
 }

@@ -1,5 +1,7 @@
 //! Every command, as the server is told of it, and as HELP tells clients.
 
+use std::ffi::CStr;
+
 use crate::server::command::{Command, access, handler};
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
@@ -8,56 +10,39 @@ use crate::server::{CommandContext, error::Result};
 use super::debug;
 use super::{due, inspect, look, ondue, pause, poll, push, range, require, settle, take, update};
 
+/// The first version of the module.
+const OURS: &CStr = c"0.1.0";
+/// Of commands that are as they were.
+const AS_REDE: &CStr = c"As ReDe has it.";
+
 /// Lists every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is `fast`
 /// if its cost does not grow with what it finds.
 pub fn commands() -> Vec<Command> {
     vec![
-        Command::new(
-            c"push",
-            handler!(push::push),
-            c"write deny-oom fast",
-            -5,
-            access::INSERT,
-        )
-        .described(
-            "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]",
-            c"O(1)",
-            c"Puts an element away; it comes due after ttl milliseconds.",
-        ),
-        Command::new(
-            c"gidpush",
-            handler!(push::gidpush),
-            c"write deny-oom fast",
-            -4,
-            access::INSERT,
-        )
-        .described(
-            "key ttl element [SLACK ms]",
-            c"O(1)",
-            c"Puts an element away under an id that the server makes, and returns the id.",
-        ),
-        Command::new(
-            c"mpush",
-            handler!(push::mpush),
-            c"write deny-oom fast",
-            -5,
-            access::INSERT,
-        )
-        .described(
-            "key ttl element id [ttl element id ...]",
-            c"O(N), N being the number of elements",
-            c"Puts several elements away, except those whose ids are there already.",
-        ),
-        Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE).described(
-            "key id",
-            c"O(1)",
-            c"Takes an element by its id, due or not.",
-        ),
-        Command::new(c"poll", handler!(poll::poll), c"write blocking", -2, access::TAKE).described(
-            "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
-            c"O(N), N being the number of elements it takes",
-            c"Takes, or leases, elements that are due, earliest deadline first.",
-        ),
+        Command::new(c"push", handler!(push::push), c"write deny-oom fast", -5, access::TOUCH)
+            .described(
+                "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]",
+                c"O(1)",
+                c"Puts an element away; it comes due after ttl milliseconds.",
+            )
+            .with_history(&[(OURS, c"As ReDe has it, with NX, REPLACE, SLACK and AT.")]),
+        Command::new(c"mpush", handler!(push::mpush), c"write deny-oom fast", -5, access::TOUCH)
+            .described(
+                "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]",
+                c"O(N), N being the number of elements",
+                c"Puts several elements away, all or none.",
+            ),
+        Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE)
+            .described("key id", c"O(1)", c"Takes an element by its id, due or not.")
+            .with_history(&[(OURS, AS_REDE)]),
+        Command::new(c"poll", handler!(poll::poll), c"write blocking", -2, access::TAKE)
+            .described(
+                "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+                c"O(N), N being the number of elements it takes",
+                c"Takes, or leases, elements that are due, earliest deadline first.",
+            )
+            .varying()
+            .with_history(&[(OURS, c"As ReDe has it, with COUNT, BLOCK, LEASE, TOKEN and WITHIDS.")]),
         Command::new(
             c"mpoll",
             handler!(poll::mpoll),
@@ -66,27 +51,13 @@ pub fn commands() -> Vec<Command> {
             -3,
             access::TAKE,
         )
-            .with_numkeys()
-            .described(
-                "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
-                c"O(K+N), K being the number of keys, N of elements it takes",
-                c"Takes, or leases, elements that are due, from the first of these keys that has some.",
-            ),
-        Command::new(c"lease", handler!(take::lease), c"write fast", -4, access::TOUCH).described(
-            "key ttl@unix-ms@token id [id ...]",
-            c"O(N), N being the number of ids",
-            c"Leases elements by their ids, due or not: the form in which leases replicate.",
-        ),
-        Command::new(c"xpoll", handler!(due::xpoll), c"readonly", -2, access::READ).described(
-            "key [COUNT n]",
-            c"O(N), N being the number of ids it lists",
-            c"Lists the ids of elements that are due, taking nothing.",
-        ),
-        Command::new(c"xack", handler!(take::xack), c"write fast", -3, access::TAKE).described(
-            "key id [id ...]",
-            c"O(N), N being the number of ids",
-            c"Takes those of the given elements that are due or were given out under a lease.",
-        ),
+        .with_numkeys()
+        .described(
+            "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
+            c"O(K+N), K being the number of keys, N of elements it takes",
+            c"Takes, or leases, elements that are due, from the first of these keys that has some.",
+        )
+        .varying(),
         Command::new(c"settle", handler!(settle::settle), c"write fast", -4, access::DELETE)
             .described(
                 "key token id [token id ...]",
@@ -99,33 +70,33 @@ pub fn commands() -> Vec<Command> {
                 c"O(N), N being the number of ids",
                 c"Sets a new deadline for those of the given elements that are held under the given tokens.",
             ),
-        Command::new(c"look", handler!(look::look), c"readonly fast", -3, access::READ).described(
-            "key id [FULL]",
-            c"O(1)",
-            c"Returns an element by its id, due or not, and leaves it.",
-        ),
-        Command::new(c"range", handler!(range::range), c"readonly", -4, access::READ).described(
-            "key start end [COUNT n] [WITHELEMENTS]",
-            c"O(N), N being the number of elements it lists, and of different TTLs",
-            c"Lists elements by deadline, due or not, taking nothing.",
-        ),
-        Command::new(
-            c"update",
-            handler!(update::update),
-            c"write deny-oom fast",
-            4,
-            access::UPDATE,
-        )
-        .described(
-            "key id element",
-            c"O(1)",
-            c"Replaces an element, keeping its deadline, and returns the old one.",
-        ),
+        Command::new(c"look", handler!(look::look), c"readonly fast", -3, access::READ)
+            .described(
+                "key id [FULL]",
+                c"O(1)",
+                c"Returns an element by its id, due or not, and leaves it.",
+            )
+            .varying()
+            .with_history(&[(OURS, c"As ReDe has it, with FULL.")]),
+        Command::new(c"range", handler!(range::range), c"readonly", -4, access::READ)
+            .described(
+                "key start end [COUNT n] [WITHELEMENTS]",
+                c"O(N), N being the number of elements it lists, and of different TTLs",
+                c"Lists elements by deadline, due or not, taking nothing.",
+            )
+            .varying(),
+        Command::new(c"update", handler!(update::update), c"write deny-oom fast", 4, access::UPDATE)
+            .described(
+                "key id element",
+                c"O(1)",
+                c"Replaces an element, keeping its deadline, and returns the old one.",
+            )
+            .with_history(&[(OURS, AS_REDE)]),
         Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
             .described(
-                "key id ttl [GT | LT] [AT unix-ms]",
-                c"O(1)",
-                c"Sets a new deadline for an element, and leaves the element as it is.",
+                "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]",
+                c"O(N), N being the number of ids",
+                c"Sets a new deadline for elements, and returns how many there were.",
             ),
         Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
             "key id [id ...]",
@@ -140,7 +111,8 @@ pub fn commands() -> Vec<Command> {
             -3,
             access::TOUCH,
         )
-        .with_dest(c"STREAM", 2, access::INSERT)
+        // As XADD, which may trim.
+        .with_dest(c"STREAM", 2, access::TOUCH)
         .described(
             "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
             c"O(1)",
@@ -156,41 +128,73 @@ pub fn commands() -> Vec<Command> {
             c"O(1)",
             c"Ends a pause.",
         ),
-        Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::READ).described(
-            "key",
-            c"O(1)",
-            c"Returns the milliseconds until the next element comes due.",
-        ),
-        Command::new(c"pttl", handler!(due::pttl), c"readonly fast", 3, access::READ).described(
-            "key id",
-            c"O(1)",
-            c"Returns the milliseconds until an element comes due.",
-        ),
-        Command::new(c"len", handler!(inspect::len), c"readonly fast", 2, access::READ).described(
+        Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::COUNT)
+            .described("key", c"O(1)", c"Returns the milliseconds until the next element comes due.")
+            .varying()
+            .with_history(&[(OURS, AS_REDE)]),
+        Command::new(c"pttl", handler!(due::pttl), c"readonly fast", 3, access::READ)
+            .described("key id", c"O(1)", c"Returns the milliseconds until an element comes due.")
+            .varying(),
+        Command::new(c"len", handler!(inspect::len), c"readonly fast", 2, access::COUNT).described(
             "key",
             c"O(1)",
             c"Returns the number of elements, due or not.",
         ),
-        Command::new(c"scan", handler!(inspect::scan), c"readonly", -3, access::READ).described(
-            "key cursor [MATCH pattern] [COUNT n]",
-            c"O(1) for every call, O(N) for a whole walk, N being the number of elements",
-            c"Walks over the ids, a few at each call.",
-        ),
-        Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::READ).described(
-            "key [FULL]",
-            c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
-            c"Returns a map of what a dehydrator holds.",
-        ),
-        Command::without_key(c"require", handler!(require::require), c"write fast", -2).described(
-            "level [version]",
-            c"O(1)",
-            c"Says whether the module understands what is replicated at that level: what a primary asks of its replicas.",
-        ),
+        Command::new(c"scan", handler!(inspect::scan), c"readonly", -3, access::READ)
+            .described(
+                "key cursor [MATCH pattern] [COUNT n]",
+                c"O(1) for every call, O(N) for a whole walk, N being the number of elements",
+                c"Walks over the ids, a few at each call.",
+            )
+            .varying(),
+        Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::COUNT)
+            .described(
+                "key [FULL]",
+                c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
+                c"Returns a map of what a dehydrator holds.",
+            )
+            .varying(),
         Command::without_key(c"help", handler!(help), c"readonly fast", 1).described(
             "",
             c"O(1)",
             c"Returns this text.",
         ),
+        Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
+            .described(
+                "key ttl element [SLACK ms]",
+                c"O(1)",
+                c"For users of ReDe; others use PUSH with NX and an id of their own. Puts an element away under an id that the server makes, and returns the id.",
+            )
+            .varying()
+            .with_history(&[(OURS, c"As ReDe has it, with SLACK.")]),
+        Command::new(c"xpoll", handler!(due::xpoll), c"readonly", -2, access::READ)
+            .described(
+                "key [COUNT n]",
+                c"O(N), N being the number of ids it lists",
+                c"For users of ReDe; others use POLL with LEASE, or RANGE to look. Lists the ids of elements that are due, taking nothing.",
+            )
+            .varying()
+            .with_history(&[(OURS, c"As ReDe has it, with COUNT.")]),
+        Command::new(c"xack", handler!(take::xack), c"write fast", -3, access::TAKE)
+            .described(
+                "key id [id ...]",
+                c"O(N), N being the number of ids",
+                c"For users of ReDe; others use SETTLE, which asks for the token. Takes those of the given elements that are due or were given out under a lease.",
+            )
+            .varying()
+            .with_history(&[(OURS, AS_REDE)]),
+        Command::new(c"lease", handler!(take::lease), c"write fast", -4, access::TOUCH).described(
+            "key ttl@unix-ms@token id [id ...]",
+            c"O(N), N being the number of ids",
+            c"For replication and tools; workers use POLL. Leases elements by their ids, due or not.",
+        ),
+        Command::without_key(c"require", handler!(require::require), c"write fast", -2)
+            .described(
+                "level [version]",
+                c"O(1)",
+                c"For replication and operators. Says whether the module understands what is replicated at that level.",
+            )
+            .with_tips(c"request_policy:all_nodes response_policy:all_succeeded"),
         #[cfg(debug_assertions)]
         Command::new(c"debug", handler!(debug::debug), c"readonly", -3, access::READ).described(
             "key word [argument ...]",

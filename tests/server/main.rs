@@ -34,6 +34,7 @@ mod range;
 mod rede;
 mod refused;
 mod replication;
+mod replies;
 mod run;
 mod runbook;
 mod session;

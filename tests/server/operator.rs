@@ -12,7 +12,7 @@ fn what_the_server_is_told_of_each_command() {
     let mut client = server.connect();
     // name, arity, flags, access to the key
     let expected = [
-        ("push", -5, "write denyoom fast", "RW insert"),
+        ("push", -5, "write denyoom fast", "RW update"),
         ("gidpush", -4, "write denyoom fast", "RW insert"),
         ("pull", 3, "write fast", "RW access delete"),
         ("poll", -2, "write blocking", "RW access delete"),
@@ -24,14 +24,14 @@ fn what_the_server_is_told_of_each_command() {
         ("renew", -5, "write fast", "RW update"),
         ("update", 4, "write denyoom fast", "RW access update"),
         ("rem", -3, "write fast", "RW delete"),
-        ("ttn", 2, "readonly fast", "RO access"),
-        ("mpush", -5, "write denyoom fast", "RW insert"),
+        ("ttn", 2, "readonly fast", "RO"),
+        ("mpush", -5, "write denyoom fast", "RW update"),
         ("touch", -4, "write fast", "RW update"),
         ("lease", -4, "write fast", "RW update"),
         ("pttl", 3, "readonly fast", "RO access"),
-        ("len", 2, "readonly fast", "RO access"),
+        ("len", 2, "readonly fast", "RO"),
         ("scan", -3, "readonly", "RO access"),
-        ("info", -2, "readonly", "RO access"),
+        ("info", -2, "readonly", "RO"),
         ("pause", -2, "write fast", "RW update"),
         ("resume", 2, "write fast", "RW update"),
     ];
@@ -140,6 +140,39 @@ fn the_server_describes_each_command_s_arguments_as_help_does() {
 }
 
 #[test]
+fn the_server_knows_what_varies_and_what_rede_had() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
+    // Of which the reply depends on the clock or on chance.
+    let varying = "poll mpoll look range ttn pttl scan info gidpush xpoll xack";
+    let of_rede = "push pull poll look update ttn gidpush xpoll xack";
+    let is_one = |list: &str, verb: &str| list.split(' ').any(|it| it == verb);
+    for pair in help.chunks_exact(2) {
+        let name = pair[0].split(' ').next().expect("a name").to_lowercase();
+        let verb = &name["dehydrator.".len()..];
+        let Value::Array(infos) = client.ask(&format!("COMMAND INFO {name}")) else { panic!("it") };
+        let Value::Array(info) = &infos[0] else { panic!("{name}: {infos:?}") };
+        /// Where COMMAND INFO has the tips.
+        const TIPS: usize = 7;
+        let expected = match verb {
+            "require" => "request_policy:all_nodes response_policy:all_succeeded",
+            _ if is_one(varying, verb) => "nondeterministic_output",
+            _ => "",
+        };
+        assert_eq!(words(&info[TIPS]).join(" "), expected, "tips of {verb}");
+        let docs = client.ask(&format!("COMMAND DOCS {name}"));
+        let docs = fields(&fields(&docs).remove(&name).expect("it is there"));
+        let history = docs.get("history").map(|history| format!("{history:?}"));
+        assert_eq!(history.is_some(), is_one(of_rede, verb), "{verb}: {history:?}");
+        assert!(history.is_none_or(|it| it.contains("0.1.0") && it.contains("As ReDe has it")));
+        // Those for its users alone say what others use.
+        let says_so = pair[1].starts_with("    For users of ReDe; others use ");
+        assert_eq!(says_so, is_one("gidpush xpoll xack", verb), "{}", pair[1]);
+    }
+}
+
+#[test]
 fn access_lists_know_the_commands_by_what_they_do() {
     let server = Server::start(&[]);
     let mut client = server.connect();
@@ -196,6 +229,10 @@ fn access_lists_know_the_commands_by_what_they_do() {
     for line in ["LOOK k id", "PULL k id", "POLL k", "UPDATE k id other", "XACK k id"] {
         let refused = writer.refused(&format!("DEHYDRATOR.{line}"));
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
+    }
+    // Those look at no element.
+    for line in ["LEN k", "TTN k", "INFO k"] {
+        writer.ask(&format!("DEHYDRATOR.{line}"));
     }
     writer.ask("DEHYDRATOR.TOUCH k id 0");
     assert_eq!(writer.ask("DEHYDRATOR.REM k id"), Value::Int(1));

@@ -14,6 +14,8 @@ use crate::server::{CommandContext, Context, Error, error::Result, guard};
 pub mod access {
     use redis_module::raw;
 
+    /// Counts what is in the key, or looks at what is said of it, replying nothing of it.
+    pub const COUNT: u32 = raw::REDISMODULE_CMD_KEY_RO;
     /// Reads what is in the key.
     pub const READ: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
     /// Adds to it, reading and removing nothing.
@@ -49,8 +51,12 @@ pub struct Command {
     pub syntax: &'static str,
     pub complexity: &'static CStr,
     pub summary: &'static CStr,
+    /// What the server's `COMMAND DOCS` tells clients and proxies besides, with spaces between.
+    pub tips: &'static CStr,
     /// The version of the module that had it first.
     pub since: &'static CStr,
+    /// What has changed since: in which version, and what.
+    pub history: &'static [(&'static CStr, &'static CStr)],
 }
 
 /// A key that stands behind a word.
@@ -92,7 +98,9 @@ impl Command {
             syntax: "",
             complexity: c"",
             summary: c"",
+            tips: c"",
             since: c"0.1.0",
+            history: &[],
         }
     }
 
@@ -114,6 +122,21 @@ impl Command {
         summary: &'static CStr,
     ) -> Self {
         Self { syntax, complexity, summary, ..self }
+    }
+
+    /// Says that what it replies depends on more than what is in the key: on the clock, or on chance.
+    pub const fn varying(self) -> Self {
+        Self { tips: c"nondeterministic_output", ..self }
+    }
+
+    /// Gives a client of a cluster tips: see redis.io, command tips.
+    pub const fn with_tips(self, tips: &'static CStr) -> Self {
+        Self { tips, ..self }
+    }
+
+    /// Says what has changed, and in which version.
+    pub const fn with_history(self, history: &'static [(&'static CStr, &'static CStr)]) -> Self {
+        Self { history, ..self }
     }
 }
 
@@ -284,13 +307,25 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
         second.bs.keyword.keyword = dest.keyword.as_ptr();
         second.bs.keyword.startfrom = dest.from;
     }
+    // An entry that says nothing is the last. A server that is shown none but that shows an empty list.
+    let end = (c"", c"");
+    let entries = command.history.iter().chain([&end]);
+    let history: Box<[_]> = entries
+        .map(|(since, changes)| raw::RedisModuleCommandHistoryEntry {
+            since: if since.is_empty() { ptr::null() } else { since.as_ptr() },
+            changes: changes.as_ptr(),
+        })
+        .collect();
     raw::RedisModuleCommandInfo {
         version: &VERSION,
         summary: command.summary.as_ptr(),
         complexity: command.complexity.as_ptr(),
         since: command.since.as_ptr(),
-        history: ptr::null_mut(),
-        tips: ptr::null(),
+        history: match command.history {
+            [] => ptr::null_mut(),
+            _ => Box::leak(history).as_mut_ptr(),
+        },
+        tips: if command.tips.is_empty() { ptr::null() } else { command.tips.as_ptr() },
         arity: command.arity,
         // A dozen descriptions are made once, while loading: leaked rather than tracked.
         key_specs: Box::leak(Box::new(key_specs)).as_mut_ptr(),

@@ -58,7 +58,8 @@ fn sequence(rest: &mut &[&str]) -> Vec<Arg> {
             "]" | ">" | "|" => break,
             "[" | "<" => {
                 *rest = tail;
-                let repeats = rest.iter().take_while(|word| **word != "]").last() == Some(&"...");
+                let inner = rest.iter().take_while(|word| !["[", "<", "]"].contains(*word));
+                let repeats = *word == "[" && inner.last() == Some(&"...");
                 let alternatives = alternatives(rest);
                 if repeats {
                     repeat(&mut args, alternatives[0].len());
@@ -135,7 +136,7 @@ impl Arg {
         let kind = match word {
             _ if is_token => PURE_TOKEN,
             "key" | "dest" => KEY,
-            "ttl" | "ms" | "n" | "numkeys" | "cursor" => INTEGER,
+            "ttl" | "ms" | "n" | "numkeys" | "numids" | "cursor" => INTEGER,
             "unix-ms" => UNIX_TIME,
             "pattern" => PATTERN,
             _ => STRING,
@@ -234,6 +235,8 @@ mod tests {
             "key id [id ...]",
             "key ttl element id [ttl element id ...]",
             "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms [DELIVERIES n [TOKEN token]]]",
+            "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]",
+            "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]",
             "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             "key ttl@unix-ms@token id [id ...]",
