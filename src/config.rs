@@ -169,7 +169,7 @@ fn take_argument(pair: &[Cow<'_, str>]) -> Result<(), String> {
         let is_on = match &value.to_lowercase()[..] {
             "yes" => true,
             "no" => false,
-            _ => return Err(format!("{name} is neither yes nor no")),
+            _ => return Err(format!("{name} must be yes or no")),
         };
         IS_REDE.store(is_on, Ordering::Relaxed);
         return Ok(());

@@ -47,7 +47,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
 
 /// Why nothing goes by a policy that came by RESTORE.
-const UNCONFIRMED: &str = "the policy came by RESTORE: to confirm it, say it by ONDUE";
+const UNCONFIRMED: &str = "the policy came by RESTORE: send it again by ONDUE to confirm it";
 
 /// What an element is delivered as.
 struct Delivery {

@@ -15,7 +15,9 @@ pub fn require(context: &CommandContext, args: Args<'_>) -> Result {
             level::end(context, &format!("it needs level {level}, of version {version}"));
         }
         let own = level::own();
-        return Err(format!("the module here has replication level {own}, not {level}").into());
+        return Err(
+            format!("level {level} is required, and this version of the module has {own}").into()
+        );
     }
     context.reply_ok();
     Ok(())

@@ -203,5 +203,5 @@ fn rede_s_names_are_answered_to_when_asked_for_and_replicate_as_ours() {
     let refused = client.refused("CONFIG SET dehydrator.rede-commands no");
     assert!(refused.contains("immutable"), "{refused}");
     let log = Server::start_in_vain(&["rede-commands", "perhaps"], &[]);
-    assert!(log.contains("rede-commands is neither yes nor no"), "{log}");
+    assert!(log.contains("rede-commands must be yes or no"), "{log}");
 }
