@@ -211,7 +211,8 @@ fn a_clock_that_steps_back_and_forth_changes_when_but_not_the_order() {
     let mut client = server.connect();
     let hour = 3_600_000_i64;
     let mut expected = Vec::new();
-    for (number, offset) in [0, -hour, hour, -2 * hour, 30_000, 2 * hour, 0].into_iter().enumerate() {
+    for (number, offset) in [0, -hour, hour, -2 * hour, 30_000, 2 * hour, 0].into_iter().enumerate()
+    {
         client.ask(&format!("DEHYDRATOR.DEBUG k CLOCK {offset}"));
         for ttl in [5 * hour, 4 * hour, 5 * hour] {
             let id = format!("{number}-{}", expected.len());

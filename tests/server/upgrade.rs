@@ -158,7 +158,10 @@ fn what_clients_send_ends_nothing() {
         let mut client = server.connect();
         assert_eq!(client.ask("DEHYDRATOR.REQUIRE 3 0.1.0"), redis::Value::Okay);
         let refused = client.refused("DEHYDRATOR.REQUIRE 4 9.9.9");
-        assert!(refused.contains("level 4 is required, and this version of the module has 3"), "{refused}");
+        assert!(
+            refused.contains("level 4 is required, and this version of the module has 3"),
+            "{refused}"
+        );
         client.refused("DEHYDRATOR.REQUIRE x");
         client.refused("DEHYDRATOR.ONDUE k SOMEWHERE");
         client.refused("DEHYDRATOR.LEASE k 5 KEY secret AT 9 id");
