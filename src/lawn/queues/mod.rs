@@ -8,6 +8,7 @@
 //! | `heads`, `unsettled` | which queue is next; those of which that is not known yet |
 //! | `directory`, `listing` | where to begin to look in a long queue; which of its blocks are listed there |
 //! | `timeline` | what fits into no queue, in blocks of ascending ranges |
+//! | `order` | the order within one of those blocks |
 //! | `ranges` | where each of those blocks begins |
 //! | `votes` | which TTLs are worth a queue |
 //! | `walk` | looking at a queue and taking nothing |
@@ -21,6 +22,7 @@ mod first;
 mod heads;
 mod iter;
 mod listing;
+mod order;
 mod queues;
 mod ranges;
 mod timeline;

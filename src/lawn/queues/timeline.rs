@@ -34,11 +34,12 @@ use super::super::turn::Turn;
 use super::block::{Bits, PLACES};
 use super::blocks::Blocks;
 use super::heads::TIMELINE;
+use super::order::{DEADLINES, Rows, offset_of, place_of};
 use super::queues::Queues;
 use super::ranges::{FAR, Range, offset};
 
-/// The columns of a block: the deadlines, and the lower and the upper half of the TTLs, as far as any element needs one.
-const DEADLINES: usize = 1;
+/// The columns of a block behind that of the deadlines: the lower and the upper half of the TTLs, as far as any element needs
+/// one.
 const TTLS: usize = 2;
 const TTLS_HIGH: usize = 3;
 /// How far the first range begins before the first deadline in it, in milliseconds (four hours and a half): who pushes ever
@@ -53,28 +54,6 @@ fn columns_for(ttl: u64) -> usize {
         (_, 0) => TTLS,
         _ => TTLS_HIGH,
     }
-}
-
-/// Some elements of one block: the offset of each above the number of its place, so that to sort the numbers is to sort the
-/// elements, but for those whose offsets are equal.
-struct Rows {
-    keys: [u64; PLACES],
-    len: usize,
-}
-
-#[inline(always)]
-fn key_of(offset: u32, place: usize) -> u64 {
-    u64::from(offset) << 8 | place as u64
-}
-
-#[inline(always)]
-fn place_of(key: u64) -> usize {
-    usize::from(key as u8)
-}
-
-#[inline(always)]
-fn offset_of(key: u64) -> u32 {
-    (key >> 8) as u32
 }
 
 impl Blocks {
@@ -105,89 +84,9 @@ impl Blocks {
             column.places[place] = (ttl >> 32) as u32;
         }
     }
-
-    fn rows(&self, block: Handle) -> Rows {
-        let mut rows = Rows { keys: [0; PLACES], len: 0 };
-        let offsets = self.column(block, DEADLINES);
-        for (key, place) in rows.keys.iter_mut().zip(self.bits(block).places()) {
-            *key = key_of(offsets[place], place);
-            rows.len += 1;
-        }
-        rows
-    }
-
-    /// Returns the turn of an element.
-    fn turn(&self, records: &Records, block: Handle, place: usize) -> Turn {
-        records.turn(self.view(block).at(place).expect("a place that is taken"))
-    }
-
-    /// Sorts some elements of a block by their turns. Reads the records of those alone whose offsets are equal.
-    fn sort(&self, records: &Records, block: Handle, keys: &mut [u64]) {
-        sort_keys(keys);
-        let ties = keys.chunk_by_mut(|one, other| offset_of(*one) == offset_of(*other));
-        for ties in ties.filter(|ties| ties.len() > 1) {
-            let mut turns = [(Turn::FIRST, 0); PLACES];
-            let turns = &mut turns[..ties.len()];
-            for (turn, key) in turns.iter_mut().zip(&*ties) {
-                *turn = (self.turn(records, block, place_of(*key)), *key);
-            }
-            turns.sort_unstable();
-            ties.iter_mut().zip(turns).for_each(|(key, turn)| *key = turn.1);
-        }
-    }
-}
-
-/// Sorts keys by how many are smaller: as many comparisons as there are pairs, but several at once and none that decides where
-/// the processor goes on, so that it takes half of what sorting by choices does.
-fn sort_keys(keys: &mut [u64]) {
-    let mut offsets = [0; PLACES];
-    offsets.iter_mut().zip(&*keys).for_each(|(offset, key)| *offset = offset_of(*key));
-    let offsets = &offsets[..keys.len()];
-    let mut sorted = [0; PLACES];
-    for (number, key) in keys.iter().enumerate() {
-        let own = offset_of(*key);
-        let (before, behind) = offsets.split_at(number);
-        let smaller = before.iter().map(|it| u32::from(*it <= own)).sum::<u32>()
-            + behind.iter().map(|it| u32::from(*it < own)).sum::<u32>();
-        sorted[smaller as usize] = *key;
-    }
-    keys.copy_from_slice(&sorted[..keys.len()]);
-}
-
-/// The places of a block in the order of their turns, for walking it.
-pub(super) struct Order {
-    places: [u8; PLACES],
-    len: usize,
-    at: usize,
-}
-
-impl Order {
-    /// Returns the place that the walk has come to.
-    pub(super) fn place(&self) -> Option<usize> {
-        self.places[..self.len].get(self.at).map(|place| usize::from(*place))
-    }
-
-    /// Goes on to the next place.
-    pub(super) fn step(&mut self) {
-        self.at += 1;
-    }
-
-    /// Goes on to the first place whose handle is not earlier, if all that are come before all others.
-    pub(super) fn skip(&mut self, mut is_earlier: impl FnMut(usize) -> bool) {
-        self.at = self.places[..self.len].partition_point(|place| is_earlier((*place).into()));
-    }
 }
 
 impl Queues {
-    /// Returns the places of a block of the timeline in order.
-    pub(super) fn order(&self, records: &Records, block: Handle) -> Order {
-        let Rows { mut keys, len } = self.blocks.rows(block);
-        if !self.blocks.bits(block).is_sorted {
-            self.blocks.sort(records, block, &mut keys[..len]);
-        }
-        Order { places: keys.map(|key| key as u8), len, at: 0 }
-    }
-
     /// Returns the earliest element of a block of the timeline that is not sorted.
     pub(super) fn earliest_in(&self, records: &Records, block: Handle) -> Option<Handle> {
         let offsets = self.blocks.column(block, DEADLINES);

@@ -4,8 +4,8 @@ use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
 use super::block::View;
 use super::heads::{QueueNumber, TIMELINE};
+use super::order::Order;
 use super::queues::{Queue, Queues};
-use super::timeline::Order;
 
 /// A place in a queue or in the timeline, for walking it.
 pub struct Cursor {
@@ -71,7 +71,7 @@ impl Queues {
 
     /// Returns a cursor at the first element of a block of the timeline.
     fn enter(&self, records: &Records, block: Handle) -> Option<Cursor> {
-        let order = Box::new(self.order(records, block));
+        let order = Box::new(self.blocks.order(records, block));
         Some(Cursor { ttl: 0, block, place: order.place()?, order: Some(order) })
     }
 
@@ -119,7 +119,7 @@ impl Queues {
         let (head, _) = self.queues[usize::from(TIMELINE)].ends?;
         let block = self.ranges.find(turn).map_or(head, |(_, block)| block);
         let view = self.blocks.view(block);
-        let mut order = Box::new(self.order(records, block));
+        let mut order = Box::new(self.blocks.order(records, block));
         order.skip(|place| view.at(place).is_some_and(|handle| records.turn(handle) < turn));
         match order.place() {
             Some(place) => Some(Cursor { ttl: 0, block, place, order: Some(order) }),
