@@ -6,6 +6,7 @@
 
 mod access;
 mod aligned;
+mod any_deadline;
 mod blocking;
 mod cluster;
 mod commands;

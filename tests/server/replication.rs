@@ -34,7 +34,11 @@ impl Load {
             self.sent += 1;
             let key = format!("k{}", self.next(3));
             let id = format!("id-{}", self.next(400));
-            let ttl = [0, 1, 5, 50, 600_000, 700_000][self.next(6) as usize];
+            // Few that have a queue, and many of which each is alone.
+            let ttl = match self.next(9) as usize {
+                few @ 0..6 => [0, 1, 5, 50, 600_000, 700_000][few],
+                _ => 600_000 + self.next(100_000),
+            };
             let element = format!("element-{}", self.sent);
             let push = format!("DEHYDRATOR.PUSH {key} {ttl} {element} {id}");
             let line = match self.next(203) {
