@@ -30,7 +30,7 @@ impl Full {
     /// Lets `mover` move the lawn's allocations, one page's after the other, beginning with step
     /// `from`, while `go_on` says so. Returns the step to carry on with, or `None` at the end.
     ///
-    /// The nodes of directories and the table of TTLs stay where they are: the standard library and hashbrown do not part
+    /// The nodes of the directory and the table of TTLs stay where they are: the standard library and hashbrown do not part
     /// with them.
     pub fn defrag(
         &mut self,
@@ -45,14 +45,17 @@ impl Full {
         }
         let records = self.records.steps();
         let filed = records + self.queues.blocks.pages();
-        let last = filed + self.index.tables();
+        let listed = filed + self.queues.ranges.pieces();
+        let last = listed + self.index.tables();
         for step in from..last {
             if step < records {
                 self.records.defrag_step(step, mover);
             } else if step < filed {
                 self.queues.blocks.defrag_page(step - records, mover);
+            } else if step < listed {
+                self.queues.ranges.defrag_piece(step - filed, mover);
             } else {
-                self.index.defrag_table(step - filed, mover);
+                self.index.defrag_table(step - listed, mover);
             }
             if !go_on() {
                 return Some(step + 1);

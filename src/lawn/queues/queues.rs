@@ -85,7 +85,7 @@ pub struct Queues {
     /// The queues that lost their heads last: `heads` still has the turns of those, which are too early.
     pub(super) unsettled: Unsettled,
     /// Where the blocks of the timeline begin.
-    pub(super) ranges: Ranges,
+    pub ranges: Ranges,
     /// Elements in the timeline.
     pub(super) timed: usize,
     pub(super) votes: Votes,

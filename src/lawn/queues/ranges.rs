@@ -100,7 +100,7 @@ impl Piece {
 
 /// The ranges of all blocks of the timeline.
 #[derive(Clone, Default)]
-pub(super) struct Ranges {
+pub struct Ranges {
     /// Where each piece begins.
     firsts: Vec<Turn>,
     pieces: Vec<Piece>,
@@ -205,15 +205,23 @@ impl Ranges {
         self.pieces[piece].blocks[entry] = new;
     }
 
-    /// Moves all lists.
+    /// Moves the lists of pieces.
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.firsts, mover);
         relocate(&mut self.pieces, mover);
-        for piece in &mut self.pieces {
-            relocate(&mut piece.froms, mover);
-            relocate(&mut piece.offsets, mover);
-            relocate(&mut piece.blocks, mover);
-        }
+    }
+
+    /// Returns how many pieces there are.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Moves a piece.
+    pub fn defrag_piece(&mut self, number: usize, mover: &mut impl Mover) {
+        let piece = &mut self.pieces[number];
+        relocate(&mut piece.froms, mover);
+        relocate(&mut piece.blocks, mover);
+        relocate(&mut piece.offsets, mover);
     }
 
     /// Returns the bytes allocated. O(pieces), one for some thousands of elements.

@@ -35,6 +35,7 @@ impl Queues {
         relocate(&mut self.queues, mover);
         self.heads.defrag(mover);
         self.ranges.defrag(mover);
+        self.votes.defrag(mover);
         self.blocks.defrag(mover);
     }
 

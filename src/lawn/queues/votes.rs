@@ -6,7 +6,7 @@
 //! has been wanted more often than all others of its group together. It votes no more then, and leaves the group to
 //! the next.
 
-use super::super::memory::allotted;
+use super::super::memory::{Mover, allotted, relocate};
 use super::super::tiny::TINY;
 
 /// Groups, as powers of two: a hundred TTLs have one each, or nearly, and take half a kilobyte; …
@@ -57,6 +57,12 @@ impl Votes {
         has_enough
     }
 
+    /// Moves the groups.
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.groups, mover);
+    }
+
+    /// Returns the bytes allocated.
     pub(super) fn memory(&self) -> usize {
         allotted(&self.groups)
     }

@@ -288,6 +288,11 @@ fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() 
     for ttl in 0..3 {
         start_numbered(&mut lawn, ttl * 30_000..(ttl + 1) * 30_000, ttl, 0);
     }
+    // These are in the timeline.
+    for id in 100_000..150_000_u64 {
+        let deadline = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        lawn.start_at(&id.to_be_bytes(), 7 + id, b"", deadline).expect("room");
+    }
     // These have allocations of their own.
     for id in 1_000_000..1_000_040_u64 {
         lawn.start(&id.to_be_bytes(), 0, &[b'x'; 10_000], 0).expect("room");
