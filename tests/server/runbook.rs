@@ -182,7 +182,7 @@ fn uninstalled(aclfile: bool) {
     assert_eq!(client.ask("ACL DRYRUN worker DEHYDRATOR.POLL {jobs}"), Value::Okay, "they last");
     client.ask("DEHYDRATOR.PUSH jobs 600000 element id");
     cmd("DEHYDRATOR.PUSH")
-        .arg("a key")
+        .arg(" a key")
         .arg(0)
         .arg(b"\x00\xff")
         .arg("a\"b")
@@ -197,9 +197,9 @@ fn uninstalled(aclfile: bool) {
 
     // Step 1, in each database, and 2. The limit must not hold back any of the elements.
     client.ask("CONFIG SET dehydrator.reply-max 1");
-    let out = block("TYPE dehy-type");
-    for database in ["0", "3"] {
-        let mut out = out.clone();
+    let out = [block("TYPE dehy-type"), block("UNLINK \"$key\"")];
+    for (database, out) in ["0", "3"].into_iter().flat_map(|it| out.clone().map(|out| (it, out))) {
+        let mut out = out;
         for name in ["-n ", "keys-", "elements-"] {
             out = out.replace(&format!("{name}0"), &format!("{name}{database}"));
         }
@@ -210,7 +210,7 @@ fn uninstalled(aclfile: bool) {
         let bytes = fs::read(server.file(name)).expect("a file");
         bytes.into_iter().map(char::from).collect::<String>()
     };
-    assert_eq!(read("keys-0"), "a key\njobs\n");
+    assert_eq!(read("keys-0"), " a key\njobs\n");
     let elements = read("elements-0.json");
     let (first, second) = elements.split_once('\n').expect("two lines");
     assert_eq!(first, "[null,[[\"a\\\"b\",5,0,0,0,\"\\u0000\u{ff}\"]]]");
@@ -219,6 +219,7 @@ fn uninstalled(aclfile: bool) {
         "{second}"
     );
     assert!(read("elements-3.json").contains(r#",["two",1"#));
+    assert_eq!(server.info("dehydrator", "dehydrator_dehydrators"), 0);
     client.ask("BGREWRITEAOF");
     let waiting = block("CONFIG SET appendonly yes");
     let (_, waiting) = waiting.split_once('\n').expect("lines");
