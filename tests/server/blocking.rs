@@ -1,5 +1,6 @@
 //! Clients asleep in the server, and all that can happen meanwhile.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
@@ -381,29 +382,37 @@ fn thousands_that_time_out_together_do_not_stall_the_server() {
 #[test]
 fn thousands_that_are_sent_away_together_do_not_stall_the_server() {
     const ASLEEP: u64 = 3000;
+    /// Some are sent away in each pass of the event loop. On a machine that does other things too a client may sleep
+    /// through most of these passes: then it is tried again.
+    const TRIES: usize = 10;
     let server = Server::start(&["--maxclients", "4000"]);
     let mut client = server.connect();
     let poll = cmd("DEHYDRATOR.POLL k BLOCK 0").get_packed_command();
     let mut sleepers: Vec<_> = (0..ASLEEP).map(|_| server.connect()).collect();
-    for sleeper in &mut sleepers {
-        sleeper.send_packed_command(&poll).expect("it is sent");
+    let mut seen = 0;
+    for _ in 0..TRIES {
+        for sleeper in &mut sleepers {
+            sleeper.send_packed_command(&poll).expect("it is sent");
+        }
+        until("all are asleep", || (waiters(&server) == ASLEEP).then_some(()));
+        client.ask("DEHYDRATOR.ONDUE k DROP");
+        // Other clients have their turn in between, and see how many are left. Asked without a pause, as long as any are.
+        let left =
+            std::iter::repeat_with(|| client.info("dehydrator", "dehydrator_blocked_clients"));
+        let left: BTreeSet<_> = left.take_while(|left| *left > 0).collect();
+        seen = seen.max(left.into_iter().filter(|left| *left < ASLEEP).count());
+        for sleeper in &mut sleepers {
+            let Value::ServerError(error) = sleeper.recv_response().expect("a reply") else {
+                panic!("no error")
+            };
+            assert!(error.code().contains("UNBLOCKED"), "{error:?}");
+        }
+        if seen > 3 {
+            return;
+        }
+        client.ask("DEL k");
     }
-    until("all are asleep", || (waiters(&server) == ASLEEP).then_some(()));
-    client.ask("DEHYDRATOR.ONDUE k DROP");
-    // Other clients have their turn in between, and see how many are left.
-    let mut seen = std::collections::BTreeSet::new();
-    until("all are sent away", || {
-        let left = client.info("dehydrator", "dehydrator_blocked_clients");
-        seen.insert(left);
-        (left == 0).then_some(())
-    });
-    assert!(seen.len() > 5, "{seen:?}");
-    for sleeper in &mut sleepers {
-        let Value::ServerError(error) = sleeper.recv_response().expect("a reply") else {
-            panic!("no error")
-        };
-        assert!(error.code().contains("UNBLOCKED"), "{error:?}");
-    }
+    panic!("{seen} numbers between all and none were seen at the most");
 }
 
 #[test]
