@@ -2,7 +2,7 @@
 //! writes, and what becomes of a server that does not.
 //!
 //! *The rule.* [`OWN`] is raised by one in each release that adds a word of an effect ([`replicate`](crate::replicate)),
-//! an option of a command that is replicated as it was sent, or anything to the file format (`data_type/encoding.rs`).
+//! an option of a command that is replicated as it was sent, or anything to the file format (`data_type/encoding/mod.rs`).
 //! The table says what came with each.
 //!
 //! | level | since | what came with it |

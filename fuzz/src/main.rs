@@ -7,7 +7,7 @@
 #![no_main]
 #![allow(dead_code)]
 
-#[path = "../../src/data_type/encoding.rs"]
+#[path = "../../src/data_type/encoding/mod.rs"]
 mod encoding;
 #[path = "../../src/data_type/fields.rs"]
 mod fields;

@@ -1,0 +1,153 @@
+//! Reading a dehydrator, of ours and of ReDe's.
+
+use super::number::take_number;
+use super::{
+    Corrupt, DROP, LEASES, LIMIT, PAUSE, POLICY, PUBLISH, STREAM, Source, TOKENS, UNCONFIRMED,
+    VERSION, VERSION_REDE,
+};
+use crate::lawn::{DEADLINE_MAX, Lawn, StartError, Token};
+use crate::policy::{MaxLen, Pause, Policy, Route, Rules, Trust};
+
+/// Reads a dehydrator of any version into an empty lawn.
+///
+/// # Errors
+///
+/// [`Corrupt`] if that is not what `source` holds.
+pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn, Rules), Corrupt> {
+    match version {
+        VERSION => load_current(lawn, source),
+        VERSION_REDE => Ok((load_rede(lawn, source)?, Rules::default())),
+        _ => Err(Corrupt::LATER),
+    }
+}
+
+fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules), Corrupt> {
+    let features = source.unsigned()?;
+    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED) != 0 {
+        return Err(Corrupt::LATER);
+    }
+    let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
+    let trust = match features & UNCONFIRMED {
+        0 => Trust::Confirmed,
+        _ if policy.sends_elsewhere() => Trust::Unconfirmed,
+        _ => return Err(Corrupt("there is nothing to confirm")),
+    };
+    let pause = if features & PAUSE != 0 { Some(load_pause(source)?) } else { None };
+    let mut left = source.unsigned()?;
+    let mut deadline: u64 = 0;
+    while left > 0 {
+        let chunk = source.bytes()?;
+        let mut rest = &chunk[..];
+        if rest.is_empty() {
+            return Err(Corrupt("a chunk without elements"));
+        }
+        while !rest.is_empty() {
+            left = left.checked_sub(1).ok_or(Corrupt("more elements than announced"))?;
+            let later = take_number(&mut rest)?;
+            deadline = deadline.checked_add(later).ok_or(Corrupt("a deadline is out of range"))?;
+            let ttl = take_number(&mut rest)?;
+            if ttl > DEADLINE_MAX {
+                return Err(Corrupt("a ttl is out of range"));
+            }
+            let deliveries = if features & LEASES != 0 { take_number(&mut rest)? } else { 0 };
+            let deliveries = u16::try_from(deliveries)
+                .map_err(|_| Corrupt("a number of deliveries is out of range"))?;
+            let token = match features & TOKENS {
+                TOKENS if deliveries > 0 => take_token(&mut rest)?,
+                _ => None,
+            };
+            let id_length = take_number(&mut rest)?;
+            let payload_length = take_number(&mut rest)?;
+            let id = take_bytes(&mut rest, id_length)?;
+            let payload = take_bytes(&mut rest, payload_length)?;
+            start(&mut lawn, id, ttl, payload, deadline)?;
+            if deliveries > 0 {
+                lawn.set_deliveries(id, deliveries, token);
+            }
+        }
+    }
+    Ok((lawn, Rules { policy, pause, trust }))
+}
+
+fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {
+    match source.unsigned()? {
+        0 => Ok(Pause::UNTIL_RESUMED),
+        end @ 1..=DEADLINE_MAX => Ok(Pause::until(end)),
+        _ => Err(Corrupt("the end of a pause is out of range")),
+    }
+}
+
+fn load_policy(source: &mut impl Source) -> Result<Policy, Corrupt> {
+    match source.unsigned()? {
+        LIMIT => {
+            let deliveries = u16::try_from(source.unsigned()?).ok().filter(|it| *it > 0);
+            let deliveries = deliveries.ok_or(Corrupt("a limit of deliveries is out of range"))?;
+            let kind = source.unsigned()?;
+            Ok(Policy::Limit { deliveries, route: load_route(kind, source)? })
+        }
+        kind => Ok(Policy::Send(load_route(kind, source)?)),
+    }
+}
+
+fn load_route(kind: u64, source: &mut impl Source) -> Result<Route, Corrupt> {
+    Ok(match kind {
+        DROP => Route::Drop,
+        STREAM => {
+            let dest = source.bytes()?[..].into();
+            let (length, approximate) = (source.unsigned()?, source.unsigned()?);
+            // As XADD has it, which takes a signed number.
+            let maxlen = match (length, approximate) {
+                (0, 0) => None,
+                (1..=DEADLINE_MAX, 0 | 1) => Some(MaxLen { length, approximate: approximate == 1 }),
+                _ => return Err(Corrupt("a stream's length is out of range")),
+            };
+            Route::Stream { dest, maxlen }
+        }
+        PUBLISH => Route::Publish { channel: source.bytes()?[..].into() },
+        _ => return Err(Corrupt::LATER),
+    })
+}
+
+fn load_rede(mut lawn: Lawn, source: &mut impl Source) -> Result<Lawn, Corrupt> {
+    let _name = source.bytes()?;
+    for _ in 0..source.unsigned()? {
+        let ttl = source.unsigned()?;
+        // ReDe took negative TTLs, and widened them: their elements were due at once.
+        let ttl = if ttl > DEADLINE_MAX { 0 } else { ttl };
+        for _ in 0..source.unsigned()? {
+            let deadline = source.unsigned()?;
+            let id = source.bytes()?;
+            let payload = source.bytes()?;
+            start(&mut lawn, &id, ttl, &payload, deadline)?;
+        }
+    }
+    Ok(lawn)
+}
+
+fn start(
+    lawn: &mut Lawn,
+    id: &[u8],
+    ttl: u64,
+    payload: &[u8],
+    deadline: u64,
+) -> Result<(), Corrupt> {
+    lawn.start_at(id, ttl, payload, deadline).map_err(|error| match error {
+        StartError::Exists => Corrupt("two elements have one id"),
+        StartError::TooLate => Corrupt("a deadline is out of range"),
+        StartError::Full => Corrupt("more elements than a dehydrator can hold"),
+    })
+}
+
+fn take_token(rest: &mut &[u8]) -> Result<Option<Token>, Corrupt> {
+    match take_number(rest)? {
+        0 => Ok(None),
+        number => Token::new(number).map(Some).ok_or(Corrupt("a token is out of range")),
+    }
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Result<&'a [u8], Corrupt> {
+    let length = usize::try_from(length).map_err(|_| Corrupt("a string is cut off"))?;
+    let (bytes, tail) = rest.split_at_checked(length).ok_or(Corrupt("a string is cut off"))?;
+    *rest = tail;
+    Ok(bytes)
+}

@@ -1,0 +1,81 @@
+//! Writing a dehydrator.
+
+use super::number::put_number;
+use super::{DROP, LEASES, LIMIT, PAUSE, POLICY, PUBLISH, STREAM, Sink, TOKENS, UNCONFIRMED};
+use crate::lawn::{Lawn, Token};
+use crate::policy::{Policy, Route, Rules};
+
+/// A string is written when it has grown to this size. The server compresses each by itself, and
+/// holds one in memory while it loads.
+pub(super) const CHUNK_BYTES: usize = 32 * 1024;
+
+/// Writes a dehydrator, in the newest version.
+pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
+    let Rules { policy, pause, trust } = rules;
+    // What needs no new feature stays readable for what does not know it.
+    let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
+    let tokens = if lawn.has_tokens() { TOKENS } else { 0 };
+    let paused = if pause.is_some() { PAUSE } else { 0 };
+    let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
+    let unconfirmed = if trust.is_confirmed() { 0 } else { UNCONFIRMED };
+    let features = leases | tokens | paused | ruled | unconfirmed;
+    sink.unsigned(features);
+    save_policy(policy, sink);
+    if let Some(pause) = pause {
+        sink.unsigned(pause.end().unwrap_or(0));
+    }
+    sink.unsigned(lawn.len() as u64);
+    let mut chunk = Vec::new();
+    let mut last = 0;
+    for (ttl, element) in lawn.iter() {
+        put_number(&mut chunk, element.deadline - last);
+        put_number(&mut chunk, ttl);
+        if features & LEASES != 0 {
+            put_number(&mut chunk, element.deliveries.into());
+        }
+        if features & TOKENS != 0 && element.deliveries > 0 {
+            put_number(&mut chunk, lawn.token(&element).map_or(0, Token::number));
+        }
+        put_number(&mut chunk, element.id.len() as u64);
+        put_number(&mut chunk, element.payload.len() as u64);
+        chunk.extend_from_slice(element.id);
+        chunk.extend_from_slice(element.payload);
+        last = element.deadline;
+        if chunk.len() >= CHUNK_BYTES {
+            sink.bytes(&chunk);
+            chunk.clear();
+        }
+    }
+    if !chunk.is_empty() {
+        sink.bytes(&chunk);
+    }
+}
+
+/// Writes a policy. For HOLD that is nothing.
+fn save_policy(policy: &Policy, sink: &mut impl Sink) {
+    match policy {
+        Policy::Hold => {}
+        Policy::Limit { deliveries, route } => {
+            sink.unsigned(LIMIT);
+            sink.unsigned((*deliveries).into());
+            save_route(route, sink);
+        }
+        Policy::Send(route) => save_route(route, sink),
+    }
+}
+
+fn save_route(route: &Route, sink: &mut impl Sink) {
+    match route {
+        Route::Drop => sink.unsigned(DROP),
+        Route::Stream { dest, maxlen } => {
+            sink.unsigned(STREAM);
+            sink.bytes(dest);
+            sink.unsigned(maxlen.map_or(0, |maxlen| maxlen.length));
+            sink.unsigned(maxlen.is_some_and(|maxlen| maxlen.approximate).into());
+        }
+        Route::Publish { channel } => {
+            sink.unsigned(PUBLISH);
+            sink.bytes(channel);
+        }
+    }
+}

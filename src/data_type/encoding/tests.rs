@@ -1,0 +1,313 @@
+//! What is saved is loaded, and what cannot be is refused.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::super::fields::{Field, Fields};
+use super::save::CHUNK_BYTES;
+use super::*;
+use crate::lawn::{DEADLINE_MAX, Element, Lawn, Shared, SmallMax, Token};
+use crate::policy::{MaxLen, Pause, Policy, Route, Rules, Trust};
+
+fn empty() -> Lawn {
+    let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
+    Lawn::new(Arc::new(Shared::new(hasher, || SmallMax::USUAL)))
+}
+
+fn saved(lawn: &Lawn) -> Fields {
+    let mut fields = Fields::default();
+    save(lawn, &Rules::default(), &mut fields);
+    fields
+}
+
+type Content = (u64, Vec<u8>, Vec<u8>, u64, u16);
+
+fn content(lawn: &Lawn) -> Vec<Content> {
+    let row = |(ttl, it): (u64, Element<'_>)| {
+        (ttl, it.id.to_vec(), it.payload.to_vec(), it.deadline, it.deliveries)
+    };
+    lawn.iter().map(row).collect()
+}
+
+fn load_of(fields: impl IntoIterator<Item = Field>) -> Result<Lawn, Corrupt> {
+    let mut fields = Fields(fields.into_iter().collect());
+    load(empty(), &mut fields, VERSION).map(|(lawn, _)| lawn)
+}
+
+fn some_lawn() -> Lawn {
+    let mut lawn = empty();
+    for number in 0..5000_u64 {
+        let payload = vec![7; number as usize % 300];
+        let deadline = number * 7919 % 1000 + (number % 7) * 1_000_000;
+        lawn.start_at(&number.to_be_bytes(), number % 11, &payload, deadline).expect("room");
+    }
+    lawn.start_at(b"", DEADLINE_MAX, &[0; 100_000], DEADLINE_MAX).expect("room");
+    lawn.start_at(b"\0\r\n\xff", 0, b"", 0).expect("room");
+    for number in 0..50_u64 {
+        for _ in 0..=number {
+            assert!(lawn.lease_at(&number.to_be_bytes(), 77, 5000, None));
+        }
+    }
+    lawn
+}
+
+#[test]
+fn what_is_saved_is_loaded_in_the_same_order() {
+    let lawn = some_lawn();
+    let loaded = load_of(saved(&lawn).0).expect("our own words");
+    loaded.check();
+    assert_eq!(content(&loaded), content(&lawn));
+    // Ties keep their order once more.
+    let again = load_of(saved(&loaded).0).expect("our own words");
+    assert_eq!(content(&again), content(&lawn));
+}
+
+#[test]
+fn an_empty_dehydrator_is_two_numbers() {
+    let fields = saved(&empty()).0;
+    assert_eq!(fields, [Field::Unsigned(0), Field::Unsigned(0)]);
+    assert!(load_of(fields).expect("our own words").is_empty());
+}
+
+#[test]
+fn elements_are_written_in_strings_of_some_tens_of_kilobytes() {
+    let chunks = |lawn: &Lawn| -> Vec<usize> {
+        let lengths = saved(lawn).0.into_iter().filter_map(|field| match field {
+            Field::Bytes(bytes) => Some(bytes.len()),
+            Field::Unsigned(_) => None,
+        });
+        lengths.collect()
+    };
+    let mut lawn = empty();
+    // Deadline, TTL and length of the id have a byte each, the length of the payload has three.
+    let rest = CHUNK_BYTES - (1 + 1 + 1 + 3 + 1);
+    lawn.start_at(b"a", 0, &vec![0; rest], 0).expect("room");
+    lawn.start_at(b"b", 0, &vec![0; rest - 1], 0).expect("room");
+    lawn.start_at(b"c", 0, b"", 0).expect("room");
+    assert_eq!(chunks(&lawn), [CHUNK_BYTES, CHUNK_BYTES - 1 + 5]);
+    for id in 0..2000_u64 {
+        lawn.start_at(&id.to_be_bytes(), 0, &[0; 100], 0).expect("room");
+    }
+    let chunks = chunks(&lawn);
+    let (last, full) = chunks.split_last().expect("a chunk");
+    assert!(full.len() > 5 && *last < 32 * 1024, "{chunks:?}");
+    let sizes = 32 * 1024..32 * 1024 + 200;
+    assert!(full.iter().all(|length| sizes.contains(length)), "{chunks:?}");
+}
+
+#[test]
+fn how_often_an_element_was_given_out_is_written_only_if_one_was() {
+    let mut lawn = empty();
+    lawn.start_at(b"i", 300, b"p", 5).expect("room");
+    lawn.start_at(b"j", 0, b"", 7).expect("room");
+    let header = |features| [Field::Unsigned(features), Field::Unsigned(2)];
+    let chunk = |bytes: &[u8]| Field::Bytes(bytes.into());
+    let plain = chunk(&[5, 0xac, 2, 1, 1, b'i', b'p', 2, 0, 1, 0, b'j']);
+    assert_eq!(saved(&lawn).0, [&header(0)[..], &[plain]].concat());
+    assert!(lawn.set_deliveries(b"j", 200, None));
+    let leased = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 1, 0, b'j']);
+    let fields = [&header(LEASES)[..], &[leased]].concat();
+    assert_eq!(saved(&lawn).0, fields);
+    let loaded = load_of(fields).expect("our own words");
+    assert_eq!((content(&loaded), loaded.delivered()), (content(&lawn), 1));
+
+    // As little is written of tokens: of what was given out, and only if one has a token.
+    assert!(lawn.set_deliveries(b"j", 200, Token::new(300)));
+    let held = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 0xac, 2, 1, 0, b'j']);
+    let fields = [&header(LEASES | TOKENS)[..], &[held]].concat();
+    assert_eq!(saved(&lawn).0, fields);
+    let loaded = load_of(fields).expect("our own words");
+    assert!(loaded.holds(b"j", Token::new(300).expect("a token")));
+    let number = |bytes: &[u8]| {
+        let element = [&[5, 0, 1][..], bytes, &[1, 0, b'i']].concat();
+        load_of([Field::Unsigned(LEASES | TOKENS), Field::Unsigned(1), chunk(&element)])
+    };
+    assert!(number(&[0]).is_ok_and(|lawn| !lawn.has_tokens()));
+    let mut most = [0xff; 9];
+    most[8] = 0x7f;
+    assert!(number(&most).is_ok_and(|lawn| lawn.has_tokens()));
+    let more = [&[0x80; 9][..], &[1]].concat();
+    assert_eq!(number(&more).err(), Some(Corrupt("a token is out of range")));
+
+    let one = |bytes| load_of([Field::Unsigned(LEASES), Field::Unsigned(1), chunk(bytes)]);
+    let most = one(&[5, 0, 0xff, 0xff, 3, 1, 0, b'i']).expect("the most that is counted");
+    assert_eq!(content(&most)[0].4, u16::MAX);
+    let error = one(&[5, 0, 0x80, 0x80, 4, 1, 0, b'i']).err();
+    assert_eq!(error, Some(Corrupt("a number of deliveries is out of range")));
+}
+
+#[test]
+fn every_truncation_is_refused() {
+    let fields = saved(&some_lawn()).0;
+    for kept in 0..fields.len() {
+        assert!(load_of(fields.iter().take(kept).cloned()).is_err(), "{kept} fields");
+    }
+}
+
+#[test]
+fn lies_are_refused() {
+    let header = [Field::Unsigned(0), Field::Unsigned(1)];
+    let chunk = |bytes: &[u8]| {
+        load_of(header.iter().cloned().chain([Field::Bytes(bytes.to_vec())])).map(|_| ())
+    };
+    assert_eq!(chunk(&[5, 3, 1, 1, b'i', b'p']), Ok(()));
+    let refused = |bytes: &[u8], why| assert_eq!(chunk(bytes), Err(Corrupt(why)), "{bytes:?}");
+    refused(&[], "a chunk without elements");
+    refused(&[5, 3, 1, 1, b'i'], "a string is cut off");
+    refused(&[5, 3, 1], "a number is cut off");
+    refused(&[5, 3, 1, 1, b'i', b'p', 0], "more elements than announced");
+    refused(&[5, 3, 0xff, 0xff, 0xff, 0xff, 0x0f, 1, b'i', b'p'], "a string is cut off");
+    let most = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+    refused(&[&most[..], &[1, 3, 1, 1, b'i', b'p']].concat(), "a deadline is out of range");
+    refused(&[&[5], &most[..], &[1, 1, 1, b'i', b'p']].concat(), "a ttl is out of range");
+    refused(&[&most[..], &[2, 3, 1, 1, b'i', b'p']].concat(), "a number has more than 64 bits");
+    refused(&[&most[..], &most, &[1]].concat(), "a number has more than 64 bits");
+
+    let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
+    let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
+    assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
+    let fields = [Field::Unsigned(32), Field::Unsigned(0)];
+    assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
+    assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
+}
+
+#[test]
+fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
+    let maxlen = |length, approximate| Some(MaxLen { length, approximate });
+    let stream = |maxlen| Route::Stream { dest: b"d\0st"[..].into(), maxlen };
+    let routes = [
+        Route::Drop,
+        stream(None),
+        stream(maxlen(1, false)),
+        stream(maxlen(DEADLINE_MAX, true)),
+        Route::Publish { channel: b""[..].into() },
+    ];
+    let limit = |route: &Route, deliveries| Policy::Limit { deliveries, route: route.clone() };
+    let limits = routes.iter().flat_map(|route| [limit(route, 1), limit(route, u16::MAX)]);
+    let sends = routes.iter().map(|route| Policy::Send(route.clone()));
+    for policy in limits.chain(sends).chain([Policy::Hold]) {
+        let mut lawn = empty();
+        lawn.start_at(b"i", 5, b"p", 5).expect("room");
+        let pause = [None, Some(Pause::until(77)), Some(Pause::UNTIL_RESUMED)];
+        let trusts: &[_] = match policy.sends_elsewhere() {
+            true => &[Trust::Confirmed, Trust::Unconfirmed],
+            false => &[Trust::Confirmed],
+        };
+        for (pause, trust) in pause.iter().flat_map(|it| trusts.iter().map(|trust| (*it, *trust))) {
+            let rules = Rules { policy: policy.clone(), pause, trust };
+            let mut fields = Fields::default();
+            save(&lawn, &rules, &mut fields);
+            for kept in 0..fields.0.len() {
+                let fields = fields.0.iter().take(kept).cloned();
+                assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
+            }
+            let (loaded, found) = load(empty(), &mut fields, VERSION).expect("our own words");
+            assert_eq!((content(&loaded), found), (content(&lawn), rules));
+        }
+    }
+    for nowhere in [&[16, 0][..], &[18, 1, 0], &[18, 4, 1, 1, 0]] {
+        let error = load_of(nowhere.iter().map(|number| Field::Unsigned(*number))).err();
+        assert_eq!(error, Some(Corrupt("there is nothing to confirm")), "{nowhere:?}");
+    }
+    // To the file it is one whether it has been said or not.
+    let route = stream(None);
+    let [told, untold] = [Trust::Unconfirmed, Trust::Untold].map(|trust| {
+        let mut fields = Fields::default();
+        let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust };
+        save(&empty(), &rules, &mut fields);
+        fields.0
+    });
+    assert_eq!(told, untold);
+    let lie = |numbers: &[u64]| {
+        let dest = Field::Bytes(b"dest".into());
+        let numbers: Vec<_> = numbers.iter().map(|number| Field::Unsigned(*number)).collect();
+        load_of([&numbers[..2], &[dest], &numbers[2..]].concat()).err()
+    };
+    let length = Some(Corrupt("a stream's length is out of range"));
+    assert_eq!(lie(&[2, 2, 0, 1, 0]), length);
+    assert_eq!(lie(&[2, 2, 5, 2, 0]), length);
+    assert_eq!(lie(&[2, 2, DEADLINE_MAX + 1, 0, 0]), length);
+    assert_eq!(lie(&[2, 2, 5, 1, 0]), None);
+    assert!(lie(&[2, 0, 0]).is_some_and(|error| error.0.contains("later version")));
+    assert!(lie(&[2, 5, 0]).is_some_and(|error| error.0.contains("later version")));
+    let limited = |numbers: &[u64]| {
+        let numbers = [&[2, 4], numbers].concat();
+        load_of(numbers.into_iter().map(Field::Unsigned)).err()
+    };
+    let paused = |end| load_of([4, end, 0].map(Field::Unsigned)).err();
+    assert_eq!([0, 1, DEADLINE_MAX].map(paused), [None, None, None]);
+    let late = Some(Corrupt("the end of a pause is out of range"));
+    assert_eq!(paused(DEADLINE_MAX + 1), late);
+    let range = Some(Corrupt("a limit of deliveries is out of range"));
+    assert_eq!(limited(&[1, 1, 0]), None);
+    assert_eq!(limited(&[0, 1, 0]), range);
+    assert_eq!(limited(&[65_536, 1, 0]), range);
+    assert!(limited(&[1, 4, 1, 1, 0]).is_some_and(|error| error.0.contains("later version")));
+}
+
+#[test]
+fn rede_s_encoding_is_read() {
+    let text = |text: &str| Field::Bytes(text.into());
+    let fields = [
+        text("name"),
+        Field::Unsigned(3),
+        Field::Unsigned(1000),
+        Field::Unsigned(2),
+        Field::Unsigned(70),
+        text("a"),
+        text("first"),
+        Field::Unsigned(90),
+        text("b"),
+        text("second"),
+        Field::Unsigned(-5_i64 as u64),
+        Field::Unsigned(1),
+        Field::Unsigned(80),
+        text("c"),
+        text("third"),
+        Field::Unsigned(DEADLINE_MAX),
+        Field::Unsigned(1),
+        Field::Unsigned(DEADLINE_MAX),
+        text("d"),
+        text("last"),
+    ];
+    let load = |kept| {
+        let fields = fields.iter().take(kept).cloned().collect();
+        load(empty(), &mut Fields(fields), VERSION_REDE).map(|(lawn, _)| lawn)
+    };
+    let found = content(&load(fields.len()).expect("ReDe's words"));
+    let element = |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at, 0);
+    assert_eq!(
+        found,
+        [
+            element(1000, "a", "first", 70),
+            element(0, "c", "third", 80),
+            element(1000, "b", "second", 90),
+            element(DEADLINE_MAX, "d", "last", DEADLINE_MAX),
+        ]
+    );
+    for kept in 0..fields.len() {
+        assert!(load(kept).is_err(), "{kept} fields");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_read_or_refused_but_never_panic(
+        numbers in prop::collection::vec(prop_oneof![0_u64..4, any::<u64>()], 2),
+        chunks in prop::collection::vec(
+            prop::collection::vec(prop_oneof![0_u8..4, any::<u8>()], 0..60), 0..4,
+        ),
+    ) {
+        for version in [VERSION, VERSION_REDE] {
+            let numbers = numbers.iter().map(|number| Field::Unsigned(*number));
+            let chunks = chunks.iter().map(|chunk| Field::Bytes(chunk.clone()));
+            let mut fields = Fields(numbers.chain(chunks).collect());
+            if let Ok((lawn, _)) = load(empty(), &mut fields, version) {
+                lawn.check();
+            }
+        }
+    }
+}
