@@ -1,0 +1,272 @@
+//! What the model makes of each verb.
+
+use std::collections::BTreeSet;
+
+use redis::Value;
+
+use super::{
+    Bytes, Dehydrator, Entry, Expect, IfThere, MAX, Op, Policy, REFUSED, World, bulk, int, leased,
+    rounded,
+};
+
+impl World {
+    /// Does it within a key, and says what the server replies to it.
+    pub(super) fn within(
+        &mut self,
+        it: &mut Dehydrator,
+        op: &Op,
+        now: u64,
+        transaction: bool,
+    ) -> Expect {
+        let at_or = |at: Option<u64>, ttl: u64| {
+            at.or_else(|| now.checked_add(ttl).filter(|deadline| *deadline <= MAX))
+        };
+        match op {
+            Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
+                let ttl = rounded(*ttl, *slack).expect("seen to before");
+                let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
+                match (it.find(id), if_there) {
+                    (Some(_), IfThere::Refuse) => return Expect::Refused("EXISTS"),
+                    (Some(_), IfThere::Nx) => return Expect::Is(Value::Nil),
+                    (Some(old), IfThere::Replace) => drop(it.entries.remove(old)),
+                    (None, _) => {}
+                }
+                it.entries.push(Entry {
+                    deadline,
+                    sequence: self.next(),
+                    id: id.clone(),
+                    element: element.clone(),
+                    ttl,
+                    deliveries: deliveries.unwrap_or(0),
+                    token: *token,
+                });
+                Expect::Is(Value::Okay)
+            }
+            Op::GidPush { ttl, slack, .. } => {
+                let ttl = rounded(*ttl, *slack).expect("seen to before");
+                // The id is known when the reply has come: see `named`.
+                if at_or(None, ttl).is_some() { Expect::NewId } else { REFUSED }
+            }
+            Op::MPush { elements, if_there, slack, at } => {
+                let timer = |(ttl, ..): &(u64, Bytes, Bytes)| {
+                    let ttl = rounded(*ttl, *slack).expect("seen to before");
+                    Some((ttl, at_or(*at, ttl)?))
+                };
+                let timers: Option<Vec<_>> = elements.iter().map(timer).collect();
+                let Some(timers) = timers else { return REFUSED };
+                let ids: BTreeSet<_> = elements.iter().map(|(_, _, id)| id).collect();
+                let is_any_there =
+                    ids.len() < elements.len() || ids.iter().any(|id| it.find(id).is_some());
+                if *if_there == IfThere::Refuse && is_any_there {
+                    return Expect::Refused("EXISTS");
+                }
+                let mut started = Vec::new();
+                for ((_, element, id), (ttl, deadline)) in elements.iter().zip(timers) {
+                    let found = it.find(id);
+                    let is_started = found.is_none() || *if_there == IfThere::Replace;
+                    if is_started {
+                        found.map(|found| it.entries.remove(found));
+                        it.entries.push(Entry {
+                            deadline,
+                            sequence: self.next(),
+                            id: id.clone(),
+                            element: element.clone(),
+                            ttl,
+                            deliveries: 0,
+                            token: None,
+                        });
+                    }
+                    started.push(Value::Int(is_started.into()));
+                }
+                Expect::Is(Value::Array(started))
+            }
+            Op::Pull(id) => {
+                Expect::Is(it.take(id).map_or(Value::Nil, |entry| Value::BulkString(entry.element)))
+            }
+            Op::Poll { count, block, lease, token, with_ids } => {
+                if let Some(lease) = lease
+                    && (*lease == 0 || at_or(None, *lease).is_none())
+                {
+                    return REFUSED;
+                }
+                let row = |entry: &Entry| {
+                    let deliveries = Value::Int(entry.deliveries as i64);
+                    vec![bulk(&entry.id), bulk(&entry.element), deliveries]
+                };
+                let count = count.unwrap_or(MAX) as usize;
+                if let Some(token) = token {
+                    let ordered = it.ordered().into_iter();
+                    let held = ordered.filter(|it| it.deadline > now && it.token == Some(*token));
+                    let held: Vec<_> = held.take(count).map(row).collect();
+                    if !held.is_empty() {
+                        return leased(held, *token);
+                    }
+                }
+                if it.is_paused(now) {
+                    let sleeps = block.is_some() && !transaction;
+                    return Expect::Is(if sleeps { Value::Nil } else { Value::Array(vec![]) });
+                }
+                // Dead letters in the way are moved; one that is first has somebody sleep until it has gone.
+                if block.is_some() && !transaction {
+                    let dead = if it.policy.holds() { it.bury(now) } else { Default::default() };
+                    self.met.extend(dead);
+                    if it.due(now).is_empty() {
+                        return Expect::Is(Value::Nil);
+                    }
+                }
+                let (mut given, mut rows) = (Vec::new(), Vec::new());
+                for id in it.due(now) {
+                    if given.len() + rows.len() == count {
+                        break;
+                    }
+                    let mut entry = it.take(&id).expect("it is due");
+                    if it.policy.holds() && it.policy.sends(&entry) {
+                        self.met.push((entry.id, entry.element, entry.deliveries));
+                        continue;
+                    }
+                    let (id, element) = (bulk(&entry.id), bulk(&entry.element));
+                    match lease {
+                        Some(ttl) => {
+                            entry.lease(*ttl, now + ttl, self.next(), *token);
+                            rows.push(row(&entry));
+                            it.entries.push(entry);
+                        }
+                        None if *with_ids => given.push(Value::Array(vec![id, element])),
+                        None => given.push(element),
+                    }
+                }
+                match (lease, token) {
+                    (Some(_), Some(token)) => leased(rows, *token),
+                    (Some(_), None) => Expect::Leased(rows),
+                    (None, _) => Expect::Is(Value::Array(given)),
+                }
+            }
+            Op::XPoll(count) => {
+                let due = it.alive().into_iter().filter(|entry| entry.deadline <= now);
+                let count = if it.is_paused(now) { 0 } else { count.unwrap_or(MAX) };
+                let due = due.take(count as usize);
+                Expect::Is(Value::Array(due.map(|entry| bulk(&entry.id)).collect()))
+            }
+            Op::XAck(ids) => {
+                let mut replies = Vec::new();
+                for id in ids {
+                    let is_out = |at: &usize| {
+                        it.entries[*at].deadline <= now || it.entries[*at].deliveries > 0
+                    };
+                    let found = it.find(id).filter(is_out).map(|at| it.entries.remove(at));
+                    replies.push(found.map_or(Value::Nil, |it| Value::BulkString(it.element)));
+                }
+                Expect::Is(Value::Array(replies))
+            }
+            Op::Settle(held) => {
+                let mut replies = Vec::new();
+                for (token, id) in held {
+                    let found = it.held(*token, id).map(|at| it.entries.remove(at));
+                    replies.push(Value::Int(found.is_some().into()));
+                }
+                Expect::Is(Value::Array(replies))
+            }
+            Op::Renew { ttl, held } => {
+                let Some(deadline) = at_or(None, *ttl) else { return REFUSED };
+                let mut replies = Vec::new();
+                for (token, id) in held {
+                    let found = it.held(*token, id);
+                    replies.push(Value::Int(found.is_some().into()));
+                    if let Some(at) = found {
+                        let sequence = self.next();
+                        it.entries[at].restart(*ttl, deadline, sequence);
+                    }
+                }
+                Expect::Is(Value::Array(replies))
+            }
+            Op::Look { full: true, .. }
+            | Op::Range { .. }
+            | Op::Scan { .. }
+            | Op::Info { .. }
+            | Op::Help => Expect::Shown(Box::new(it.clone())),
+            Op::Require { .. } => unreachable!("it is of no key"),
+            Op::Look { id, .. } => {
+                let found = it.find(id).map(|at| bulk(&it.entries[at].element));
+                Expect::Is(found.unwrap_or(Value::Nil))
+            }
+            Op::Update(id, element) => {
+                let Some(at) = it.find(id) else { return Expect::Refused("NOSUCHID") };
+                let old = std::mem::replace(&mut it.entries[at].element, element.clone());
+                Expect::Is(Value::BulkString(old))
+            }
+            Op::Touch { ids, ttl, only, at } => {
+                let Some(deadline) = at_or(*at, *ttl) else { return REFUSED };
+                let mut count = 0;
+                for id in ids {
+                    let Some(found) = it.find(id) else { continue };
+                    let entry = &mut it.entries[found];
+                    let holds = match only {
+                        None => true,
+                        Some("GT") => deadline > entry.deadline,
+                        Some(_) => deadline < entry.deadline,
+                    };
+                    if holds {
+                        // With a moment 0 gives nothing back.
+                        let keeps = at.is_some() && entry.token.is_some();
+                        let ttl = if keeps { (*ttl).max(1) } else { *ttl };
+                        entry.restart(ttl, deadline, self.next());
+                        count += 1;
+                    }
+                }
+                int(count)
+            }
+            Op::Rem(ids) => int(ids.iter().filter(|id| it.take(id).is_some()).count() as u64),
+            Op::Lease { ttl, token, at, ids } => {
+                let mut count = 0;
+                for id in ids {
+                    if let Some(found) = it.find(id) {
+                        it.entries[found].lease(*ttl, *at, self.next(), *token);
+                        count += 1;
+                    }
+                }
+                int(count)
+            }
+            Op::OnDue(policy) => {
+                it.policy = policy.clone();
+                Expect::Is(Value::Okay)
+            }
+            Op::OnDueStream(dest, length) => {
+                it.policy = Policy::Stream { dest, maxlen: Some((true, *length)) };
+                Expect::Is(Value::Okay)
+            }
+            Op::Pause { ms, at } => {
+                let end = match (ms, at) {
+                    (Some(ms), _) => at_or(None, *ms),
+                    (None, at) => Some(at.unwrap_or(MAX)),
+                };
+                let Some(end) = end else { return REFUSED };
+                it.pause = Some(end);
+                Expect::Is(Value::Okay)
+            }
+            Op::Resume => {
+                let was_paused = it.is_paused(now);
+                it.pause = None;
+                int(was_paused.into())
+            }
+            Op::Ttn => match it.ordered().first() {
+                Some(_) if it.pause == Some(MAX) => Expect::Is(Value::Nil),
+                Some(first) => left(first.deadline.max(it.pause.unwrap_or(0)), now),
+                None => Expect::Is(Value::Nil),
+            },
+            Op::Pttl(id) => match it.find(id) {
+                Some(at) => left(it.entries[at].deadline, now),
+                None => Expect::Is(Value::Int(-2)),
+            },
+            Op::Len => int(it.entries.len() as u64),
+            Op::Nonsense(_) => REFUSED,
+            _ => unreachable!("it is of the keyspace"),
+        }
+    }
+}
+
+fn left(deadline: u64, now: u64) -> Expect {
+    match deadline.saturating_sub(now) {
+        0 => Expect::Is(Value::Int(0)),
+        left => Expect::Near(left),
+    }
+}
