@@ -1,0 +1,245 @@
+//! Many clients at once, each on a connection of its own, and whether what they saw can have been.
+//!
+//! DEHYDRATOR_SECONDS makes each run longer or shorter, DEHYDRATOR_SEED repeats its random numbers, though not what
+//! the scheduler makes of them.
+
+mod client;
+mod run;
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use self::client::Client;
+use self::run::{End, Run, Stage};
+use crate::harness::{Ask, server_program};
+use crate::history::{Act, Event, History, Id, Poll, Reply, Wrong, check};
+use crate::random::{Random, seed, setting};
+
+const SECONDS: u64 = 4;
+/// In ms.
+const LEASE: u64 = 60;
+/// How long what is left may take to be given out, when nobody pushes any more.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Who is there.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// Clients that take one at a time, and sleep for ever.
+    sleepers: usize,
+    /// Clients that lease, and settle most of what they lease.
+    lessees: usize,
+    /// Clients that wait a while.
+    waiters: usize,
+    /// Clients that come, ask, and go without waiting.
+    passers_by: usize,
+    /// Clients that put away something now and then.
+    producers: usize,
+    /// Clients that hang up before what the conductor puts away is due.
+    quitters: usize,
+    /// Whether somebody puts away many at once, and keeps the server busy until they are overdue.
+    has_conductor: bool,
+    /// Whether sleepers are killed and unblocked.
+    is_violent: bool,
+    /// Whether the server's real-time clock is stepped.
+    is_stepped: bool,
+    /// Whether pushed elements are also touched, pulled and removed.
+    is_restless: bool,
+}
+
+const NOBODY: Plan = Plan {
+    sleepers: 0,
+    lessees: 0,
+    waiters: 0,
+    passers_by: 0,
+    producers: 3,
+    quitters: 0,
+    has_conductor: false,
+    is_violent: false,
+    is_stepped: false,
+    is_restless: false,
+};
+
+/// What a client does, until nobody asks any more.
+type Work = fn(Client<'_>) -> Vec<Event>;
+
+fn left(run: &Run) -> Vec<Id> {
+    let mut scan = redis::cmd("DEHYDRATOR.SCAN");
+    scan.arg("k").arg(0).arg("COUNT").arg(1_000_000);
+    let (cursor, ids): (u64, Vec<Id>) = scan.query(&mut run.connect()).expect("ids");
+    assert_eq!(cursor, 0);
+    ids
+}
+
+fn play(plan: Plan, options: &[&str]) {
+    let run = Run::new(options, plan.is_stepped);
+    let seconds = setting("DEHYDRATOR_SECONDS", SECONDS);
+    // A clock shows each time for a while.
+    let seconds = if plan.is_stepped { 3 * seconds } else { seconds };
+    let mut seeds = Random::new(seed());
+    let mut events = Vec::new();
+    let mut end = 0;
+    let mut remains = Vec::new();
+    thread::scope(|scope| {
+        let _end = End(&run);
+        let mut start = |many: usize, work: Work| -> Vec<_> {
+            let client = |_| Client::new(&run, seeds.below(u64::MAX));
+            let clients: Vec<_> = (0..many).map(client).collect();
+            let run = &run;
+            let work = move |it| {
+                let _end = End(run);
+                work(it)
+            };
+            clients.into_iter().map(|it| scope.spawn(move || work(it))).collect()
+        };
+        let produce: Work =
+            if plan.is_restless { |it| it.produce(true) } else { |it| it.produce(false) };
+        let consumers = [
+            start(plan.sleepers, |it| it.sleep()),
+            start(plan.lessees, |it| it.lease()),
+            start(plan.waiters, |it| it.wait()),
+            start(plan.passers_by, |it| it.pass_by()),
+        ];
+        let others = [
+            start(plan.quitters, |it| it.quit()),
+            start(plan.is_violent.into(), |it| it.haunt()),
+            start(plan.is_stepped.into(), |it| it.step_clock()),
+            start(plan.has_conductor.into(), |it| it.conduct()),
+            start(plan.producers, produce),
+        ];
+        run.pause(1000 * seconds);
+        run.move_on(Stage::Late);
+        let ended = others.into_iter().flatten().map(|it| it.join().expect("no panic"));
+        events = ended.flatten().collect();
+        // All of it is given out soon; if not, the check will say why that is wrong.
+        let late = Instant::now();
+        let mut client = run.connect();
+        while client.exists("k") && late.elapsed() < PATIENCE {
+            run.pause(10);
+        }
+        // What is taken between the two is left, and was not taken before the end.
+        end = run.moment();
+        remains = left(&run);
+        run.move_on(Stage::Over);
+        // Who sleeps for ever sleeps still.
+        let mut woken = Client::new(&run, 1);
+        while !consumers.iter().flatten().all(|it| it.is_finished()) {
+            let sleepers = run.sleepers.lock().expect("no panic").clone();
+            sleepers.into_iter().for_each(|client| woken.unblock(client, "TIMEOUT"));
+            run.pause(10);
+        }
+        events.extend(woken.events);
+        let ended = consumers.into_iter().flatten().map(|it| it.join().expect("no panic"));
+        events.extend(ended.flatten());
+    });
+    let clock = run.clock.into_inner().expect("no panic");
+    let history = History { clock, events, left: remains, end };
+    // What was taken for a client that has gone is given back, and others may have been served meanwhile.
+    let may_be_late = plan.is_violent || plan.quitters > 0;
+    judge(&history, if may_be_late { &[Wrong::OutOfOrder] } else { &[] });
+}
+
+fn judge(history: &History, excused: &[Wrong]) {
+    /// What is shown of each kind.
+    const SHOWN: usize = 5;
+    let count = |which: fn(&Act) -> bool| history.events.iter().filter(|it| which(&it.act)).count();
+    let pushes = count(|act| matches!(act, Act::Push { .. }));
+    let given = count(
+        |act| matches!(act, Act::Poll(Poll { reply: Reply::Given(ids), .. }) if !ids.is_empty()),
+    );
+    println!("{} events, {pushes} pushes, {given} polls with elements", history.events.len());
+    assert!(pushes > 20 && given > 5, "nothing was tried");
+    let mut findings = check(history);
+    findings.retain(|(wrong, _)| !excused.contains(wrong));
+    findings.sort();
+    for same in findings.chunk_by(|one, other| one.0 == other.0) {
+        println!("{:?}: {} times", same[0].0, same.len());
+        same.iter().take(SHOWN).for_each(|(_, what)| println!("    {what}"));
+    }
+    assert!(findings.is_empty(), "{} things cannot have been: see above", findings.len());
+}
+
+/// Options that have threads read what clients send, by what this server calls them.
+fn threads() -> Vec<&'static str> {
+    let version = Command::new(server_program()).arg("--version").output().expect("a version");
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    let mut options = vec!["--io-threads", "2"];
+    if version.contains("Redis server v=7") {
+        options.extend(["--io-threads-do-reads", "yes"]);
+    }
+    if version.contains("Valkey server v=8") {
+        // Or few clients would never be enough for a thread.
+        options.extend(["--events-per-io-thread", "0"]);
+    }
+    options
+}
+
+const SLEEPERS: Plan = Plan { sleepers: 4, ..NOBODY };
+const CROWD: Plan =
+    Plan { sleepers: 2, lessees: 2, waiters: 2, passers_by: 2, is_restless: true, ..NOBODY };
+const VIOLENCE: Plan = Plan { sleepers: 4, lessees: 1, is_violent: true, ..NOBODY };
+const QUITTERS: Plan =
+    Plan { sleepers: 1, waiters: 1, producers: 0, quitters: 4, has_conductor: true, ..NOBODY };
+// The server's own timeouts are by the clock that is stepped, and so nobody waits for a while here.
+const STEPPED: Plan = Plan { sleepers: 3, lessees: 1, is_stepped: true, ..NOBODY };
+const ONE: Plan = Plan { sleepers: 1, ..NOBODY };
+
+#[test]
+fn one_sleeper_is_given_everything_in_order() {
+    play(ONE, &[]);
+}
+
+#[test]
+fn one_sleeper_is_given_everything_in_order_with_threads() {
+    play(ONE, &threads());
+}
+
+#[test]
+fn sleepers_are_served_in_turn() {
+    play(SLEEPERS, &[]);
+}
+
+#[test]
+fn sleepers_are_served_in_turn_with_threads() {
+    play(SLEEPERS, &threads());
+}
+
+#[test]
+fn in_a_crowd_each_element_has_one_owner_at_a_time() {
+    play(CROWD, &[]);
+}
+
+#[test]
+fn in_a_crowd_each_element_has_one_owner_at_a_time_with_threads() {
+    play(CROWD, &threads());
+}
+
+#[test]
+fn sleepers_that_are_killed_and_unblocked_swallow_nothing() {
+    play(VIOLENCE, &[]);
+}
+
+#[test]
+fn sleepers_that_are_killed_and_unblocked_swallow_nothing_with_threads() {
+    play(VIOLENCE, &threads());
+}
+
+#[test]
+fn sleepers_that_hang_up_beside_a_busy_server_swallow_nothing() {
+    play(QUITTERS, &[]);
+}
+
+#[test]
+fn sleepers_that_hang_up_beside_a_busy_server_swallow_nothing_with_threads() {
+    play(QUITTERS, &threads());
+}
+
+#[test]
+fn a_clock_that_steps_strands_nobody() {
+    play(STEPPED, &[]);
+}
+
+#[test]
+fn a_clock_that_steps_strands_nobody_with_threads() {
+    play(STEPPED, &threads());
+}
