@@ -1,8 +1,9 @@
 //! The charts in docs/charts/, drawn from the tables of docs/benchmarks-full.md, with names that ask for no paper.
 
+use crate::builds::OURS;
 use crate::chart::{self, Bar, Colour, Family, Group, Line};
 use crate::page::{self, Table};
-use crate::plan::{ANY_LENGTH, BEST, GROWTH, LARGE, OURS};
+use crate::plan::{ANY_LENGTH, BEST, GROWTH, LARGE};
 use crate::stores::{ALL, label};
 
 /// The operations, and what each means to who calls it.

@@ -9,9 +9,10 @@
 //! All cases take their turn in each round, so that what the machine does meanwhile hits all of them. What others do to
 //! the caches only ever makes a round slower: the least of the rounds is shown.
 
+use crate::builds::{BEFORE, OURS};
 use crate::figures::Figures;
 use crate::markdown::{cell, head, number, short, table};
-use crate::plan::{BEFORE, COUNTED, OURS};
+use crate::one::COUNTED;
 use crate::{Measure, adversary};
 
 /// Numbers of TTLs; 0 stands for deadlines without any.

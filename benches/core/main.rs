@@ -39,6 +39,7 @@
 mod lawn;
 
 mod adversary;
+mod builds;
 #[path = "../chart.rs"]
 #[allow(dead_code)]
 mod chart;

@@ -13,6 +13,8 @@ use crate::due::Due;
 use crate::load::{TTL_MIN, id, shuffled};
 use crate::store::Store;
 
+/// Timers whose operations are counted in instructions.
+pub const COUNTED: usize = 10_000;
 pub const OPERATIONS: [&str; 6] = ["start", "touch", "restart", "stop", "expire", "quiet"];
 
 /// What the tool looks at. A name of its own, whatever the store is.

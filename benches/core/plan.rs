@@ -5,17 +5,12 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::Measure;
+use crate::builds::{BEFORE, OURS, PORTABLE, executable};
 use crate::figures::Figures;
-use crate::one::OPERATIONS;
+use crate::one::{COUNTED, OPERATIONS};
 use crate::stores::ALL;
 use crate::{adversary, deadlines, small, units};
 
-/// The store that is the module's own.
-pub const OURS: &str = "lawn";
-/// The module's own store as another build of this bench has it, which the environment names in `BEFORE`.
-pub const BEFORE: &str = "before";
-/// The module's own store in a build with the feature `portable`, which the environment names in `PORTABLE`.
-pub const PORTABLE: &str = "portable";
 /// The one peer with our duty: ids and elements of any length.
 pub const ANY_LENGTH: &str = "hierarchy-any";
 /// Those that look at more timers the more there are: only for a few timers.
@@ -54,22 +49,9 @@ pub const INSTRUCTIONS: [&str; 9] = [
     "floor-arena",
     "floor-boxes",
 ];
-/// Timers whose operations are counted in instructions.
-pub const COUNTED: usize = 10_000;
-
 /// Where the figures of the last run are.
 pub fn figures_file() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/core-figures.tsv")
-}
-
-/// Which program measures a store, and what it is called there. `None` for what is not to be had.
-fn executable(store: &str) -> Option<(PathBuf, &str)> {
-    for (other, variable) in [(BEFORE, "BEFORE"), (PORTABLE, "PORTABLE")] {
-        if store == other {
-            return Some((std::env::var_os(variable)?.into(), OURS));
-        }
-    }
-    Some((std::env::current_exe().expect("a path"), store))
 }
 
 /// Returns what valgrind counts within [`crate::one::measured`], where it is installed.

@@ -1,11 +1,13 @@
 //! The tables of docs/benchmarks-full.md, between their markers.
 
+use crate::builds::{BEFORE, OURS, PORTABLE};
 use crate::figures::Figures;
 use crate::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
+use crate::one::COUNTED;
 use crate::plan::{
-    ADVERSARY, ANY_DEADLINE, ANY_DEADLINE_COUNTED, ANY_DEADLINE_FAR, ANY_LENGTH, BEFORE, BEST,
-    COUNTED, CROWDS, GROWTH, INSTRUCTIONS, OURS, OVERFLOW, PORTABLE, SHARES, TTLS, WORST,
-    deadlines_of, figures_file, overflow, timed,
+    ADVERSARY, ANY_DEADLINE, ANY_DEADLINE_COUNTED, ANY_DEADLINE_FAR, ANY_LENGTH, BEST, CROWDS,
+    GROWTH, INSTRUCTIONS, OVERFLOW, SHARES, TTLS, WORST, deadlines_of, figures_file, overflow,
+    timed,
 };
 use crate::stores::wheel::SIMPLE;
 use crate::stores::{ALL, label};
