@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, until};
+use crate::harness::{Ask, Server, cmd, until};
 
 /// Pushes with an id of 16 bytes and an element of 64.
 fn push_many(client: &mut Connection, ids: std::ops::Range<u32>) {
@@ -160,6 +160,41 @@ fn memory_usage_is_the_truth_within_a_twentieth() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn a_key_takes_what_the_page_says() {
+    let page = std::fs::read_to_string("docs/operations.md").expect("a page");
+    let (_, table) =
+        page.split_once("| elements | bytes | sorted set and hash |").expect("a table");
+    let rows = table.lines().skip(2).map_while(|line| {
+        let cells = line.strip_prefix('|')?.trim_end_matches('|').replace(',', "");
+        let cells: Vec<u64> = cells.split('|').map(|it| it.trim().parse().expect(line)).collect();
+        Some((cells[0], cells[1], cells[2]))
+    });
+    let rows: Vec<_> = rows.collect();
+    assert_eq!(rows.len(), 4);
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (elements, ours, others) in rows {
+        client.ask("FLUSHALL");
+        for number in 0..elements {
+            client.ask(&format!("DEHYDRATOR.PUSH k 60000 elementelementxx id-elementx{number:05}"));
+            client.ask(&format!("ZADD zset {} id-elementx{number:05}", AT + number));
+            client.ask(&format!("HSET hash id-elementx{number:05} elementelementxx"));
+        }
+        let mut usage = |key: &str| -> u64 {
+            cmd(&format!("MEMORY USAGE {key} SAMPLES 0")).query(&mut client).expect("bytes")
+        };
+        // Servers differ in what they add for the key.
+        let is_near = |said: u64, stated: u64| said.abs_diff(stated) <= 40 + stated / 20;
+        let (key, zset_and_hash) = (usage("k"), usage("zset") + usage("hash"));
+        println!("{elements}: {key}, {zset_and_hash}");
+        assert!(is_near(key, ours), "{elements}: {key} bytes, and the page says {ours}");
+        if !server.version().is_valkey && server.version() < (7, 4) {
+            assert!(is_near(zset_and_hash, others), "{elements}: {zset_and_hash} beside {others}");
+        }
+    }
 }
 
 #[test]
