@@ -1,10 +1,10 @@
 //! Reading a dehydrator, of ours and of ReDe's.
 
-use super::number::take_number;
-use super::{
+use super::field::{
     Corrupt, DROP, LEASES, LIMIT, PAUSE, POLICY, PUBLISH, STREAM, Source, TOKENS, UNCONFIRMED,
     VERSION, VERSION_REDE,
 };
+use super::number::take_number;
 use crate::lawn::{DEADLINE_MAX, Lawn, StartError, Token};
 use crate::policy::{MaxLen, Pause, Policy, Route, Rules, Trust};
 

@@ -42,69 +42,13 @@
 //! A payload is data from outside (RESTORE takes any bytes): everything in it is checked, and nothing
 //! is allocated on the word of a count.
 
-use std::ops::Deref;
-
+mod field;
 mod load;
 mod number;
 mod save;
 #[cfg(test)]
 mod tests;
 
+pub use field::{Corrupt, Sink, Source, VERSION};
 pub use load::load;
 pub use save::save;
-
-/// A payload that cannot be what a server wrote, or ends too early.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Corrupt(pub &'static str);
-
-impl Corrupt {
-    /// It is none: a later version of the module wrote it.
-    pub const LATER: Self = Self("written by a later version of the module");
-}
-
-/// Where fields come from: an RDB, a replica's full sync, RESTORE.
-pub trait Source {
-    /// The bytes of a string field.
-    type Bytes: Deref<Target = [u8]>;
-
-    /// Reads a number.
-    ///
-    /// # Errors
-    ///
-    /// [`Corrupt`] if the next field is no number, or there is none.
-    fn unsigned(&mut self) -> Result<u64, Corrupt>;
-
-    /// Reads a string.
-    ///
-    /// # Errors
-    ///
-    /// [`Corrupt`] if the next field is no string, or there is none.
-    fn bytes(&mut self) -> Result<Self::Bytes, Corrupt>;
-}
-
-/// Where fields go.
-pub trait Sink {
-    fn unsigned(&mut self, number: u64);
-    fn bytes(&mut self, bytes: &[u8]);
-}
-
-/// The encoding that is written.
-pub const VERSION: i32 = 1;
-/// ReDe's encoding.
-const VERSION_REDE: i32 = 0;
-
-/// A feature: elements know how often they were given out under a lease.
-const LEASES: u64 = 1;
-/// A feature: what becomes of what comes due is not HOLD.
-const POLICY: u64 = 2;
-/// A feature: nothing is given out or delivered for a while.
-const PAUSE: u64 = 4;
-/// A feature: elements that were given out know under which token.
-const TOKENS: u64 = 8;
-/// A feature: the policy came by RESTORE, and nothing goes by it until it is confirmed.
-const UNCONFIRMED: u64 = 16;
-
-const DROP: u64 = 1;
-const STREAM: u64 = 2;
-const PUBLISH: u64 = 3;
-const LIMIT: u64 = 4;

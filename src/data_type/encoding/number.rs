@@ -1,6 +1,6 @@
 //! Numbers of any length in bytes: LEB128, seven bits in each byte, the lowest first.
 
-use super::Corrupt;
+use super::field::Corrupt;
 
 /// Writes a number.
 pub(super) fn put_number(bytes: &mut Vec<u8>, mut number: u64) {

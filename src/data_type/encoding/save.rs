@@ -1,7 +1,9 @@
 //! Writing a dehydrator.
 
+use super::field::{
+    DROP, LEASES, LIMIT, PAUSE, POLICY, PUBLISH, STREAM, Sink, TOKENS, UNCONFIRMED,
+};
 use super::number::put_number;
-use super::{DROP, LEASES, LIMIT, PAUSE, POLICY, PUBLISH, STREAM, Sink, TOKENS, UNCONFIRMED};
 use crate::lawn::{Lawn, Token};
 use crate::policy::{Policy, Route, Rules};
 

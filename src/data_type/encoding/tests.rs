@@ -5,6 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::super::fields::{Field, Fields};
+use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Shared, SmallMax, Token};
