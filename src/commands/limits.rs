@@ -37,6 +37,15 @@ pub fn lease(context: &Context, ttl: u64, now: u64) -> Result<u64> {
     from_now(context, "LEASE", ttl, ttl, now)
 }
 
+/// Returns when an element comes due that is given back now for so many milliseconds.
+///
+/// # Errors
+///
+/// As those of [`deadline`].
+pub fn back_off(context: &Context, ms: u64, now: u64) -> Result<u64> {
+    from_now(context, "ms", ms, ms, now)
+}
+
 /// Returns when a pause that begins now ends.
 ///
 /// # Errors

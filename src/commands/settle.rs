@@ -1,9 +1,11 @@
-//! What a client does with elements that it holds: SETTLE, RENEW. Whoever holds them no more, does nothing.
+//! What a client does with elements that it holds: SETTLE, RENEW, RELEASE. Whoever holds them no more, does nothing.
+
+use std::ffi::CStr;
 
 use crate::data_type::Writing;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Str, error::Result};
 
 use super::{args, limits};
 
@@ -35,24 +37,49 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Renew { key, ttl, held } = args::read(context, args, args::Renew::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
-    let now = dehydrator.now();
 
-    let deadline = limits::deadline(context, ttl, ttl, None, now)?;
+    let deadline = limits::deadline(context, ttl, ttl, None, dehydrator.now())?;
+    restart(context, key, dehydrator, held, (ttl, deadline), c"dehydrator.renew");
+    Ok(())
+}
+
+/// Runs `RELEASE key ms token id [token id ...]`: for each 1 if it was held under that token, and is held no more, and comes
+/// due `ms` milliseconds from now, or 0.
+pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
+    let args::Release { key, ms, held } = args::read(context, args, args::Release::parse)?;
+    let mut dehydrator = Writing::open(context, key)?;
+
+    let deadline = limits::back_off(context, ms, dehydrator.now())?;
+    restart(context, key, dehydrator, held, (GIVEN_BACK, deadline), c"dehydrator.release");
+    Ok(())
+}
+
+/// The TTL by which an element is given back, whenever it comes due.
+const GIVEN_BACK: u64 = 0;
+
+/// Starts the timers of those elements anew that are held under their tokens, and replies which those are.
+fn restart(
+    context: &CommandContext,
+    key: Str<'_>,
+    mut dehydrator: Writing<'_>,
+    held: args::HeldList<'_>,
+    (ttl, deadline): (u64, u64),
+    event: &'static CStr,
+) {
     let mut reply = context.reply_array(held.len());
     let mut any = false;
     let mut lawn = dehydrator.lawn();
     for args::Held { token, id } in held.iter() {
         let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));
-        let is_renewed = lawn.is_some_and(|lawn| lawn.restart_at(id.bytes(), ttl, deadline));
-        if is_renewed {
+        let is_held = lawn.is_some_and(|lawn| lawn.restart_at(id.bytes(), ttl, deadline));
+        if is_held {
             replicate::touched(context, key, id.bytes(), ttl, deadline);
             any = true;
         }
-        reply.push_integer(is_renewed.into());
+        reply.push_integer(is_held.into());
     }
     drop(reply);
     if any {
-        dehydrator.changed(c"dehydrator.renew");
+        dehydrator.changed(event);
     }
-    Ok(())
 }

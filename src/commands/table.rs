@@ -70,6 +70,12 @@ pub fn commands() -> Vec<Command> {
                 c"O(N), N being the number of ids",
                 c"Sets a new deadline for those of the given elements that are held under the given tokens.",
             ),
+        Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
+            .described(
+                "key ms token id [token id ...]",
+                c"O(N), N being the number of ids",
+                c"Gives those of the given elements back that are held under the given tokens, to be given out again later.",
+            ),
         Command::new(c"look", handler!(look::look), c"readonly fast", -3, access::READ)
             .described(
                 "key id [FULL]",

@@ -43,7 +43,7 @@ fn the_users_of_the_page_may_do_what_they_are_for_and_no_more() {
     worker.ask("DEHYDRATOR.SETTLE {jobs} token one");
     for _ in 0..2 {
         worker.ask("DEHYDRATOR.POLL {jobs} COUNT 1 BLOCK 5000 LEASE 60000 TOKEN token");
-        worker.ask("DEHYDRATOR.RENEW {jobs} 0 token two");
+        worker.ask("DEHYDRATOR.RELEASE {jobs} 0 token two");
     }
     worker.ask("DEHYDRATOR.POLL {jobs} COUNT 1 BLOCK 1 LEASE 60000 TOKEN token");
     assert_eq!(server.connect().ask("XLEN {jobs}:dead"), Value::Int(1));

@@ -37,6 +37,8 @@ fn is_fenced(client: &mut Connection, token: &str, id: &str, what: &str) {
     let before = client.digest("k");
     for ttl in [0, 1, 600_000] {
         assert_eq!(renew(client, ttl, token, id), Value::Int(0), "{what}: renewed");
+        let released = client.ask(&format!("DEHYDRATOR.RELEASE k {ttl} {token} {id}"));
+        assert_eq!(released, Value::Array(vec![Value::Int(0)]), "{what}: released");
     }
     assert_eq!(settle(client, token, id), Value::Int(0), "{what}: settled");
     assert_eq!(client.digest("k"), before, "{what}: changed");
@@ -252,7 +254,16 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
     client.ask("DEHYDRATOR.PUSH k 0 element id");
     let token = lease(&mut client);
     let before = client.digest("k");
-    for line in ["SETTLE k %", "SETTLE k % id %", "RENEW k 5 %", "RENEW k 5 % id %", "RENEW k 5"] {
+    for line in [
+        "SETTLE k %",
+        "SETTLE k % id %",
+        "RENEW k 5 %",
+        "RENEW k 5 % id %",
+        "RENEW k 5",
+        "RELEASE k 5 %",
+        "RELEASE k 5 % id %",
+        "RELEASE k 5",
+    ] {
         let refused = client.refused(&format!("DEHYDRATOR.{}", line.replace('%', &token)));
         assert!(refused.starts_with("ERR wrong number of arguments"), "{line}: {refused}");
     }
@@ -268,6 +279,15 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
         (
             "RENEW k 9223372036854775807 % id",
             "ERR ttl '9223372036854775807' is too large: now + ttl must fit in 63 bits",
+        ),
+        ("RELEASE k ten % id", "ERR ms 'ten' is not a whole number of milliseconds from 0 on"),
+        (
+            "RELEASE k 9223372036854775807 % id",
+            "ERR ms '9223372036854775807' is too large: now + ttl must fit in 63 bits",
+        ),
+        (
+            "RELEASE k 9223372036854775808 % id",
+            "ERR ms '9223372036854775808' is too large: it must fit in 63 bits",
         ),
         ("POLL k TOKEN mine", "ERR syntax error, TOKEN needs LEASE"),
         ("POLL k LEASE 5 TOKEN", "ERR TOKEN needs a value"),

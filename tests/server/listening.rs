@@ -46,7 +46,7 @@ const DEEDS: [&str; 9] = [
 ];
 
 /// What brings an event about, and which.
-const VERBS: [(&str, &str); 17] = [
+const VERBS: [(&str, &str); 18] = [
     ("DEHYDRATOR.PUSH k 600000 element new", "dehydrator.push"),
     ("DEHYDRATOR.PUSH k 600000 element a REPLACE", "dehydrator.push"),
     ("DEHYDRATOR.MPUSH k 600000 element x 600000 element y", "dehydrator.push"),
@@ -62,6 +62,7 @@ const VERBS: [(&str, &str); 17] = [
     ("DEHYDRATOR.XACK k a", "dehydrator.xack"),
     ("DEHYDRATOR.SETTLE k mine d", "dehydrator.settle"),
     ("DEHYDRATOR.RENEW k 700000 mine d", "dehydrator.renew"),
+    ("DEHYDRATOR.RELEASE k 700000 mine d", "dehydrator.release"),
     ("DEHYDRATOR.ONDUE k PUBLISH nowhere", "dehydrator.ondue"),
     ("DEHYDRATOR.PAUSE k", "dehydrator.pause"),
 ];

@@ -34,6 +34,7 @@ mod persistence;
 mod range;
 mod rede;
 mod refused;
+mod released;
 mod replication;
 mod replies;
 mod run;

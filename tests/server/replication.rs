@@ -41,7 +41,7 @@ impl Load {
             };
             let element = format!("element-{}", self.sent);
             let push = format!("DEHYDRATOR.PUSH {key} {ttl} {element} {id}");
-            let line = match self.next(203) {
+            let line = match self.next(205) {
                 0..80 => push,
                 80..90 => format!("DEHYDRATOR.GIDPUSH {key} {ttl} {element}"),
                 90..110 => format!("DEHYDRATOR.PULL {key} {id}"),
@@ -69,6 +69,7 @@ impl Load {
                 198 => format!("DEHYDRATOR.RENEW {key} {ttl} t {id} t {}", self.sent),
                 199 => format!("DEHYDRATOR.SETTLE {key} t {id}"),
                 200..203 => format!("DEHYDRATOR.POLL {key} COUNT 5 LEASE {}", 1 + ttl),
+                203..205 => format!("DEHYDRATOR.RELEASE {key} {ttl} t {id} t {}", self.sent),
                 175 => "RENAME k2 k1".into(),
                 176 => "COPY k1 k2 REPLACE".into(),
                 177 => format!("UNLINK {key}"),

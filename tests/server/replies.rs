@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 use crate::harness::{Ask, Server, cmd, refusal};
 
 /// Each command of the page as it is sent there. `mine` holds the element `id` wherever that is.
-const LINES: [(&str, &str); 31] = [
+const LINES: [(&str, &str); 32] = [
     ("PUSH", "PUSH k 600000 element id"),
     ("PUSH NX", "PUSH k 600000 element id NX"),
     ("PUSH REPLACE", "PUSH k 600000 element id REPLACE"),
@@ -26,6 +26,7 @@ const LINES: [(&str, &str); 31] = [
     ("PTTL", "PTTL k id"),
     ("SETTLE", "SETTLE k mine id"),
     ("RENEW", "RENEW k 600000 mine id"),
+    ("RELEASE", "RELEASE k 600000 mine id"),
     ("XACK", "XACK k id"),
     ("LEASE", "LEASE k 600000@4102444800000@7 id"),
     ("GIDPUSH", "GIDPUSH k 600000 element"),

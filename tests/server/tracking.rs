@@ -35,7 +35,7 @@ fn fill(client: &mut Connection) {
 }
 
 /// What changes it.
-const CHANGES: [&str; 22] = [
+const CHANGES: [&str; 23] = [
     "PUSH k 600000 element new",
     "PUSH k 600000 other later REPLACE",
     "PUSH k 600000 other new NX",
@@ -47,6 +47,7 @@ const CHANGES: [&str; 22] = [
     "MPOLL 2 j k COUNT 1",
     "RENEW k 5000 token leased",
     "RENEW k 0 token leased",
+    "RELEASE k 5000 token leased",
     "SETTLE k token leased",
     "XACK k leased",
     "LEASE k 5000 AT 4102444800000 later",
@@ -61,7 +62,7 @@ const CHANGES: [&str; 22] = [
 ];
 
 /// What changes nothing.
-const NO_CHANGES: [&str; 18] = [
+const NO_CHANGES: [&str; 19] = [
     "PUSH k 600000 other later NX",
     "PUSH k 600000 other later",
     "PULL k none",
@@ -71,6 +72,7 @@ const NO_CHANGES: [&str; 18] = [
     "TOUCH k none 5000",
     "SETTLE k wrong leased",
     "RENEW k 5000 wrong leased",
+    "RELEASE k 5000 wrong leased",
     "LEASE k 5000 AT 4102444800000 none",
     "RESUME k",
     "XPOLL k",

@@ -81,6 +81,10 @@ const TRIED: &[(&str, fn())] = &[
         twice(&server, "DEHYDRATOR.RENEW k 5000 word a", each(1), each(1));
         twice(&server, "DEHYDRATOR.RENEW k 0 word a", each(1), each(0));
     }),
+    ("RELEASE", || {
+        let server = leased();
+        twice(&server, "DEHYDRATOR.RELEASE k 5000 word a", each(1), each(0));
+    }),
     ("PULL", || replies("DEHYDRATOR.PULL k b", text("B"), Value::Nil)),
     ("POLL and MPOLL without `LEASE`", || {
         replies("DEHYDRATOR.POLL k", texts(&["A"]), texts(&[]));

@@ -12,6 +12,12 @@ pub fn ttl(arg: Str<'_>) -> Result<u64> {
     ttl_of(arg.bytes())
 }
 
+/// Reads how many milliseconds a back-off is. Whether now plus this fits is known when the clock is read.
+pub fn back_off(arg: Str<'_>) -> Result<u64> {
+    let wanted = "a whole number of milliseconds from 0 on";
+    number(arg.bytes()).map_err(|error| error.of("ms", arg.bytes(), wanted))
+}
+
 /// As [`ttl`], of a part of a word.
 pub fn ttl_of(word: &[u8]) -> Result<u64> {
     let wanted = "a whole number of milliseconds from 0 on";

@@ -364,8 +364,10 @@ fn a_lease_names_its_deadline_and_its_ids() {
 fn what_is_held_is_named_in_pairs() {
     needs_all_of("k 7 i", only!(Settle));
     needs_all_of("k 5 7 i", only!(Renew));
+    needs_all_of("k 5 7 i", only!(Release));
     takes_no_more("k 7 i", only!(Settle));
     takes_no_more("k 5 7 i", only!(Renew));
+    takes_no_more("k 5 7 i", only!(Release));
     let pair = |held: Held<'_>| (held.token.number(), text(held.id));
     let settle = |args: Args<'_>| {
         let it = Settle::parse(args)?;
@@ -378,8 +380,14 @@ fn what_is_held_is_named_in_pairs() {
         let it = Renew::parse(args)?;
         Ok((text(it.key), it.ttl, it.held.iter().map(pair).collect::<Vec<_>>()))
     };
-    assert_eq!(read("k 5 7 i mine 7", renew), Ok(("k".into(), 5, held)));
+    assert_eq!(read("k 5 7 i mine 7", renew), Ok(("k".into(), 5, held.clone())));
     refuses(&["k x 7 i", "k -1 7 i"], only!(Renew));
+    let release = |args: Args<'_>| {
+        let it = Release::parse(args)?;
+        Ok((text(it.key), it.ms, it.held.iter().map(pair).collect::<Vec<_>>()))
+    };
+    assert_eq!(read("k 0 7 i mine 7", release), Ok(("k".into(), 0, held)));
+    refuses(&["k x 7 i", "k -1 7 i", "k 9223372036854775808 7 i"], only!(Release));
     let empty = with_args(&[b"k", b"", b"i"], only!(Settle));
     assert!(matches!(empty, Err(Error::Refused(_))));
     // A number is the token of that number, unless it is none that there is.

@@ -1,10 +1,10 @@
-//! What SETTLE and RENEW ask for.
+//! What SETTLE, RENEW and RELEASE ask for.
 
 use crate::lawn::Token;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
-use super::number::ttl;
+use super::number::{back_off, ttl};
 use super::required;
 use super::token::token;
 
@@ -38,6 +38,21 @@ impl<'a> Renew<'a> {
         required(args, 4)?;
         let ttl = ttl(required(args, 2)?)?;
         Ok(Self { key: required(args, 1)?, ttl, held: HeldList::parse(args, 3)? })
+    }
+}
+
+/// `key ms token id [token id ...]`
+pub struct Release<'a> {
+    pub key: Str<'a>,
+    pub ms: u64,
+    pub held: HeldList<'a>,
+}
+
+impl<'a> Release<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 4)?;
+        let ms = back_off(required(args, 2)?)?;
+        Ok(Self { key: required(args, 1)?, ms, held: HeldList::parse(args, 3)? })
     }
 }
 

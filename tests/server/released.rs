@@ -1,0 +1,116 @@
+//! Jobs that failed, and wait to be tried again: RELEASE.
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::replication::{catch_up, replica_of};
+use crate::sleeper::Sleeper;
+
+fn one(number: i64) -> Value {
+    Value::Array(vec![Value::Int(number)])
+}
+
+/// Puts an element away and leases it under `mine`.
+fn lease(client: &mut Connection) {
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    let rows: Vec<(String, String, u64, String)> =
+        cmd("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine").query(client).expect("rows");
+    assert_eq!(rows.len(), 1);
+}
+
+#[test]
+fn what_is_released_is_held_no_more_keeps_its_count_and_is_given_out_when_its_time_has_come() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    lease(&mut client);
+    let before = std::time::Instant::now();
+    assert_eq!(client.ask("DEHYDRATOR.RELEASE k 300 mine id"), one(1));
+    // Nobody holds it, so nobody settles it, and it is not due.
+    for line in
+        ["RELEASE k 0 mine id", "RENEW k 5 mine id", "SETTLE k mine id", "RELEASE k 5 yours id"]
+    {
+        assert_eq!(client.ask(&format!("DEHYDRATOR.{line}")), one(0), "{line}");
+    }
+    assert_eq!(client.ask("DEHYDRATOR.POLL k TOKEN mine LEASE 5"), texts(&[]));
+    let rows: Vec<(String, String, u64, String)> =
+        cmd("DEHYDRATOR.POLL k BLOCK 0 LEASE 600000 TOKEN next").query(&mut client).expect("rows");
+    assert_eq!((&rows[0].0[..], rows[0].2), ("id", 2));
+    // The server's clock, which it counts by, shows whole milliseconds.
+    let waited = before.elapsed();
+    assert!(waited.as_millis() >= 299, "{waited:?}");
+}
+
+#[test]
+fn of_many_those_that_are_held_are_released_and_one_that_sleeps_is_woken() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.MPUSH k 0 A a 0 B b 0 C c");
+    client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine COUNT 2");
+    client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN yours");
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 WITHIDS COUNT 1");
+    let released = client.ask("DEHYDRATOR.RELEASE k 50 mine a mine c yours c mine a mine nowhere");
+    assert_eq!(released, Value::Array([1, 0, 1, 0, 0].map(Value::Int).to_vec()));
+    assert_eq!(sleeper.reply(), Value::Array(vec![texts(&["a", "A"])]));
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k mine b"), one(1));
+}
+
+#[test]
+fn a_back_off_is_no_longer_than_a_ttl_may_be() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    lease(&mut client);
+    client.ask("CONFIG SET dehydrator.max-ttl 1000");
+    assert_eq!(
+        client.refused("DEHYDRATOR.RELEASE k 1001 mine id"),
+        "LIMIT ms '1001' is greater than dehydrator.max-ttl (1000 ms) allows"
+    );
+    assert_eq!(client.ask("DEHYDRATOR.RELEASE k 1000 mine id"), one(1));
+    assert_eq!(client.ask("DEHYDRATOR.RELEASE nowhere 1 mine id"), one(0));
+    assert!(!client.exists("nowhere"));
+}
+
+/// What a replica and an append-only file are told is that it was given back, and until when.
+#[test]
+fn a_replica_and_a_restart_know_that_nobody_holds_it() {
+    let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    lease(&mut client);
+    assert_eq!(client.ask("DEHYDRATOR.RELEASE k 500000 mine id"), one(1));
+    catch_up(&primary, &replica);
+    let digest = client.digest("k");
+    let full = client.ask("DEHYDRATOR.LOOK k id FULL");
+    for rewrites in [false, true] {
+        let mut there = replica.connect();
+        assert_eq!(there.digest("k"), digest);
+        if rewrites {
+            client.ask("BGREWRITEAOF");
+            until("it is rewritten", || {
+                let info = client.ask("INFO persistence");
+                let info = format!("{info:?}");
+                (info.contains("aof_rewrite_in_progress:0")
+                    && info.contains("aof_rewrite_scheduled:0"))
+                .then_some(())
+            });
+        }
+        primary.restart();
+        client = primary.connect();
+        assert_eq!(client.digest("k"), digest);
+        assert_eq!(client.ask("DEHYDRATOR.LOOK k id FULL"), full);
+        assert_eq!(client.ask("DEHYDRATOR.SETTLE k mine id"), one(0));
+    }
+    assert_eq!(client.ask("DEHYDRATOR.PULL k id"), text("element"));
+}
+
+/// A job whose last time it was goes to the dead letters when its back-off is over, and not before.
+#[test]
+fn a_dead_letter_that_was_released_goes_when_its_back_off_is_over() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM dead");
+    lease(&mut client);
+    assert_eq!(client.ask("DEHYDRATOR.RELEASE k 500000 mine id"), one(1));
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
+    client.ask("DEHYDRATOR.TOUCH k id 0");
+    until("it has gone", || (client.ask("XLEN dead") == Value::Int(1)).then_some(()));
+}
