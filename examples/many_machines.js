@@ -146,11 +146,11 @@ class Key {
     if (Date.now() > until) return; // the jobs before it took too long, and others may have it
     let command = ["DEHYDRATOR.SETTLE", this.name, token, id];
     try {
-      if (stopping) command = ["DEHYDRATOR.RENEW", this.name, 0, token, id]; // given back
+      if (stopping) command = ["DEHYDRATOR.RELEASE", this.name, 0, token, id]; // given back
       else await work(id, element, until);
     } catch {
       // Tried again, later each time; after the last time the server makes it a dead letter.
-      command = ["DEHYDRATOR.RENEW", this.name, 100 * 2 ** deliveries, token, id];
+      command = ["DEHYDRATOR.RELEASE", this.name, 100 * 2 ** deliveries, token, id];
     }
     await this.insist(() => this.confirmed(...command), until);
   }

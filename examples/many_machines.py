@@ -124,11 +124,11 @@ class Key(threading.Thread):
         command = ["DEHYDRATOR.SETTLE", self.key, token, id]
         try:
             if stop.is_set():
-                command = ["DEHYDRATOR.RENEW", self.key, 0, token, id]  # given back
+                command = ["DEHYDRATOR.RELEASE", self.key, 0, token, id]  # given back
             else:
                 do(id, element, until)
         except Exception:  # tried again, later each time; after the last time the server makes it a dead letter
-            command = ["DEHYDRATOR.RENEW", self.key, 100 * 2**deliveries, token, id]
+            command = ["DEHYDRATOR.RELEASE", self.key, 100 * 2**deliveries, token, id]
         self.insist(lambda: self.confirmed(*command), until)
 
 

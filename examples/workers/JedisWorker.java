@@ -80,7 +80,7 @@ public final class JedisWorker {
                 }
             } catch (ExecutionException | CancellationException error) {
                 System.out.println(id + " failed: " + error);
-                SERVER.ask("DEHYDRATOR.RENEW", QUEUE, "" + (RETRY_MS << (deliveries - 1)), token, id);
+                SERVER.ask("DEHYDRATOR.RELEASE", QUEUE, "" + (RETRY_MS << (deliveries - 1)), token, id);
                 return;
             }
         }

@@ -74,7 +74,7 @@ func do(token, id, job string, deliveries int64) {
 				ask("DEHYDRATOR.SETTLE", queue, token, id)
 			} else {
 				log.Printf("%s failed: %v", id, err)
-				ask("DEHYDRATOR.RENEW", queue, retryMS<<(deliveries-1), token, id)
+				ask("DEHYDRATOR.RELEASE", queue, retryMS<<(deliveries-1), token, id)
 			}
 			return
 		}

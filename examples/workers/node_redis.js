@@ -52,7 +52,7 @@ while (!stopping) {
     const error = await working;
     if (error instanceof Error) {
       console.log(`${id} failed: ${error}`);
-      await ask(server, "DEHYDRATOR.RENEW", QUEUE, RETRY_MS * 2 ** (deliveries - 1), token, id);
+      await ask(server, "DEHYDRATOR.RELEASE", QUEUE, RETRY_MS * 2 ** (deliveries - 1), token, id);
     } else {
       await ask(server, "DEHYDRATOR.SETTLE", QUEUE, token, id);
     }

@@ -78,7 +78,7 @@ while (!$stopping) {
         } catch (Exception $error) {
             $working = false;
             echo "$id failed: {$error->getMessage()}\n";
-            $end = ['DEHYDRATOR.RENEW', $queue, $retryMs * 2 ** ($deliveries - 1)];
+            $end = ['DEHYDRATOR.RELEASE', $queue, $retryMs * 2 ** ($deliveries - 1)];
         }
         pcntl_alarm(0);
         ask($server, ...$end, ...[$token, $id]);

@@ -55,6 +55,6 @@ while not stopping.is_set():
                 lost.set()
         if error := working.exception():
             print(f"{id!r} failed: {error}", flush=True)
-            ask(server, "DEHYDRATOR.RENEW", QUEUE, RETRY_MS * 2 ** (deliveries - 1), token, id)
+            ask(server, "DEHYDRATOR.RELEASE", QUEUE, RETRY_MS * 2 ** (deliveries - 1), token, id)
         else:
             ask(server, "DEHYDRATOR.SETTLE", QUEUE, token, id)

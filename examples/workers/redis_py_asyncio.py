@@ -55,7 +55,7 @@ async def main():
                     working.cancel()
             if error := "the lease is lost" if working.cancelled() else working.exception():
                 print(f"{id!r} failed: {error}", flush=True)
-                await ask(server, "DEHYDRATOR.RENEW", QUEUE, RETRY_MS * 2 ** (deliveries - 1), token, id)
+                await ask(server, "DEHYDRATOR.RELEASE", QUEUE, RETRY_MS * 2 ** (deliveries - 1), token, id)
             else:
                 await ask(server, "DEHYDRATOR.SETTLE", QUEUE, token, id)
 

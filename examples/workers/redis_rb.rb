@@ -46,7 +46,7 @@ def do_one(token, id, job, deliveries)
   return ask(SERVER, "DEHYDRATOR.SETTLE", QUEUE, token, id) unless working.value
 
   puts "#{id} failed: #{working.value.message}"
-  ask SERVER, "DEHYDRATOR.RENEW", QUEUE, RETRY_MS * 2**(deliveries - 1), token, id
+  ask SERVER, "DEHYDRATOR.RELEASE", QUEUE, RETRY_MS * 2**(deliveries - 1), token, id
 end
 
 $stdout.sync = true

@@ -99,7 +99,7 @@ fn main() {
                 if let Err(error) = outcome.expect("the work does not panic") {
                     println!("{id} failed: {error}");
                     let later = (retry_ms << (deliveries - 1)).to_string();
-                    ask::<()>(&mut server, &["DEHYDRATOR.RENEW", &queue, &later, &token, id]);
+                    ask::<()>(&mut server, &["DEHYDRATOR.RELEASE", &queue, &later, &token, id]);
                 } else {
                     ask::<()>(&mut server, &["DEHYDRATOR.SETTLE", &queue, &token, id]);
                 }

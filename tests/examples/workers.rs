@@ -432,6 +432,8 @@ fn cuts() -> VecDeque<Cut> {
         ("DEHYDRATOR.RENEW", After, 0),
         ("DEHYDRATOR.RENEW", Before, 1),
         ("DEHYDRATOR.RENEW", Within, 1),
+        ("DEHYDRATOR.RELEASE", After, 0),
+        ("DEHYDRATOR.RELEASE", Before, 0),
         ("DEHYDRATOR.SETTLE", Before, 1),
         ("DEHYDRATOR.SETTLE", After, 1),
         ("DEHYDRATOR.SETTLE", Within, 2),
