@@ -13,7 +13,7 @@ mod encoding;
 mod fields;
 #[path = "../../src/lawn/mod.rs"]
 mod lawn;
-#[path = "../../src/policy.rs"]
+#[path = "../../src/policy/mod.rs"]
 mod policy;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading};
 use crate::pending::schedule::{self, Failure};
-use crate::policy::{Pause, Rules};
+use crate::policy::{Limits, Pause, Rate, Rules};
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
@@ -82,6 +82,18 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
         Some(end) => reply.push(b"paused-until").integer(end as i64),
         None => reply.push(b"paused-until").null(),
     }
+    let none = Limits::default();
+    let Limits { length, held, rate, remember } = rules.limits.as_deref().unwrap_or(&none);
+    reply.push(b"length-limit").integer(*length as i64);
+    reply.push(b"held-limit").integer(*held as i64);
+    reply.push(b"rate-limit").integer(rate.as_ref().map_or(0, Rate::most) as i64);
+    reply.push(b"rate-per").integer(rate.as_ref().map_or(0, Rate::per) as i64);
+    let room = rate.as_ref().map(|rate| rate.room(now));
+    match room {
+        Some(room) => reply.push(b"rate-room").integer(room as i64),
+        None => reply.push(b"rate-room").null(),
+    }
+    reply.push(b"remember").integer(*remember as i64);
     if full {
         let mut counts = reply.push(b"elements-by-ttl").open_map();
         for (ttl, count) in lawn.map(|lawn| lawn.counts_by_ttl()).unwrap_or_default() {

@@ -15,6 +15,7 @@
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
+//! | `limit` | LIMIT, GIVEN: how much a key holds and gives out at the most |
 //! | `require` | REQUIRE: what a primary asks of its replicas |
 //! | `debug` | DEBUG, in debug builds alone |
 //! | `args` | what all of these call first: typed requests, and every syntax error |
@@ -28,6 +29,7 @@ mod debug;
 mod due;
 mod glob;
 mod inspect;
+mod limit;
 mod limits;
 mod look;
 mod ondue;

@@ -8,7 +8,9 @@ use crate::server::{CommandContext, error::Result};
 
 #[cfg(debug_assertions)]
 use super::debug;
-use super::{due, inspect, look, ondue, pause, poll, push, range, require, settle, take, update};
+use super::{
+    due, inspect, limit, look, ondue, pause, poll, push, range, require, settle, take, update,
+};
 
 /// The first version of the module.
 const OURS: &CStr = c"0.1.0";
@@ -134,6 +136,11 @@ pub fn commands() -> Vec<Command> {
             c"O(1)",
             c"Ends a pause.",
         ),
+        Command::new(c"limit", handler!(limit::limit), c"write fast", -2, access::TOUCH).described(
+            "key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]",
+            c"O(1)",
+            c"Says how much a dehydrator holds and gives out at the most, or returns what was said.",
+        ),
         Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::COUNT)
             .described("key", c"O(1)", c"Returns the milliseconds until the next element comes due.")
             .varying()
@@ -193,6 +200,11 @@ pub fn commands() -> Vec<Command> {
             "key ttl@unix-ms@token id [id ...]",
             c"O(N), N being the number of ids",
             c"For replication and tools; workers use POLL. Leases elements by their ids, due or not.",
+        ),
+        Command::new(c"given", handler!(limit::given), c"write fast", 4, access::TOUCH).described(
+            "key unix-ms n",
+            c"O(1)",
+            c"For replication. Notes that so many elements were given out at a moment, for a limit of RATE.",
         ),
         Command::without_key(c"require", handler!(require::require), c"write fast", -2)
             .described(

@@ -16,7 +16,7 @@ use super::encoding::{self, Corrupt, Sink, Source};
 use super::{TYPE, is_scheduled, new_lawn};
 use crate::lawn::{Mover, Token};
 use crate::pending::{schedule, timer};
-use crate::policy::{Policy, Rules, Trust};
+use crate::policy::{Policy, Rate, Rules, Trust};
 use crate::replicate;
 use crate::server::guard::{Whole, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
@@ -191,6 +191,10 @@ unsafe extern "C" fn aof_rewrite(
         // SAFETY: the server's promise above.
         let key = unsafe { Str::from_raw(key) };
         replicate::rewrite_level(&io);
+        // First, so that what is held is counted as it comes.
+        if let Some(limits) = &value.rules.limits {
+            replicate::rewrite_limits(&io, key, limits);
+        }
         for (ttl, element) in value.lawn.iter() {
             replicate::rewrite(&io, key, ttl, element, value.lawn.token(&element));
         }
@@ -217,6 +221,13 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
         if let Some(pause) = value.rules.pause {
             digest.bytes(b"PAUSE");
             digest.unsigned(pause.end().unwrap_or(0));
+        }
+        if let Some(limits) = &value.rules.limits {
+            limits.words().iter().for_each(|word| digest.bytes(word));
+            for (moment, count) in limits.rate.iter().flat_map(Rate::entries) {
+                digest.unsigned(moment);
+                digest.unsigned(count);
+            }
         }
         for (ttl, element) in value.lawn.iter() {
             digest.bytes(element.id);

@@ -3,11 +3,12 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use crate::clock;
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Row, Start, rounded};
 use crate::pending::blocked::Outlook;
 use crate::pending::compaction::Mark;
 use crate::pending::schedule::Serial;
-use crate::policy::{Policy, Rules, Trust};
+use crate::policy::{Limits, Policy, Rate, Rules};
 
 /// A client that asks for elements passes over so many dead letters at the most: the time that takes has a bound.
 pub const DEAD_LETTERS_MAX: usize = 1024;
@@ -72,9 +73,22 @@ impl Dehydrator {
         self.rules.pause.is_some_and(|pause| pause.is_on(now))
     }
 
-    /// Returns when something can be given out, or since when, as far as deadlines and a pause say.
+    /// Returns how many may be given out at this time, as far as limits say.
+    pub fn room(&self, now: u64) -> usize {
+        let Some(limits) = &self.rules.limits else { return usize::MAX };
+        let rate = limits.rate.as_ref().map_or(u64::MAX, |rate| rate.room(now));
+        usize::try_from(rate).unwrap_or(usize::MAX)
+    }
+
+    /// Returns since when something may be given out, or from when on, as far as limits say. 0 without any.
+    fn room_from(&self) -> u64 {
+        let Some(limits) = &self.rules.limits else { return 0 };
+        limits.rate.as_ref().map_or(0, |rate| rate.next(clock::now()))
+    }
+
+    /// Returns when something can be given out, or since when, as far as deadlines, a pause and limits say.
     pub fn next(&self) -> Option<u64> {
-        let next = self.next_deadline()?;
+        let next = self.next_deadline()?.max(self.room_from());
         match self.rules.pause {
             Some(pause) => pause.end().map(|end| end.max(next)),
             None => Some(next),
@@ -108,7 +122,7 @@ impl Dehydrator {
 
     /// Returns the first of what POLL gives out at this time, in order: what is due, but for dead letters.
     pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
-        let count = if self.is_paused(now) { 0 } else { count };
+        let count = if self.is_paused(now) { 0 } else { count.min(self.room(now)) };
         let limit = Some(&self.rules.policy).filter(|policy| policy.limits());
         let passed_over = if limit.is_some() { DEAD_LETTERS_MAX } else { 0 };
         let due = self.lawn.iter_until(now).take(count.saturating_add(passed_over));
@@ -176,14 +190,22 @@ impl Drop for Dehydrator {
 pub struct Kept(Option<Box<Rules>>);
 
 /// The rules of a dehydrator of which nobody has said anything.
-static USUAL: Rules = Rules { policy: Policy::Hold, pause: None, trust: Trust::Confirmed };
+static USUAL: Rules = Rules::USUAL;
 
 impl Kept {
     /// Returns bytes on the heap.
     fn memory_kept(&self) -> usize {
-        self.0
-            .as_ref()
-            .map_or(0, |rules| rounded(size_of::<Rules>()) + rounded(rules.policy.memory()))
+        let Some(rules) = &self.0 else { return 0 };
+        let limits = rules.limits.as_ref().map_or(0, |limits| {
+            let log = limits.rate.as_ref().map_or(0, Rate::memory);
+            rounded(size_of::<Limits>()) + rounded(log)
+        });
+        rounded(size_of::<Rules>()) + rounded(rules.policy.memory()) + limits
+    }
+
+    /// Returns the limit of what is given out in a time, to note that something was.
+    pub fn rate(&mut self) -> Option<&mut Rate> {
+        self.0.as_mut()?.limits.as_mut()?.rate.as_mut()
     }
 }
 

@@ -31,7 +31,7 @@ use crate::config;
 use crate::lawn::{Lawn, Shared};
 use crate::pending::blocked::{self, Outlook};
 use crate::pending::{compaction, schedule};
-use crate::policy::{Pause, Policy, Rules, Trust};
+use crate::policy::{Change, Limits, Pause, Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::error::Result;
 use crate::server::guard::{Whole, trap};
@@ -245,8 +245,8 @@ impl<'a> Writing<'a> {
                 return false;
             }
             Some(dehydrator) => {
-                let pause = dehydrator.rules.pause;
-                dehydrator.rules = Rules { policy, pause, trust }.into();
+                let rules = Rules::clone(&dehydrator.rules);
+                dehydrator.rules = Rules { policy, trust, ..rules }.into();
                 // An append-only file tells of elements first.
                 dehydrator.look_for_stuck();
             }
@@ -280,6 +280,43 @@ impl<'a> Writing<'a> {
             }
         }
         true
+    }
+
+    /// Returns the limits that hold, if there are any.
+    pub fn limits(&mut self) -> Option<&Limits> {
+        self.existing().and_then(|dehydrator| dehydrator.rules.limits.as_deref())
+    }
+
+    /// Sets limits, or takes them away. A dehydrator comes into being if there was none, unless it would be idle. Returns
+    /// whether those are others than before.
+    pub fn set_limits(&mut self, change: Change) -> bool {
+        self.begin();
+        let new = self.limits().unwrap_or(&Limits::default()).changed(change);
+        let limits = new.is_any().then(|| Box::new(new));
+        match self.existing() {
+            Some(dehydrator) if dehydrator.rules.limits == limits => return false,
+            Some(dehydrator) => {
+                dehydrator.rules = Rules { limits, ..Rules::clone(&dehydrator.rules) }.into();
+            }
+            None if limits.is_none() => return false,
+            None => {
+                let rules = Rules { limits, ..Rules::default() };
+                self.new = Some(Dehydrator::new(new_lawn(), rules));
+            }
+        }
+        true
+    }
+
+    /// Returns how many may be given out at this time, as far as limits say.
+    pub fn room(&mut self, now: u64) -> usize {
+        self.existing().map_or(usize::MAX, |dehydrator| dehydrator.room(now))
+    }
+
+    /// Notes that so many were given out at a moment, where there is a limit to that. Returns whether there is.
+    pub fn note_given(&mut self, moment: u64, count: u64) -> bool {
+        self.begin();
+        let rate = self.existing().and_then(|dehydrator| dehydrator.rules.rate());
+        rate.map(|rate| rate.give(moment, count)).is_some()
     }
 
     /// Says that an element was given this TTL and this deadline, which may mean that it is stuck.

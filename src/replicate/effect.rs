@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::lawn::{Element, Token};
 use crate::level;
-use crate::policy::{Pause, Policy, Trust};
+use crate::policy::{Limits, Pause, Policy, Rate, Trust};
 use crate::server::digits::Digits;
 use crate::server::guard::trap;
 use crate::server::io::Io;
@@ -290,6 +290,56 @@ pub fn rewrite_pause(io: &Io, key: Str<'_>, pause: Pause) {
                 api!(RedisModule_EmitAOF(io, name, format, key, at, end))
             }
         }
+    };
+}
+
+/// Says which limits hold, and what was given out under a rate, into an append-only file that is being rewritten.
+pub fn rewrite_limits(io: &Io, key: Str<'_>, limits: &Limits) {
+    let words: Vec<_> = limits.words().iter().map(|word| OwnedStr::new(word)).collect();
+    // SAFETY: the io is live. The format says what follows: a string of the server's, and an array of such strings with
+    // its length; an `OwnedStr` is such a string and nothing else.
+    unsafe {
+        api!(RedisModule_EmitAOF(
+            io.as_ptr(),
+            c"DEHYDRATOR.LIMIT".as_ptr(),
+            c"sv".as_ptr(),
+            key.as_ptr(),
+            words.as_ptr(),
+            words.len(),
+        ))
+    };
+    for (moment, count) in limits.rate.iter().flat_map(Rate::entries) {
+        // SAFETY: the io is live. The format says what follows: a string of the server's, and two numbers.
+        unsafe {
+            api!(RedisModule_EmitAOF(
+                io.as_ptr(),
+                c"DEHYDRATOR.GIVEN".as_ptr(),
+                c"sll".as_ptr(),
+                key.as_ptr(),
+                moment as c_longlong,
+                count as c_longlong,
+            ))
+        };
+    }
+}
+
+/// Says that so many were given out at a moment, where there is a limit to that. It goes with what says that they were
+/// taken, or leased.
+pub fn given(context: &Context, key: Str<'_>, moment: u64, count: u64) {
+    if quiet::is_quiet() {
+        return;
+    }
+    greet(context);
+    // SAFETY: the context is live. The format says what follows: a string of the server's, and two numbers.
+    unsafe {
+        api!(RedisModule_Replicate(
+            context.as_ptr(),
+            c"DEHYDRATOR.GIVEN".as_ptr(),
+            c"sll".as_ptr(),
+            key.as_ptr(),
+            moment as c_longlong,
+            count as c_longlong,
+        ))
     };
 }
 

@@ -3,7 +3,7 @@
 //!
 //! | module | noun |
 //! |---|---|
-//! | `push`, `take`, `settle`, `update`, `range`, `inspect`, `ondue`, `pause`, `require` | the requests of each family of verbs |
+//! | `push`, `take`, `settle`, `update`, `range`, `inspect`, `ondue`, `pause`, `limit`, `require` | the requests of each family of verbs |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
 //! | `timer` | a TTL and its deadline in one word |
@@ -15,6 +15,7 @@
 //! as whether now + ttl fits, is said by [`limits`](super::limits).
 
 mod inspect;
+mod limit;
 mod number;
 mod ondue;
 mod options;
@@ -36,6 +37,7 @@ use crate::server::string::Args;
 use crate::server::{Context, Error, Str, error::Result};
 
 pub use inspect::{Info, Scan};
+pub use limit::{Given, Limit};
 pub use ondue::OnDue;
 pub use pause::{Pause, PauseEnd};
 pub use push::{GidPush, IfThere, Listed, MultiPush, Push};

@@ -59,6 +59,12 @@ impl<'a> Options<'a> {
             .map_err(|error| error.of(option, word, "a whole number of milliseconds from 0 on"))
     }
 
+    /// Reads a number of which 0 is none.
+    pub fn limit(&mut self, option: &str) -> Result<u64> {
+        let word = self.value(option)?.bytes();
+        number(word).map_err(|error| error.of(option, word, "a whole number from 0 on"))
+    }
+
     pub fn deadline(&mut self) -> Result<u64> {
         let word = self.value("AT")?.bytes();
         let wanted = "a whole number of unix milliseconds from 0 on";

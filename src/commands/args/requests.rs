@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::lawn::{DEADLINE_MAX, Token};
-use crate::policy::{MaxLen, Policy, Route, Trust};
+use crate::policy::{Change, MaxLen, Policy, Route, Trust};
 use crate::server::fake::with_args;
 
 /// Reads a line, its words parted by single spaces.
@@ -496,6 +496,57 @@ fn info_is_short_or_full() {
     assert_eq!(read("k", info), Ok(("k".into(), false)));
     assert_eq!(read("k full", info), Ok(("k".into(), true)));
     refuses(&["k FULL FULL", "k short"], only!(Info));
+}
+
+#[test]
+fn limit_asks_for_limits_or_sets_those_it_names() {
+    needs_all_of("k", only!(Limit));
+    let limit = |args: Args<'_>| Limit::parse(args).map(|it| (text(it.key), it.change));
+    assert_eq!(read("k", limit), Ok(("k".into(), None)));
+    let change = |change| Ok(("k".into(), Some(change)));
+    let none = Change::default();
+    assert_eq!(read("k length 5", limit), change(Change { length: Some(5), ..none }));
+    assert_eq!(read("k HELD 0", limit), change(Change { held: Some(0), ..none }));
+    assert_eq!(read("k rate 5 per 7", limit), change(Change { rate: Some((5, 7)), ..none }));
+    let no_rate = Change { rate: Some((0, 0)), ..none };
+    assert_eq!(
+        [read("k rate 0", limit), read("k rate 0 per 5", limit)],
+        [change(no_rate), change(no_rate)]
+    );
+    let most = DEADLINE_MAX;
+    let line = format!("k remember {most} rate {most} per {most} held {most} length {most}");
+    let (length, held, rate) = (Some(most), Some(most), Some((most, most)));
+    assert_eq!(read(&line, limit), change(Change { length, held, rate, remember: Some(most) }));
+    refuses(
+        &[
+            "k 5",
+            "k length",
+            "k length -1",
+            "k length 1 length 1",
+            "k held x",
+            "k held 1 held 1",
+            "k rate",
+            "k rate 5",
+            "k rate 5 per",
+            "k rate 5 per 0",
+            "k rate 0 per 0",
+            "k rate 5 7",
+            "k per 7",
+            "k rate 5 per 7 rate 5 per 7",
+            "k remember",
+            "k remember x",
+            "k remember 1 remember 1",
+            "k length 9223372036854775808",
+            "k length 1 more",
+        ],
+        only!(Limit),
+    );
+
+    needs_all_of("k 0 1", only!(Given));
+    takes_no_more("k 0 1", only!(Given));
+    let given = |args: Args<'_>| Given::parse(args).map(|it| (text(it.key), it.moment, it.count));
+    assert_eq!(read("k 5 7", given), Ok(("k".into(), 5, 7)));
+    refuses(&["k -1 1", "k 1 0", "k x 1", "k 1 x"], only!(Given));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::pending::Take;
-use crate::replicate::Batch;
+use crate::replicate::{self, Batch};
 use crate::server::digits::Digits;
 use crate::server::reply::Array;
 use crate::server::{Context, Str, random};
@@ -22,6 +22,7 @@ pub(super) fn take_due<'a>(
     if dehydrator.is_paused(now) {
         return;
     }
+    let take = within_limits(&mut dehydrator, now, take);
     if dehydrator.policy().limits() {
         return take_below_limit(context, dehydrator, key, now, take, give);
     }
@@ -50,6 +51,7 @@ fn take_below_limit<'a>(
     }
     let (mut left, mut dead) = (take.count, 0);
     loop {
+        left = within_limits(&mut dehydrator, now, Take { count: left, ..take }).count;
         let policy = dehydrator.policy().clone();
         if dehydrator.is_paused(now) {
             return;
@@ -81,6 +83,18 @@ fn take_below_limit<'a>(
         }
         dead += gone;
         dehydrator = again;
+    }
+}
+
+/// Takes no more than limits let be given out.
+fn within_limits(dehydrator: &mut Writing<'_>, now: u64, take: Take) -> Take {
+    Take { count: take.count.min(dehydrator.room(now)), ..take }
+}
+
+/// Says that so many were given out, where there is a limit to that in a time. What takes or leases them has been said.
+fn note_given(context: &Context, dehydrator: &mut Writing<'_>, key: Str<'_>, now: u64, count: u64) {
+    if count > 0 && dehydrator.limits().is_some() && dehydrator.note_given(now, count) {
+        replicate::given(context, key, now, count);
     }
 }
 
@@ -129,6 +143,7 @@ fn remove_due(
     counters::count(&POLLS, polled as u64);
     counters::count(&REDELIVERIES, redelivered);
     if removed.finish() {
+        note_given(context, &mut dehydrator, key, now, polled as u64);
         dehydrator.shrunk(c"dehydrator.poll");
     }
 }
@@ -158,6 +173,7 @@ fn lease_due(
     counters::count(&POLLS, polled);
     counters::count(&REDELIVERIES, redelivered);
     if leased.finish() {
+        note_given(context, &mut dehydrator, key, now, polled);
         dehydrator.changed(c"dehydrator.poll");
     }
 }

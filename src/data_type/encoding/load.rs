@@ -1,12 +1,12 @@
 //! Reading a dehydrator, of ours and of ReDe's.
 
 use super::field::{
-    Corrupt, DROP, LEASES, LIMIT, PAUSE, POLICY, PUBLISH, STREAM, Source, TOKENS, UNCONFIRMED,
-    VERSION, VERSION_REDE,
+    Corrupt, DROP, LEASES, LIMIT, LIMITS, PAUSE, POLICY, PUBLISH, STREAM, Source, TOKENS,
+    UNCONFIRMED, VERSION, VERSION_REDE,
 };
 use super::number::take_number;
 use crate::lawn::{DEADLINE_MAX, Lawn, StartError, Token};
-use crate::policy::{MaxLen, Pause, Policy, Route, Rules, Trust};
+use crate::policy::{Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
 
 /// Reads a dehydrator of any version into an empty lawn.
 ///
@@ -23,7 +23,7 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn,
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules), Corrupt> {
     let features = source.unsigned()?;
-    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED) != 0 {
+    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED | LIMITS) != 0 {
         return Err(Corrupt::LATER);
     }
     let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
@@ -33,6 +33,7 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules
         _ => return Err(Corrupt("there is nothing to confirm")),
     };
     let pause = if features & PAUSE != 0 { Some(load_pause(source)?) } else { None };
+    let limits = if features & LIMITS != 0 { Some(load_limits(source)?) } else { None };
     let mut left = source.unsigned()?;
     let mut deadline: u64 = 0;
     while left > 0 {
@@ -66,7 +67,7 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules
             }
         }
     }
-    Ok((lawn, Rules { policy, pause, trust }))
+    Ok((lawn, Rules { policy, pause, trust, limits: limits.map(Box::new) }))
 }
 
 fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {
@@ -75,6 +76,32 @@ fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {
         end @ 1..=DEADLINE_MAX => Ok(Pause::until(end)),
         _ => Err(Corrupt("the end of a pause is out of range")),
     }
+}
+
+fn load_limits(source: &mut impl Source) -> Result<Limits, Corrupt> {
+    let mut number = || match source.unsigned()? {
+        number @ 0..=DEADLINE_MAX => Ok(number),
+        _ => Err(Corrupt("a limit is out of range")),
+    };
+    let (length, held) = (number()?, number()?);
+    let rate = match (number()?, number()?) {
+        (0, 0) => None,
+        (0, _) | (_, 0) => return Err(Corrupt("a rate is out of range")),
+        (most, per) => Some(Rate::new(most, per)),
+    };
+    let mut limits = Limits { length, held, rate, remember: number()? };
+    if !limits.is_any() {
+        return Err(Corrupt("there is no limit"));
+    }
+    for _ in 0..source.unsigned()? {
+        let (moment, count) = (source.unsigned()?, source.unsigned()?);
+        let is_possible = moment <= DEADLINE_MAX && count <= DEADLINE_MAX;
+        let rate = limits.rate.as_mut().filter(|_| is_possible);
+        if !rate.is_some_and(|rate| rate.load(moment, count)) {
+            return Err(Corrupt("what was given out is out of range"));
+        }
+    }
+    Ok(limits)
 }
 
 fn load_policy(source: &mut impl Source) -> Result<Policy, Corrupt> {

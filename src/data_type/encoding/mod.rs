@@ -4,7 +4,8 @@
 //! that a million elements are a few thousand fields:
 //!
 //! ```text
-//!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed;
+//!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed,
+//!              64: limits;
 //!              one that a reader does not know makes it refuse. A new one raises the level: see level.rs
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, and for
@@ -14,6 +15,11 @@
 //!                  unsigned: how many; then 1, 2 or 3, as above
 //!   with feature 4:
 //!     unsigned   when the pause ends, ms since the epoch; 0: when it is resumed
+//!   with feature 64:
+//!     unsigned   LENGTH, HELD, RATE, its PER in ms, REMEMBER in ms: five numbers, 0 where there is none
+//!     unsigned   number of moments at which something was given out, 0 without a RATE, and for each, in order
+//!       unsigned   moment, ms since the epoch
+//!       unsigned   how many
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128

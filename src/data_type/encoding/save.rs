@@ -1,11 +1,11 @@
 //! Writing a dehydrator.
 
 use super::field::{
-    DROP, LEASES, LIMIT, PAUSE, POLICY, PUBLISH, STREAM, Sink, TOKENS, UNCONFIRMED,
+    DROP, LEASES, LIMIT, LIMITS, PAUSE, POLICY, PUBLISH, STREAM, Sink, TOKENS, UNCONFIRMED,
 };
 use super::number::put_number;
 use crate::lawn::{Lawn, Token};
-use crate::policy::{Policy, Route, Rules};
+use crate::policy::{Limits, Policy, Rate, Route, Rules};
 
 /// A string is written when it has grown to this size. The server compresses each by itself, and
 /// holds one in memory while it loads.
@@ -13,18 +13,22 @@ pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator, in the newest version.
 pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
-    let Rules { policy, pause, trust } = rules;
+    let Rules { policy, pause, trust, limits } = rules;
     // What needs no new feature stays readable for what does not know it.
     let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
     let tokens = if lawn.has_tokens() { TOKENS } else { 0 };
     let paused = if pause.is_some() { PAUSE } else { 0 };
     let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
     let unconfirmed = if trust.is_confirmed() { 0 } else { UNCONFIRMED };
-    let features = leases | tokens | paused | ruled | unconfirmed;
+    let limited = if limits.is_some() { LIMITS } else { 0 };
+    let features = leases | tokens | paused | ruled | unconfirmed | limited;
     sink.unsigned(features);
     save_policy(policy, sink);
     if let Some(pause) = pause {
         sink.unsigned(pause.end().unwrap_or(0));
+    }
+    if let Some(limits) = limits {
+        save_limits(limits, sink);
     }
     sink.unsigned(lawn.len() as u64);
     let mut chunk = Vec::new();
@@ -50,6 +54,17 @@ pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
     }
     if !chunk.is_empty() {
         sink.bytes(&chunk);
+    }
+}
+
+fn save_limits(limits: &Limits, sink: &mut impl Sink) {
+    let Limits { length, held, rate, remember } = limits;
+    let (most, per) = rate.as_ref().map_or((0, 0), |rate| (rate.most(), rate.per()));
+    [*length, *held, most, per, *remember].into_iter().for_each(|number| sink.unsigned(number));
+    sink.unsigned(rate.as_ref().map_or(0, |rate| rate.entries().len()) as u64);
+    for (moment, count) in rate.iter().flat_map(Rate::entries) {
+        sink.unsigned(moment);
+        sink.unsigned(count);
     }
 }
 

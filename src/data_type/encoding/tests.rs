@@ -9,7 +9,7 @@ use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Shared, SmallMax, Token};
-use crate::policy::{MaxLen, Pause, Policy, Route, Rules, Trust};
+use crate::policy::{Change, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
 
 fn empty() -> Lawn {
     let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
@@ -196,7 +196,7 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
             false => &[Trust::Confirmed],
         };
         for (pause, trust) in pause.iter().flat_map(|it| trusts.iter().map(|trust| (*it, *trust))) {
-            let rules = Rules { policy: policy.clone(), pause, trust };
+            let rules = Rules { policy: policy.clone(), pause, trust, limits: None };
             let mut fields = Fields::default();
             save(&lawn, &rules, &mut fields);
             for kept in 0..fields.0.len() {
@@ -215,7 +215,7 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
     let route = stream(None);
     let [told, untold] = [Trust::Unconfirmed, Trust::Untold].map(|trust| {
         let mut fields = Fields::default();
-        let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust };
+        let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust, limits: None };
         save(&empty(), &rules, &mut fields);
         fields.0
     });
@@ -245,6 +245,47 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
     assert_eq!(limited(&[0, 1, 0]), range);
     assert_eq!(limited(&[65_536, 1, 0]), range);
     assert!(limited(&[1, 4, 1, 1, 0]).is_some_and(|error| error.0.contains("later version")));
+}
+
+#[test]
+fn limits_are_saved_and_loaded_and_lies_about_them_are_refused() {
+    let limits = |change| Limits::default().changed(change);
+    let mut given = limits(Change { rate: Some((5, 2048)), ..Change::default() });
+    let rate = given.rate.as_mut().expect("a rate");
+    [(1000, 1), (1001, 1), (3000, 3)].into_iter().for_each(|(at, count)| rate.give(at, count));
+    let all = Change { length: Some(1), held: Some(DEADLINE_MAX), remember: Some(7), rate: None };
+    for limits in [limits(all), given.clone(), given.changed(all)] {
+        let rules = Rules { limits: Some(limits.into()), ..Rules::USUAL };
+        let mut fields = Fields::default();
+        save(&some_lawn(), &rules, &mut fields);
+        for kept in 0..fields.0.len() {
+            let fields = fields.0.iter().take(kept).cloned();
+            assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
+        }
+        let (loaded, found) = load(empty(), &mut fields, VERSION).expect("our own words");
+        assert_eq!((content(&loaded), found), (content(&some_lawn()), rules));
+    }
+    let lie = |numbers: &[u64]| {
+        let numbers = [&[64], numbers, &[0]].concat();
+        load_of(numbers.into_iter().map(Field::Unsigned)).err()
+    };
+    assert_eq!(lie(&[1, 0, 0, 0, 0, 0]), None);
+    assert_eq!(lie(&[0, 0, 1, 1, 0, 1, 5, 1]), None);
+    assert_eq!(lie(&[0, 0, 0, 0, 0, 0]), Some(Corrupt("there is no limit")));
+    let range = Some(Corrupt("a limit is out of range"));
+    assert_eq!(lie(&[DEADLINE_MAX + 1, 0, 0, 0, 0, 0]), range);
+    assert_eq!(lie(&[0, 0, 0, 0, DEADLINE_MAX + 1, 0]), range);
+    let rate = Some(Corrupt("a rate is out of range"));
+    assert_eq!([lie(&[0, 0, 1, 0, 0, 0]), lie(&[1, 0, 0, 1, 0, 0])], [rate.clone(), rate]);
+    let log = Some(Corrupt("what was given out is out of range"));
+    let lies = [
+        &[1, 0, 0, 0, 0, 1, 5, 1][..],
+        &[0, 0, 1, 1, 0, 1, 5, 0],
+        &[0, 0, 1, 1, 0, 1, DEADLINE_MAX + 1, 1],
+        &[0, 0, 1, 1, 0, 1, 5, DEADLINE_MAX + 1],
+        &[0, 0, 1, 1, 0, 2, 5, 1, 4, 1],
+    ];
+    lies.into_iter().for_each(|numbers| assert_eq!(lie(numbers), log, "{numbers:?}"));
 }
 
 #[test]

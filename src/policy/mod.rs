@@ -1,7 +1,19 @@
-//! What becomes of an element when it comes due without anybody asking for it, and whether it may.
+//! What becomes of an element when it comes due without anybody asking for it, whether it may, and how much may at once.
+//!
+//! | module | noun |
+//! |---|---|
+//! | this file | the rules of a dehydrator: its policy, and a pause |
+//! | `limits` | how much it holds and gives out at the most |
+//! | `rate` | how much is given out in a time, and what was |
+
+mod limits;
+mod rate;
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
+
+pub use limits::{Change, Limits};
+pub use rate::Rate;
 
 /// What is said of a dehydrator as a whole.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -9,6 +21,14 @@ pub struct Rules {
     pub policy: Policy,
     pub pause: Option<Pause>,
     pub trust: Trust,
+    /// `None`: there is none.
+    pub limits: Option<Box<Limits>>,
+}
+
+impl Rules {
+    /// What there is where nobody has said anything.
+    pub const USUAL: Self =
+        Self { policy: Policy::Hold, pause: None, trust: Trust::Confirmed, limits: None };
 }
 
 /// Whether a policy that sends elements elsewhere was said by somebody who may write there, as ONDUE asks. The server
