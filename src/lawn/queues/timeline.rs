@@ -19,7 +19,7 @@
 //! - *To stop* is what it is in a queue: the record knows block and place, and clears a bit.
 //! - *A full block is split* at its median, which the column of deadlines tells; of the records only those that move are
 //!   written, all fetched together. Whatever comes after all that is in a full block begins a new one behind it, so that
-//!   ascending deadlines leave full blocks behind.
+//!   ascending deadlines leave full blocks behind. It gets all that is free up to the next range: what then descends fills it.
 //! - *A sparse block is joined* with a neighbour.
 //! - *The first block is sorted* when somebody wants to know what is first in it. From then on it is what the first block of a
 //!   queue is, and is taken from in runs; what comes behind all others of it leaves it sorted.
@@ -247,9 +247,16 @@ impl Queues {
             offset_of(*key) < offset || self.blocks.turn(records, block, place_of(*key)) < turn
         };
         if latest < offset || latest == offset && keys.iter().all(is_earlier) {
+            let turns = || keys.iter().map(|key| self.blocks.turn(records, block, place_of(*key)));
+            let last = match latest {
+                FAR => turns().map(|turn| turn.deadline).max()?,
+                latest => from.deadline + u64::from(latest),
+            };
+            // All that is free up to the next range: or else deadlines that descend to here would begin a block each.
+            let from = Turn::after(last).min(turn);
             let new = self.insert_after(block, Bits::wide(TIMELINE, columns))?;
-            self.ranges.insert(Range { from: turn, block: new });
-            return Some((turn.deadline, new));
+            self.ranges.insert(Range { from, block: new });
+            return Some((from.deadline, new));
         }
         let (boundary, later) = self.halve(records, range, keys);
         let later = &keys[later..];

@@ -430,6 +430,29 @@ fn the_timeline_is_dense_whatever_comes() {
     }
 }
 
+/// What comes behind all of a full block, and before the next one, begins a block behind it: not each one of its own.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn deadlines_that_descend_towards_a_full_block_fill_blocks() {
+    // Apart by little, and by more than a column tells.
+    for step in [1, 1 << 24, 1 << 36] {
+        let mut lawn = lawn();
+        let start = |lawn: &mut Lawn, id: u64, deadline| {
+            lawn.start_at(&id.to_be_bytes(), 1 + id, b"", deadline).expect("room");
+        };
+        // Sixteen are in queues, all others in blocks that are full.
+        for id in 0..16 + 62 * 128 {
+            start(&mut lawn, id, id);
+        }
+        for id in 10_000..20_000 {
+            start(&mut lawn, id, (1 << 60) - id * step);
+        }
+        lawn.check();
+        let each = lawn.parts().queues.memory() as f64 / lawn.len() as f64;
+        assert!(each < 40.0, "{each:.1} bytes for each element, {step} apart");
+    }
+}
+
 /// A TTL has a column where any element of the block has one, in as many bits as it needs.
 #[test]
 fn elements_of_the_timeline_keep_their_ttls_of_any_width() {
