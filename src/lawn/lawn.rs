@@ -39,6 +39,12 @@ impl Shared {
     ) -> Self {
         Self { hasher, small_max: Box::new(small_max) }
     }
+
+    /// Returns the key of the hash.
+    #[allow(dead_code, reason = "ids are to be remembered by it")]
+    pub fn hasher(&self) -> RandomState {
+        self.hasher.clone()
+    }
 }
 
 #[derive(Clone)]

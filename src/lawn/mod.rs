@@ -27,7 +27,7 @@
 //!   (heap) └▶ Timeline: all other elements, in such blocks by ranges of deadlines
 //! ```
 //!
-//! Five rooms have what a lawn is made of. A room bears the name of the most important file in it, and its `mod.rs` has a
+//! Five rooms have what a lawn is made of, and one what may be beside it. A room bears the name of the most important file in it, and its `mod.rs` has a
 //! table of its own:
 //!
 //! | room | what for | files |
@@ -36,6 +36,7 @@
 //! | `store` | the bytes of elements | `records`: an element's; `slab`: slots in pages; `handle`: a slot's name; `shelves`: a list that grows without copying; `boxes`: what is too wide for a slot |
 //! | `index` | from id to record | `index`: all ids; `table`: some of them, in buckets; `lanes`: which of eight hashes are equal to one |
 //! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `timeline`: what fits into no queue, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where those of the timeline begin, and the order within one; `votes`: which TTLs are worth a queue; `heads`, `first`, `unsettled`: which queue is next; `directory`, `listing`: where to begin to look in a long one; `walk`: looking along a queue; `iter`: looking at all elements in order; `upkeep`: giving back its memory |
+//! | `remembered` | ids of what has gone, for a while | `remembered`: all that can be asked of them; `piles`: their order; `chunk`: some of them, one behind the other; `place`: where one lies |
 //! | `lease` | who holds what | `token`: a lease's name; `leases`: under which token an element is held; `tokens`: the table behind that; `chosen`: what is held under the tokens that clients have chosen |
 //!
 //! These files put the rooms together, or are what all of them use:
@@ -54,7 +55,7 @@
 //! | `tiny` | bounds that tests can reach |
 //!
 //! Imports run one way: `lawn` imports `full` and `small`; `due` and `upkeep` import `full`; `full` imports the rooms, but not
-//! `small`; `index`, `queues` and `lease` import `store`.
+//! `small`; `index`, `queues`, `lease` and `remembered` import `store`, and `remembered` imports `index`.
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
 //! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is
@@ -97,6 +98,7 @@ mod memory;
 #[allow(unsafe_code)]
 mod processor;
 mod queues;
+mod remembered;
 mod small;
 mod store;
 mod tiny;
@@ -113,5 +115,7 @@ pub use lawn::Taken;
 pub use lawn::{Lawn, Shared};
 pub use lease::Token;
 pub use memory::{Mover, rounded};
+#[allow(unused_imports, reason = "the data type is to use it")]
+pub use remembered::Remembered;
 pub use small::SmallMax;
 pub use turn::{DEADLINE_MAX, Start};

@@ -12,7 +12,7 @@ enum Place {
 
 /// Byte strings by number.
 #[derive(Clone)]
-pub(super) struct Boxes {
+pub struct Boxes {
     places: Shelves<Place>,
     vacant: Option<u32>,
     taken: usize,
@@ -21,12 +21,12 @@ pub(super) struct Boxes {
 }
 
 impl Boxes {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { places: Shelves::new(), vacant: None, taken: 0, bytes: 0 }
     }
 
     /// Puts bytes away under a number. `None` when there are 2^32.
-    pub(super) fn insert(&mut self, bytes: Vec<u8>) -> Option<u32> {
+    pub fn insert(&mut self, bytes: Vec<u8>) -> Option<u32> {
         let number = match self.vacant {
             Some(number) => number,
             None => u32::try_from(self.places.len()).ok()?,
@@ -45,14 +45,14 @@ impl Boxes {
         Some(number)
     }
 
-    pub(super) fn get(&self, number: u32) -> &[u8] {
+    pub fn get(&self, number: u32) -> &[u8] {
         match self.places.get(number as usize) {
             Place::Taken(bytes) => bytes,
             Place::Vacant(_) => panic!("box {number} is vacant"),
         }
     }
 
-    pub(super) fn remove(&mut self, number: u32) {
+    pub fn remove(&mut self, number: u32) {
         let place = self.places.get_mut(number as usize);
         let Place::Taken(bytes) = std::mem::replace(place, Place::Vacant(self.vacant)) else {
             panic!("box {number} is freed twice");
@@ -67,40 +67,40 @@ impl Boxes {
 
     /// Returns whether nothing is in a box.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.taken == 0
     }
 
     /// Returns how many numbers there are.
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.places.len()
     }
 
     /// Moves the list of places.
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
         self.places.defrag(mover);
     }
 
     /// Moves what is in a place.
-    pub(super) fn defrag_box(&mut self, number: usize, mover: &mut impl Mover) {
+    pub fn defrag_box(&mut self, number: usize, mover: &mut impl Mover) {
         if let Place::Taken(bytes) = self.places.get_mut(number) {
             relocate(bytes, mover);
         }
     }
 
     /// Returns the bytes allocated, its own fields apart. O(shelves).
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.bytes + self.places.memory()
     }
 
     /// Returns how many allocations freeing it takes, about. O(1).
-    pub(super) fn allocations(&self) -> usize {
+    pub fn allocations(&self) -> usize {
         self.taken
     }
 
     /// Panics unless counts and the chain of vacant places agree. Returns how many boxes there are.
     #[cfg(any(test, fuzzing))]
-    pub(super) fn check(&self) -> usize {
+    pub fn check(&self) -> usize {
         let taken = |place: &&Place| matches!(place, Place::Taken(_));
         assert_eq!(self.places.iter().filter(taken).count(), self.taken);
         let next = |number: &u32| match self.places.get(*number as usize) {

@@ -8,32 +8,32 @@ const SHELF: usize = if TINY { 4 } else { 256 };
 
 /// Items by number.
 #[derive(Clone)]
-pub(super) struct Shelves<T> {
+pub struct Shelves<T> {
     shelves: Vec<Vec<T>>,
     len: usize,
 }
 
 impl<T> Shelves<T> {
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self { shelves: Vec::new(), len: 0 }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
     #[inline(always)]
-    pub(super) fn get(&self, number: usize) -> &T {
+    pub fn get(&self, number: usize) -> &T {
         &self.shelves[number / SHELF][number % SHELF]
     }
 
     #[inline(always)]
-    pub(super) fn get_mut(&mut self, number: usize) -> &mut T {
+    pub fn get_mut(&mut self, number: usize) -> &mut T {
         &mut self.shelves[number / SHELF][number % SHELF]
     }
 
     /// Adds an item behind the others.
-    pub(super) fn push(&mut self, item: T) {
+    pub fn push(&mut self, item: T) {
         if self.len.is_multiple_of(SHELF) {
             // The first shelf grows as a vector does, from one place on: most lawns are small.
             let places = if self.len == 0 { 1 } else { SHELF };
@@ -45,17 +45,17 @@ impl<T> Shelves<T> {
     }
 
     #[cfg(any(test, fuzzing))]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.shelves.iter().flatten()
     }
 
-    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.shelves, mover);
         self.shelves.iter_mut().for_each(|shelf| relocate(shelf, mover));
     }
 
     /// Returns the bytes allocated, its own fields apart. O(shelves).
-    pub(super) fn memory(&self) -> usize {
+    pub fn memory(&self) -> usize {
         self.shelves.iter().map(allotted).sum::<usize>() + allotted(&self.shelves)
     }
 }

@@ -1,0 +1,272 @@
+//! Remembered ids beside a map, and what they cost.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn remembered() -> Remembered {
+    Remembered::new(RandomState::with_seeds(1, 2, 3, 4))
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// What is settled now is remembered for so long.
+    Settle {
+        id: u16,
+        ms: u64,
+    },
+    /// Many are, one after the other.
+    Many {
+        first: u16,
+        count: u16,
+        ms: u64,
+    },
+    InsertAt {
+        id: u16,
+        until: u64,
+    },
+    Remove {
+        id: u16,
+    },
+    RemoveMany {
+        first: u16,
+        step: u16,
+        count: u16,
+    },
+    Forget {
+        most: usize,
+    },
+    Clock {
+        by: i64,
+    },
+    Defrag {
+        steps: usize,
+    },
+}
+
+/// Few ids, so that they meet again.
+fn id() -> impl Strategy<Value = u16> {
+    prop_oneof![4 => 0_u16..40, 1 => 0_u16..2000]
+}
+
+fn ms() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => prop::sample::select(vec![100_u64, 300]),
+        1 => 0_u64..400,
+        1 => prop::sample::select(vec![1 << 32, 1 << 40, DEADLINE_MAX, u64::MAX]),
+    ]
+}
+
+fn until() -> impl Strategy<Value = u64> {
+    let edges = prop::sample::select(vec![0_u64, 1, DEADLINE_MAX - 1, DEADLINE_MAX, u64::MAX]);
+    prop_oneof![3 => 900_u64..1500, 1 => any::<u64>(), 1 => edges]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (id(), ms()).prop_map(|(id, ms)| Op::Settle { id, ms }),
+        2 => (id(), 1_u16..120, ms()).prop_map(|(first, count, ms)| Op::Many { first, count, ms }),
+        2 => (id(), until()).prop_map(|(id, until)| Op::InsertAt { id, until }),
+        4 => id().prop_map(|id| Op::Remove { id }),
+        1 => (id(), 1_u16..4, 1_u16..120)
+            .prop_map(|(first, step, count)| Op::RemoveMany { first, step, count }),
+        3 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Forget { most }),
+        4 => prop_oneof![8 => 0_i64..40, 1 => -200_i64..200, 1 => any::<i64>()]
+            .prop_map(|by| Op::Clock { by }),
+        1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
+    ]
+}
+
+/// Lengths from 0 on, binary, all different, and some too long for a chunk.
+fn name(id: u16) -> Vec<u8> {
+    match id {
+        0 => Vec::new(),
+        _ if id % 17 == 16 => id.to_be_bytes().repeat(600),
+        _ => id.to_be_bytes().repeat(1 + usize::from(id % 5)),
+    }
+}
+
+/// What is remembered, in a map.
+#[derive(Default)]
+struct Oracle(BTreeMap<Vec<u8>, u64>);
+
+impl Oracle {
+    fn insert(&mut self, remembered: &mut Remembered, id: u16, until: u64) {
+        remembered.insert(&name(id), until);
+        self.0.insert(name(id), until.min(DEADLINE_MAX));
+    }
+
+    fn remove(&mut self, remembered: &mut Remembered, id: u16) {
+        assert_eq!(remembered.remove(&name(id)), self.0.remove(&name(id)));
+    }
+
+    /// Forgets what the other has forgotten, which must be over.
+    fn forget(&mut self, remembered: &mut Remembered, now: u64, most: usize) {
+        let count = remembered.forget(now, most);
+        assert!(count <= most, "{count} of {most}");
+        let before = self.0.len();
+        self.0.retain(|id, until| *until > now || remembered.until(id).is_some());
+        assert_eq!(before - self.0.len(), count, "what is not over was forgotten");
+    }
+}
+
+/// Moves every allocation.
+struct Moves;
+
+impl Mover for Moves {
+    fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
+        let mut moved = Vec::with_capacity(items.capacity());
+        moved.extend(items);
+        moved
+    }
+
+    fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
+        Box::new(*item)
+    }
+}
+
+fn defrag(remembered: &mut Remembered, steps: usize) {
+    let mut step = Some(0);
+    while let Some(from) = step {
+        let mut left = steps;
+        step = remembered.defrag(from, &mut Moves, || {
+            left -= 1;
+            left > 0
+        });
+    }
+}
+
+fn run(ops: &[Op]) {
+    let (mut remembered, mut oracle, mut now) = (remembered(), Oracle::default(), 1000_u64);
+    for op in ops {
+        let it = &mut remembered;
+        match *op {
+            Op::Settle { id, ms } => oracle.insert(it, id, now.saturating_add(ms)),
+            Op::Many { first, count, ms } => {
+                for id in first..first + count {
+                    now = now.saturating_add(1);
+                    oracle.insert(it, id, now.saturating_add(ms));
+                }
+            }
+            Op::InsertAt { id, until } => oracle.insert(it, id, until),
+            Op::Remove { id } => oracle.remove(it, id),
+            Op::RemoveMany { first, step, count } => {
+                (first..)
+                    .step_by(step.into())
+                    .take(count.into())
+                    .for_each(|id| oracle.remove(it, id));
+            }
+            Op::Forget { most } => oracle.forget(it, now, most),
+            Op::Clock { by } => now = now.saturating_add_signed(by),
+            Op::Defrag { steps } => defrag(it, steps),
+        }
+        it.check();
+        let mut all: Vec<_> = it.iter().map(|(until, id)| (id.to_vec(), until)).collect();
+        all.sort();
+        assert!(all.iter().map(|(id, until)| (id, until)).eq(&oracle.0), "{op:?}");
+        let live = oracle.0.values().filter(|until| **until > now).count();
+        assert!(it.len_at(now) >= live, "{} of {live}", it.len_at(now));
+        for id in (0..40).map(name) {
+            let until = oracle.0.get(&id).copied();
+            assert_eq!((it.until(&id), it.contains(&id, now)), (until, until > Some(now)));
+        }
+        assert_eq!(it.next().is_none(), oracle.0.is_empty());
+        assert!(it.next().is_none_or(|next| oracle.0.values().any(|until| *until == next)));
+    }
+    let copy = remembered.clone();
+    copy.check();
+    assert!(copy.iter().eq(remembered.iter()));
+    while remembered.forget(u64::MAX, 7) > 0 {}
+    remembered.check();
+    assert!(remembered.is_empty() && remembered.allocations() <= 4);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn it_remembers_what_a_map_does(ops in prop::collection::vec(op(), 1..120)) {
+        run(&ops);
+    }
+}
+
+/// Remembers ids of 16 bytes, one each millisecond, for five minutes.
+fn remember(remembered: &mut Remembered, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let id = format!("{number:016}");
+        remembered.insert(id.as_bytes(), 1_700_000_000_000 + number + 300_000);
+    }
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn an_id_of_sixteen_bytes_costs_forty_five_at_the_most_also_at_the_worst_moment() {
+    let mut remembered = remembered();
+    let mut worst: f64 = 0.0;
+    for thousand in 0..150 {
+        remember(&mut remembered, thousand * 1000..(thousand + 1) * 1000);
+        let each = remembered.memory() as f64 / remembered.len() as f64;
+        if remembered.len() >= 10_000 {
+            worst = worst.max(each);
+        }
+    }
+    eprintln!("{worst:.1} bytes");
+    assert!(worst <= 45.0, "{worst}");
+    // And when they go as others come.
+    for thousand in 150..300 {
+        let now = 1_700_000_000_000 + 300_000 + (thousand - 150) * 1000;
+        remember(&mut remembered, thousand * 1000..(thousand + 1) * 1000);
+        remembered.forget(now, 2000);
+        let each = remembered.memory() as f64 / remembered.len() as f64;
+        assert!(each <= 45.0, "{each}");
+    }
+}
+
+#[test]
+fn what_comes_in_order_goes_in_order_and_gives_its_memory_back() {
+    let mut remembered = remembered();
+    let empty = remembered.memory();
+    remember(&mut remembered, 0..5000);
+    let untils: Vec<_> = remembered.iter().map(|(until, _)| until).collect();
+    assert!(untils.is_sorted() && untils.len() == 5000);
+    let first = untils[0];
+    assert_eq!(remembered.next(), Some(first));
+    assert_eq!((remembered.forget(first - 1, 9), remembered.forget(first, 9)), (0, 1));
+    assert_eq!(remembered.forget(u64::MAX, 10), 10);
+    assert_eq!(remembered.next(), Some(first + 11));
+    assert_eq!(remembered.len_at(first + 20), 5000 - 21);
+    assert_eq!(remembered.forget(u64::MAX, usize::MAX), 5000 - 11);
+    remembered.check();
+    assert!(remembered.memory() <= empty + 1000, "{} bytes are left", remembered.memory());
+}
+
+#[test]
+fn a_shorter_time_is_not_buried_under_a_longer_one() {
+    let mut remembered = remembered();
+    let day = 86_400_000;
+    (0..100_u64).for_each(|id| remembered.insert(&id.to_be_bytes(), day + id));
+    (100..10_000_u64).for_each(|id| {
+        remembered.insert(&id.to_be_bytes(), 1000 + id);
+        remembered.forget(id, 4);
+    });
+    remembered.check();
+    assert!(remembered.len() <= 100 + 1100, "{}", remembered.len());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn holes_are_closed_where_most_are_taken_out_again() {
+    let mut remembered = remembered();
+    // One of fifty stays for long, all others are put away again at once.
+    let count = 50_000_u64;
+    for id in 0..count {
+        remembered.insert(&id.to_be_bytes(), 1_000_000 + id);
+    }
+    for id in (0..count).filter(|id| id % 50 != 0) {
+        remembered.remove(&id.to_be_bytes());
+    }
+    remembered.check();
+    let each = remembered.memory() / remembered.len();
+    assert!(each <= 100, "{each} bytes for each that is left");
+}
