@@ -169,6 +169,8 @@ impl Ranges {
             let later = piece.split_off(if entry == PIECE { PIECE } else { PIECE / 2 });
             self.firsts.insert(number + 1, later.froms[0]);
             self.pieces.insert(number + 1, later);
+            // Or else the last block of a full piece, when it is split again and again, leaves a piece for each of its parts.
+            self.join(number + 1);
         }
     }
 
@@ -184,19 +186,29 @@ impl Ranges {
             return shrink(&mut self.firsts);
         };
         self.firsts[number] = *first;
-        // Two pieces that fill no more than half of one together are joined: neither has been for half a piece's time.
-        let fits = |one: usize| {
-            let lengths = self.pieces.get(one..one + 2)?.iter().map(|piece| piece.froms.len());
-            (lengths.sum::<usize>() <= PIECE / 2).then_some(one)
-        };
-        if let Some(one) = fits(number).or_else(|| fits(number.checked_sub(1)?)) {
-            let other = self.pieces.remove(one + 1);
-            self.firsts.remove(one + 1);
-            let piece = &mut self.pieces[one];
+        if !self.join(number)
+            && let Some(before) = number.checked_sub(1)
+        {
+            self.join(before);
+        }
+    }
+
+    /// Puts a piece and the next one together if they fill no more than half of one: neither has been for half a piece's time.
+    /// Returns whether they did.
+    fn join(&mut self, number: usize) -> bool {
+        let both = self.pieces.get(number..number + 2);
+        let fit = both.is_some_and(|both| {
+            both.iter().map(|piece| piece.froms.len()).sum::<usize>() <= PIECE / 2
+        });
+        if fit {
+            let other = self.pieces.remove(number + 1);
+            self.firsts.remove(number + 1);
+            let piece = &mut self.pieces[number];
             piece.froms.extend(other.froms);
             piece.blocks.extend(other.blocks);
             piece.measure();
         }
+        fit
     }
 
     /// Takes note that the block has moved that a turn is in.
@@ -249,5 +261,81 @@ impl Ranges {
         }
         assert!(self.iter().zip(self.iter().skip(1)).all(|(one, next)| one.from < next.from));
         self.iter().count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANY: usize = 40 * PIECE;
+
+    fn range(deadline: u64) -> Range {
+        let block = Handle::from_bits(deadline as u32 | 1).expect("not zero");
+        Range { from: Turn { deadline, push: 0 }, block }
+    }
+
+    /// Neighbours fill more than half a piece together.
+    fn check_pieces(ranges: &Ranges, what: &str) {
+        let (pieces, count) = (ranges.pieces(), ranges.check());
+        let most = 2 * (count / (PIECE / 2 + 1)) + 1;
+        assert!(pieces <= most, "{what}: {pieces} pieces for {count} ranges");
+    }
+
+    #[test]
+    fn ascending_ranges_fill_pieces() {
+        let mut ranges = Ranges::default();
+        ranges.insert(range(1 << 40));
+        (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
+        ranges.check();
+        assert!(ranges.pieces() <= 2 * MANY / PIECE + 1, "{} pieces", ranges.pieces());
+        let mut ranges = Ranges::default();
+        (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
+        ranges.check();
+        assert_eq!(ranges.pieces(), MANY / PIECE);
+    }
+
+    #[test]
+    fn no_pieces_are_small_beside_each_other_whatever_comes() {
+        // Before all, and between a full piece and what is behind it.
+        for full in [0, PIECE as u64] {
+            let mut ranges = Ranges::default();
+            (0..full).for_each(|from| ranges.insert(range(from)));
+            for from in 0..MANY as u64 {
+                ranges.insert(range((1 << 40) - from));
+                check_pieces(&ranges, "descending");
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_that_empty_are_joined() {
+        let mut ranges = Ranges::default();
+        (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
+        // One that is joined to the piece before it, as the next is full.
+        for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
+            ranges.remove(Turn { deadline: from, push: 0 });
+        }
+        assert_eq!(ranges.pieces(), MANY / PIECE - 1);
+        for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
+            ranges.insert(range(from));
+        }
+        // In another order than they came in.
+        for from in (0..MANY as u64).map(|number| number * 7919 % MANY as u64) {
+            if from % 10 == 3 {
+                continue;
+            }
+            ranges.remove(Turn { deadline: from, push: 0 });
+            check_pieces(&ranges, "emptied");
+        }
+        for from in (0..MANY as u64).filter(|from| from % 10 == 3) {
+            let found = ranges.get(Turn { deadline: from + 1, push: 7 });
+            assert_eq!(found, range(from));
+        }
+        assert_eq!(ranges.check(), MANY / 10);
+        for from in (0..MANY as u64).filter(|from| from % 10 == 3) {
+            ranges.remove(Turn { deadline: from, push: 0 });
+        }
+        assert_eq!((ranges.pieces(), ranges.first()), (0, None));
     }
 }
