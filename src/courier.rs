@@ -76,6 +76,7 @@ pub fn deliver(
     // Copied, because the commands that follow may call others that listen, who may do as they like.
     let collect = |dehydrator: &Dehydrator| {
         let due = dehydrator.lawn.iter_until(now).map(|(_, element)| element);
+        let due = due.take(dehydrator.deliverable(now));
         batch_of(due.take_while(|element| policy.sends(element.deliveries)))
     };
     let batch = inspect(context, key, collect).unwrap_or_default();
@@ -129,7 +130,7 @@ fn send(
             break;
         }
     }
-    remove(context, key, &sent);
+    remove(context, key, policy, &sent, now);
     drop(whole);
     (sent.len() as u64, result)
 }
@@ -382,7 +383,13 @@ impl Carrier {
 }
 
 /// Takes out what was delivered.
-fn remove<'a>(context: &'a Context, key: Str<'a>, batch: &'a [Delivery]) {
+fn remove<'a>(
+    context: &'a Context,
+    key: Str<'a>,
+    policy: &Policy,
+    batch: &'a [Delivery],
+    now: u64,
+) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let mut removed = Batch::removed(context, key);
     if let Some(lawn) = dehydrator.lawn() {
@@ -395,6 +402,12 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, batch: &'a [Delivery]) {
         }
     }
     if removed.finish() {
+        if policy.delivers() && dehydrator.limits().is_some() {
+            let count = batch.len() as u64;
+            if dehydrator.note_given(now, count) {
+                replicate::given(context, key, now, count);
+            }
+        }
         dehydrator.shrunk(c"dehydrator.deliver");
     }
 }

@@ -94,6 +94,10 @@ fn look(context: &Context, key: Str<'_>, now: u64) -> Task {
         }
         let goes = dehydrator.sends_first();
         match dehydrator.lawn.next_deadline() {
+            Some(deadline) if deadline <= now && dehydrator.deliverable(now) == 0 => {
+                let (next, delivers) = dehydrator.next_task();
+                Task::Later(serial, next.map(|next| next.max(now + 1)), delivers)
+            }
             Some(deadline) if deadline <= now => {
                 Task::Due { deadline, goes: goes.then(|| dehydrator.rules.policy.clone()) }
             }

@@ -71,6 +71,16 @@ fn exceeded(context: &Context, ahead: u64) -> Option<u64> {
     config::max_ttl().filter(|max| ahead > *max && !context.is_replaying())
 }
 
+/// Returns whether there are no more elements than LIMIT allows, which says `most` (0: it says nothing).
+pub fn is_within_length(context: &Context, lawn: &Lawn, most: u64) -> bool {
+    most == 0 || lawn.len() as u64 <= most || context.is_replaying()
+}
+
+/// Says what a client is told when there are.
+pub fn too_long() -> Error {
+    refusal::full("the dehydrator holds LENGTH elements already, as LIMIT says")
+}
+
 /// Returns whether there are no more elements than allowed.
 pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
     config::max_elements().is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())

@@ -1,5 +1,7 @@
 //! Putting elements away: PUSH, GIDPUSH, MPUSH.
 
+use std::collections::BTreeSet;
+
 use crate::data_type::Writing;
 use crate::lawn::{Lawn, StartError};
 use crate::metrics::counters::{self, PUSHES};
@@ -19,6 +21,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
+    let length = dehydrator.length_limit();
     let started = dehydrator.lawn_or_new(|lawn| {
         let (id, payload) = (id.bytes(), element.bytes());
         let before = lawn.len();
@@ -30,14 +33,13 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
             Err(StartError::Exists) if if_there == IfThere::Keep => return Ok(false),
             started => started.map_err(|error| refusal::of_start(error, id))?,
         }
-        if lawn.len() > before && !limits::has_room(context, lawn) {
-            drop(lawn.stop(id));
-            return Err(limits::full());
+        if lawn.len() > before {
+            take_back_beyond(context, lawn, id, length)?;
         }
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries, token);
         }
-        Ok(true)
+        Ok::<_, Error>(true)
     })?;
     if !started {
         context.reply_null();
@@ -60,6 +62,19 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
+/// Takes back the last one that was started, if it is one too many.
+fn take_back_beyond(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) -> Result {
+    let refusal = if !limits::is_within_length(context, lawn, length) {
+        limits::too_long()
+    } else if !limits::has_room(context, lawn) {
+        limits::full()
+    } else {
+        return Ok(());
+    };
+    drop(lawn.stop(id));
+    Err(refusal)
+}
+
 /// Runs `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let args::GidPush { key, ttl, element } = args::read(context, args, args::GidPush::parse)?;
@@ -67,6 +82,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, None, now)?;
+    let length = dehydrator.length_limit();
     let mut id = generated_id();
     let start = |lawn: &mut Lawn| {
         // One of 128 random bits is never there yet; but what is promised is that it is not.
@@ -75,11 +91,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
         }
         let started = lawn.start_at(&id, ttl.ms, element.bytes(), deadline);
         started.map_err(|error| refusal::of_start(error, &id))?;
-        if !limits::has_room(context, lawn) {
-            drop(lawn.stop(&id));
-            return Err(limits::full());
-        }
-        Ok(())
+        take_back_beyond(context, lawn, &id, length)
     };
     dehydrator.lawn_or_new(start)?;
     let name = OwnedStr::new(&id);
@@ -91,8 +103,8 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, or 0 where the
-/// id was there already.
+/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, 0 where the
+/// id was there already, or -1 where LIMIT's LENGTH leaves no room.
 pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let args::MultiPush { key, elements, if_there, at } =
         args::read(context, args, args::MultiPush::parse)?;
@@ -102,12 +114,14 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let deadline = |it: &Listed<'_>| limits::deadline(context, it.ttl.asked, it.ttl.ms, at, now);
     let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
     let wanted = || elements.iter().zip(&deadlines).map(|(listed, deadline)| (*listed, *deadline));
+    let length = dehydrator.length_limit();
     let started = dehydrator.lawn_or_new(|lawn| match if_there {
-        IfThere::Replace => replace_all(context, lawn, wanted()),
-        IfThere::Refuse | IfThere::Keep => start_all(context, lawn, wanted(), if_there),
+        IfThere::Replace => replace_all(context, lawn, wanted(), length),
+        IfThere::Refuse | IfThere::Keep => start_all(context, lawn, wanted(), if_there, length),
     })?;
     let mut count = 0;
-    for ((listed, deadline), _) in wanted().zip(&started.each).filter(|(_, started)| **started) {
+    let put = wanted().zip(&started.each).filter(|(_, became)| **became == Became::Put);
+    for ((listed, deadline), _) in put {
         let Listed { ttl, element, id } = listed;
         let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
         replicate::pushed(context, &pushed, if_there == IfThere::Replace);
@@ -125,73 +139,102 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
         return Err(refusal);
     }
     let mut reply = context.reply_array(started.each.len());
-    started.each.into_iter().for_each(|started| reply.push_integer(started.into()));
+    started.each.into_iter().for_each(|became| reply.push_integer(became as i64));
     Ok(())
+}
+
+/// What became of one of several elements that were to be put away, as it is replied.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Became {
+    /// There was no room for it.
+    Refused = -1,
+    /// The id was there, and stays as it was.
+    Kept = 0,
+    Put = 1,
 }
 
 /// What became of several elements that were to be put away.
 struct Started {
-    /// Whether it was, for each.
-    each: Vec<bool>,
+    each: Vec<Became>,
     /// Why those behind them were not.
     refusal: Option<Error>,
 }
 
-/// Puts all of them away, or none. An id that is there stays as it was, or has them all refused.
+/// Puts all of them away, or none, but for those beyond the limit of the length. An id that is there stays as it was, or has
+/// them all refused.
 fn start_all<'a>(
     context: &Context,
     lawn: &mut Lawn,
     wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
     if_there: IfThere,
+    length: u64,
 ) -> Result<Started> {
     let mut each = Vec::with_capacity(wanted.size_hint().0);
     for (Listed { ttl, element, id }, deadline) in wanted.clone() {
         let refusal = match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
+            Ok(()) if !limits::is_within_length(context, lawn, length) => {
+                drop(lawn.stop(id.bytes()));
+                each.push(Became::Refused);
+                continue;
+            }
             Ok(()) if limits::has_room(context, lawn) => None,
             Ok(()) => {
                 drop(lawn.stop(id.bytes()));
                 Some(limits::full())
             }
             Err(StartError::Exists) if if_there == IfThere::Keep => {
-                each.push(false);
+                each.push(Became::Kept);
                 continue;
             }
             Err(error) => Some(refusal::of_start(error, id.bytes())),
         };
         if let Some(refusal) = refusal {
             // A refused command changes nothing.
-            let done = wanted.zip(&each).filter(|(_, started)| **started);
+            let done = wanted.zip(&each).filter(|(_, became)| **became == Became::Put);
             done.for_each(|((listed, _), _)| drop(lawn.stop(listed.id.bytes())));
             return Err(refusal);
         }
-        each.push(true);
+        each.push(Became::Put);
     }
     Ok(Started { each, refusal: None })
 }
 
-/// Puts all of them away, over what is there: or none, but that a lawn may turn out to hold as much as a lawn can. Then those
+/// Puts all of them away, over what is there: or none, but for those beyond the limit of the length, and but that a lawn may turn out to hold as much as a lawn can. Then those
 /// before have taken the place of others, which are gone.
 fn replace_all<'a>(
     context: &Context,
     lawn: &mut Lawn,
     wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
+    length: u64,
 ) -> Result<Started> {
     let further = wanted.clone().map(|(listed, _)| listed.id.bytes());
     let further = further.filter(|id| lawn.look(id).is_none());
+    // Of those, no more are put away than there is room for.
+    let room = length.saturating_sub(lawn.len() as u64);
+    let room = if length == 0 { usize::MAX } else { usize::try_from(room).unwrap_or(usize::MAX) };
+    let further = further.collect::<BTreeSet<_>>().into_iter().take(room);
     if !limits::has_room_for(context, lawn, further) {
         return Err(limits::full());
     }
     let mut each = Vec::with_capacity(wanted.size_hint().0);
     for (Listed { ttl, element, id }, deadline) in wanted {
+        if length > 0
+            && lawn.len() as u64 >= length
+            && !context.is_replaying()
+            && lawn.look(id.bytes()).is_none()
+        {
+            each.push(Became::Refused);
+            continue;
+        }
         if let Err(error) = lawn.replace_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
             let refusal = refusal::of_start(error, id.bytes());
-            return if each.is_empty() {
+            return if !each.contains(&Became::Put) {
                 Err(refusal)
             } else {
                 Ok(Started { each, refusal: Some(refusal) })
             };
         }
-        each.push(true);
+        each.push(Became::Put);
     }
     Ok(Started { each, refusal: None })
 }

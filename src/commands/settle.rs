@@ -3,6 +3,7 @@
 use std::ffi::CStr;
 
 use crate::data_type::Writing;
+use crate::lawn::Lawn;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
@@ -33,7 +34,8 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
 }
 
 /// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token, and comes due `ttl`
-/// milliseconds from now, or 0. A ttl of 0 gives it back.
+/// milliseconds from now, or 0. A ttl of 0 gives it back. A lease that has run out is not
+/// renewed where as many run as HELD allows.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let args::Renew { key, ttl, held } = args::read(context, args, args::Renew::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -68,9 +70,15 @@ fn restart(
 ) {
     let mut reply = context.reply_array(held.len());
     let mut any = false;
+    let (now, most) = (dehydrator.now(), dehydrator.held_limit());
     let mut lawn = dehydrator.lawn();
     for args::Held { token, id } in held.iter() {
+        let may_run = |lawn: &&mut Lawn| {
+            let runs = || lawn.look(id.bytes()).is_some_and(|it| it.deadline > now);
+            most == 0 || ttl == 0 || runs() || (lawn.running(now) as u64) < most
+        };
         let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));
+        let lawn = lawn.filter(may_run);
         let is_held = lawn.is_some_and(|lawn| lawn.restart_at(id.bytes(), ttl, deadline));
         if is_held {
             replicate::touched(context, key, id.bytes(), ttl, deadline);

@@ -41,14 +41,20 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     };
     // In an effect a ttl of 0 gives back what is held. A client that says when it is due asks for no such thing.
     let keeps_held = ttl == 0 && at.is_some() && !context.is_replaying();
+    // Where HELD counts the leases that run, one that has run out does not run again by this: it ends.
+    let ends_over = dehydrator.held_limit() > 0 && deadline > now && !context.is_replaying();
     let mut count = 0;
     for id in request.ids() {
         let Some(lawn) = dehydrator.lawn() else { break };
         let Some(element) = lawn.look(id).filter(|element| holds(element.deadline)) else {
             continue;
         };
-        let is_kept = keeps_held && lawn.token(&element).is_some();
-        let ttl = if is_kept { QUEUE_OF_HELD } else { ttl };
+        let is_held = lawn.token(&element).is_some();
+        let ttl = match ttl {
+            _ if is_held && ends_over && element.deadline <= now => 0,
+            0 if is_held && keeps_held => QUEUE_OF_HELD,
+            ttl => ttl,
+        };
         if !lawn.restart_at(id, ttl, deadline) {
             continue;
         }

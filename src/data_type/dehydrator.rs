@@ -32,7 +32,11 @@ pub struct Dehydrator {
 
 impl Dehydrator {
     /// Makes one, and counts it.
-    pub fn new(lawn: Lawn, rules: Rules) -> Self {
+    pub fn new(mut lawn: Lawn, rules: Rules) -> Self {
+        if rules.limits.as_ref().is_some_and(|limits| limits.held > 0) {
+            lawn.watch_held(true);
+            lawn.count_held();
+        }
         let mut new = Self {
             lawn,
             rules: rules.into(),
@@ -77,18 +81,53 @@ impl Dehydrator {
     pub fn room(&self, now: u64) -> usize {
         let Some(limits) = &self.rules.limits else { return usize::MAX };
         let rate = limits.rate.as_ref().map_or(u64::MAX, |rate| rate.room(now));
-        usize::try_from(rate).unwrap_or(usize::MAX)
+        let held = match limits.held {
+            0 => u64::MAX,
+            held => held.saturating_sub(self.lawn.running(now) as u64),
+        };
+        usize::try_from(rate.min(held)).unwrap_or(usize::MAX)
     }
 
-    /// Returns since when something may be given out, or from when on, as far as limits say. 0 without any.
-    fn room_from(&self) -> u64 {
-        let Some(limits) = &self.rules.limits else { return 0 };
-        limits.rate.as_ref().map_or(0, |rate| rate.next(clock::now()))
+    /// Returns since when something may be given out, or from when on, as far as limits say: 0 without any. `None`: it is
+    /// being found out what is held.
+    fn room_from(&self) -> Option<u64> {
+        let Some(limits) = &self.rules.limits else { return Some(0) };
+        let now = clock::now();
+        let rate = limits.rate.as_ref().map_or(0, |rate| rate.next(now));
+        if limits.held == 0 || (self.lawn.running(now) as u64) < limits.held {
+            return Some(rate);
+        }
+        // There may be more than allowed. Then it is looked at again when the first of them ends.
+        self.lawn.first_end(now).map(|end| end.max(rate))
+    }
+
+    /// Returns since when elements may be delivered, or from when on, as far as limits say. What is dropped goes to nobody.
+    fn delivers_from(&self) -> u64 {
+        let limits = self.rules.limits.as_ref().filter(|_| self.rules.policy.delivers());
+        let rate = limits.and_then(|limits| limits.rate.as_ref());
+        rate.map_or(0, |rate| rate.next(clock::now()))
+    }
+
+    /// Returns how many may be delivered at this time.
+    pub fn deliverable(&self, now: u64) -> usize {
+        let limits = self.rules.limits.as_ref().filter(|_| self.rules.policy.delivers());
+        let rate = limits.and_then(|limits| limits.rate.as_ref());
+        rate.map_or(usize::MAX, |rate| usize::try_from(rate.room(now)).unwrap_or(usize::MAX))
+    }
+
+    /// Notes what is held, after it was changed, where there is a limit to that.
+    pub fn note_held(&mut self, now: u64) {
+        let held = self.rules.limits.as_ref().map_or(0, |limits| limits.held);
+        if held > 0 {
+            // It may be of another form than before.
+            self.lawn.watch_held(true);
+            self.lawn.look_at_leases(now);
+        }
     }
 
     /// Returns when something can be given out, or since when, as far as deadlines, a pause and limits say.
     pub fn next(&self) -> Option<u64> {
-        let next = self.next_deadline()?.max(self.room_from());
+        let next = self.next_deadline()?.max(self.room_from()?);
         match self.rules.pause {
             Some(pause) => pause.end().map(|end| end.max(next)),
             None => Some(next),
@@ -106,7 +145,10 @@ impl Dehydrator {
         match self.rules.pause {
             // It ends by itself.
             Some(pause) => (pause.end(), true),
-            None => (self.lawn.next_deadline(), self.sends_first()),
+            None => {
+                let next = self.lawn.next_deadline();
+                (next.map(|next| next.max(self.delivers_from())), self.sends_first())
+            }
         }
     }
 

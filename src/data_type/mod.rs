@@ -287,6 +287,16 @@ impl<'a> Writing<'a> {
         self.existing().and_then(|dehydrator| dehydrator.rules.limits.as_deref())
     }
 
+    /// Returns how many leases may run at the most, 0 if there is no limit.
+    pub fn held_limit(&mut self) -> u64 {
+        self.limits().map_or(0, |limits| limits.held)
+    }
+
+    /// Returns how many elements there may be at the most, 0 if there is no limit.
+    pub fn length_limit(&mut self) -> u64 {
+        self.limits().map_or(0, |limits| limits.length)
+    }
+
     /// Sets limits, or takes them away. A dehydrator comes into being if there was none, unless it would be idle. Returns
     /// whether those are others than before.
     pub fn set_limits(&mut self, change: Change) -> bool {
@@ -296,6 +306,7 @@ impl<'a> Writing<'a> {
         match self.existing() {
             Some(dehydrator) if dehydrator.rules.limits == limits => return false,
             Some(dehydrator) => {
+                dehydrator.lawn.watch_held(limits.as_ref().is_some_and(|limits| limits.held > 0));
                 dehydrator.rules = Rules { limits, ..Rules::clone(&dehydrator.rules) }.into();
             }
             None if limits.is_none() => return false,
@@ -309,7 +320,9 @@ impl<'a> Writing<'a> {
 
     /// Returns how many may be given out at this time, as far as limits say.
     pub fn room(&mut self, now: u64) -> usize {
-        self.existing().map_or(usize::MAX, |dehydrator| dehydrator.room(now))
+        let Some(dehydrator) = self.existing() else { return usize::MAX };
+        dehydrator.note_held(now);
+        dehydrator.room(now)
     }
 
     /// Notes that so many were given out at a moment, where there is a limit to that. Returns whether there is.
@@ -422,6 +435,9 @@ fn follow_up(
     if !has_grown && !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
         compaction::note(mark, context.selected_db(), name.bytes());
     }
+    if dehydrator.rules.limits.is_some() {
+        dehydrator.note_held(now.unwrap_or_else(clock::now));
+    }
     blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
         dehydrator.lawn.settle_first();
@@ -531,5 +547,9 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
         }
     }
     dehydrator.tracking().mark().looked_at();
+    if dehydrator.rules.limits.is_some() {
+        // It is known by now what is held.
+        blocked::note(context, name, || dehydrator.outlook());
+    }
     Compacted::Done
 }

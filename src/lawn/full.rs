@@ -238,6 +238,14 @@ impl Full {
         !self.leases.is_empty()
     }
 
+    pub fn running(&self, now: u64) -> usize {
+        self.leases.running(now)
+    }
+
+    pub fn first_end(&self, now: u64) -> Option<u64> {
+        self.leases.first_end(now)
+    }
+
     pub fn delivered(&self) -> usize {
         self.delivered
     }

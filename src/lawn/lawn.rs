@@ -22,6 +22,7 @@ use super::memory::{Mover, rounded};
 use super::queues;
 use super::small::{self, Small, SmallMax};
 use super::store::Handle;
+use super::tiny::TINY;
 use super::turn::{DEADLINE_MAX, Start};
 
 /// What lawns share: the key of the hash, and how far the small form goes.
@@ -46,6 +47,9 @@ impl Shared {
         self.hasher.clone()
     }
 }
+
+/// So many elements are looked at at once when it is to be known what is held: a millisecond's work.
+const HELD_AT_ONCE: usize = if TINY { 2 } else { 4096 };
 
 #[derive(Clone)]
 enum Form {
@@ -320,6 +324,42 @@ impl Lawn {
     /// Returns whether any element is held under a token.
     pub fn has_tokens(&self) -> bool {
         either!(&self.form, it => it.has_tokens())
+    }
+
+    /// Has the leases that run be counted, or no more. What is held in a large lawn is searched for then, a little at a time,
+    /// by [`Lawn::compact`], or at once by [`Lawn::count_held`].
+    pub fn watch_held(&mut self, on: bool) {
+        if let Form::Full(full) = &mut self.form {
+            full.leases.watch(on);
+            if on {
+                full.search_held(HELD_AT_ONCE);
+            }
+        }
+    }
+
+    /// Searches for all that is held.
+    pub fn count_held(&mut self) {
+        if let Form::Full(full) = &mut self.form {
+            while full.search_held(HELD_AT_ONCE) {}
+        }
+    }
+
+    /// Looks at the clock, so that to count the leases that run costs nothing.
+    pub fn look_at_leases(&mut self, now: u64) {
+        if let Form::Full(full) = &mut self.form {
+            full.leases.look(now);
+        }
+    }
+
+    /// Returns how many leases run: how many elements are held whose deadline is yet to come. While that is being found out,
+    /// all count that are held.
+    pub fn running(&self, now: u64) -> usize {
+        either!(&self.form, it => it.running(now))
+    }
+
+    /// Returns when the first of the leases that run at this time runs out, if that is known.
+    pub fn first_end(&self, now: u64) -> Option<u64> {
+        either!(&self.form, it => it.first_end(now))
     }
 
     /// Returns how many elements were given out under a lease and not settled, whether it has run out or not.

@@ -37,7 +37,7 @@
 //! | `index` | from id to record | `index`: all ids; `table`: some of them, in buckets; `lanes`: which of eight hashes are equal to one |
 //! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `timeline`: what fits into no queue, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where those of the timeline begin, and the order within one; `votes`: which TTLs are worth a queue; `heads`, `first`, `unsettled`: which queue is next; `directory`, `listing`: where to begin to look in a long one; `walk`: looking along a queue; `iter`: looking at all elements in order; `upkeep`: giving back its memory |
 //! | `remembered` | ids of what has gone, for a while | `remembered`: all that can be asked of them; `piles`: their order; `chunk`: some of them, one behind the other; `place`: where one lies |
-//! | `lease` | who holds what | `token`: a lease's name; `leases`: under which token an element is held; `tokens`: the table behind that; `chosen`: what is held under the tokens that clients have chosen |
+//! | `lease` | who holds what | `token`: a lease's name; `leases`: under which token an element is held; `running`: which leases have not run out; `tokens`: the table behind that; `chosen`: what is held under the tokens that clients have chosen |
 //!
 //! These files put the rooms together, or are what all of them use:
 //!

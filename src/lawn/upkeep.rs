@@ -8,7 +8,7 @@ use super::turn::DEADLINE_MAX;
 impl Full {
     /// Returns whether [`Full::compact`] would find something to do. O(1).
     pub fn is_sparse(&self) -> bool {
-        self.records.is_sparse() || self.queues.is_sparse()
+        self.records.is_sparse() || self.queues.is_sparse() || self.leases.is_unfinished()
     }
 
     /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
@@ -16,7 +16,9 @@ impl Full {
     pub fn compact(&mut self, moves: usize) -> bool {
         let mut done = 0;
         while done < moves {
-            done += if self.compact_record() {
+            done += if self.search_held(moves) || self.leases.free_waste(moves) {
+                moves
+            } else if self.compact_record() {
                 1
             } else if let Some(told) = self.queues.compact(&mut self.records) {
                 told
@@ -82,6 +84,20 @@ impl Full {
             + self.leases.allocations()
     }
 
+    /// Goes on with the search for what is held, where the leases that run are counted. Returns whether there was any to do.
+    pub fn search_held(&mut self, count: usize) -> bool {
+        let Some(cursor) = self.leases.search() else { return false };
+        let Self { index, records, leases, .. } = self;
+        let mut turns = Vec::new();
+        let next = index.scan(cursor, count, |handle| {
+            if records.deliveries(handle) > 0 && leases.token(handle).is_some() {
+                turns.push(records.turn(handle));
+            }
+        });
+        leases.found(turns.into_iter(), next);
+        true
+    }
+
     fn compact_record(&mut self) -> bool {
         let Some(old) = self.records.sparse_slot() else { return false };
         let hash = self.index.hash(self.records.id(old));
@@ -113,5 +129,11 @@ impl Full {
             (record.deliveries() > 0).then(|| record.turn())
         });
         assert!(held <= delivered, "a token of what is not given out");
+        if let Some(turns) = self.leases.turns() {
+            let all = self.iter_until(DEADLINE_MAX).map(|(_, element)| element);
+            let tokens = all.filter(|element| self.token(element).is_some());
+            let handles = tokens.map(|element| self.find(element.id).expect("it is there"));
+            assert!(turns.eq(handles.map(|handle| self.records.turn(handle))), "what is held");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! How late elements were given to blocked clients, or delivered: last, greatest, and percentiles.
 //!
 //! It counts from the moment at which the element could have been given out at the earliest. That is its
-//! deadline, unless something came later: the element itself, pushed with a deadline in the past; a policy, said
+//! deadline, unless something came later: the element itself, pushed with a deadline in the past; room within limits; a policy, said
 //! when the element was overdue; the end of a load, a promotion to primary, a step of the wall clock.
 
 use std::cell::{Cell, RefCell};
@@ -60,7 +60,9 @@ impl Overdue {
 
     /// Returns how late an element of this deadline is now, in microseconds.
     pub fn late_us(&self, deadline: u64) -> u64 {
-        let since_us = deadline.saturating_mul(1000).max(self.since_us).max(EARLIEST_US.get());
+        // What limits hold back is noted with a later time than its deadline.
+        let earliest = deadline.max(self.next.unwrap_or(0)).saturating_mul(1000);
+        let since_us = earliest.max(self.since_us).max(EARLIEST_US.get());
         clock::now_us().saturating_sub(since_us)
     }
 }

@@ -145,6 +145,11 @@ impl Policy {
         !matches!(self, Self::Send(_))
     }
 
+    /// Returns whether somebody is given what comes due, without asking.
+    pub fn delivers(&self) -> bool {
+        matches!(self, Self::Send(route) if *route != Route::Drop)
+    }
+
     /// Returns whether those that were given out often enough wait no more, but go.
     pub fn limits(&self) -> bool {
         matches!(self, Self::Limit { .. })

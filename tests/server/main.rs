@@ -20,6 +20,7 @@ mod harness;
 mod keyspace;
 mod lateness;
 mod layout;
+mod limits;
 mod links;
 mod listening;
 mod loading;

@@ -11,6 +11,7 @@ use super::super::memory::rounded;
 use super::super::store::Handle;
 use super::super::turn::Turn;
 use super::chosen::Chosen;
+use super::running::Running;
 use super::token::Token;
 use super::tokens::Tokens;
 
@@ -19,6 +20,10 @@ use super::tokens::Tokens;
 pub struct Leases {
     /// `None` while nothing is held: most lawns never have a lease.
     held: Option<Box<Held>>,
+    /// `None` while nobody asks how many leases run.
+    running: Option<Box<Running>>,
+    /// Nobody asks any more: what is left is freed a little at a time.
+    waste: Option<Box<Running>>,
 }
 
 #[derive(Clone, Default)]
@@ -40,6 +45,10 @@ impl Leases {
         let held = self.held.get_or_insert_default();
         held.unlist(held.tokens.get(record), before);
         held.tokens.insert(record, token);
+        if let Some(running) = &mut self.running {
+            running.remove(before);
+            running.insert(turn);
+        }
         if token.is_chosen() {
             held.chosen.insert(token, turn, record);
         }
@@ -50,6 +59,7 @@ impl Leases {
         let Some(held) = &mut self.held else { return };
         let before = held.tokens.remove(record);
         held.unlist(before, turn);
+        self.running.iter_mut().for_each(|running| running.remove(turn));
         if held.tokens.len() == 0 {
             self.held = None;
         }
@@ -57,9 +67,13 @@ impl Leases {
 
     /// Takes note that a record has another turn. It is held as before.
     pub fn postpone(&mut self, record: Handle, before: Turn, turn: Turn) {
-        if let Some(held) = &mut self.held
-            && let Some(token) = held.tokens.get(record).filter(|token| token.is_chosen())
-        {
+        let Some(held) = &mut self.held else { return };
+        let Some(token) = held.tokens.get(record) else { return };
+        if let Some(running) = &mut self.running {
+            running.remove(before);
+            running.insert(turn);
+        }
+        if token.is_chosen() {
             held.chosen.remove(token, before);
             held.chosen.insert(token, turn, record);
         }
@@ -89,14 +103,18 @@ impl Leases {
 
     /// Returns the bytes allocated, about. O(parts).
     pub fn memory(&self) -> usize {
-        let Some(held) = &self.held else { return 0 };
-        rounded(size_of::<Held>()) + held.tokens.memory() + held.chosen.memory()
+        let running = self.running.iter().chain(&self.waste).map(|running| running.memory());
+        let running: usize = running.sum();
+        let Some(held) = &self.held else { return running };
+        rounded(size_of::<Held>()) + held.tokens.memory() + held.chosen.memory() + running
     }
 
     /// Returns how many allocations freeing it takes, about. O(1).
     pub fn allocations(&self) -> usize {
         let held = self.held.as_ref();
-        held.map_or(0, |held| 1 + held.tokens.allocations() + held.chosen.allocations())
+        let held = held.map_or(0, |held| 1 + held.tokens.allocations() + held.chosen.allocations());
+        // A node of a set has some eight turns.
+        held + self.running.iter().chain(&self.waste).map(|it| 1 + it.len() / 8).sum::<usize>()
     }
 
     /// Panics unless what is listed is held. `turn` says which turn a record has that was given out. Returns how many
@@ -118,6 +136,70 @@ impl Leases {
         assert_eq!(held.chosen.len(), chosen, "what is listed and what is held");
         assert!(held.tokens.len() > 0, "nothing is held");
         held.tokens.len()
+    }
+}
+
+/// How many leases run.
+impl Leases {
+    /// Begins to count the leases that run, or ends that. What is held already is to be [searched for](Leases::search).
+    pub fn watch(&mut self, on: bool) {
+        if !on {
+            self.waste = self.running.take().or_else(|| self.waste.take());
+        } else if self.running.is_none() {
+            self.running = Some(Box::new(Running::searching()));
+        }
+    }
+
+    /// Returns whether there is something to search for, or to free.
+    pub fn is_unfinished(&self) -> bool {
+        self.waste.is_some() || self.search().is_some()
+    }
+
+    /// Returns where the search for what is held goes on, in the index.
+    pub fn search(&self) -> Option<u64> {
+        self.running.as_ref()?.search
+    }
+
+    /// Notes what was found to be held, and where the search goes on. 0: it is done.
+    pub fn found(&mut self, turns: impl Iterator<Item = Turn>, next: u64) {
+        let Some(running) = &mut self.running else { return };
+        turns.for_each(|turn| running.insert(turn));
+        running.search = (next != 0).then_some(next);
+    }
+
+    /// Frees some of what nobody asks for any more. Returns whether there was any.
+    pub fn free_waste(&mut self, count: usize) -> bool {
+        let Some(waste) = &mut self.waste else { return false };
+        waste.free(count);
+        if waste.len() == 0 {
+            self.waste = None;
+        }
+        true
+    }
+
+    /// Looks at the clock, so that to count costs nothing.
+    pub fn look(&mut self, now: u64) {
+        self.running.iter_mut().for_each(|running| running.look(now));
+    }
+
+    /// Returns how many leases run at this time. As long as that is not known, all count that are held.
+    pub fn running(&self, now: u64) -> usize {
+        match &self.running {
+            Some(running) if running.search.is_none() => running.count(now),
+            _ => self.held.as_ref().map_or(0, |held| held.tokens.len()),
+        }
+    }
+
+    /// Returns when the first of those runs out, if that is known.
+    pub fn first_end(&self, now: u64) -> Option<u64> {
+        self.running.as_ref().filter(|running| running.search.is_none())?.first_end(now)
+    }
+
+    /// Returns the turns of what is held, if they are all known.
+    #[cfg(any(test, fuzzing))]
+    pub fn turns(&self) -> Option<impl Iterator<Item = Turn> + '_> {
+        let running = self.running.as_ref().filter(|running| running.search.is_none())?;
+        Some(running.turns())
     }
 }
 

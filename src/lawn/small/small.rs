@@ -211,6 +211,21 @@ impl Small {
         true
     }
 
+    /// Does what [`Lawn::running`](super::super::Lawn::running) does.
+    pub fn running(&self, now: u64) -> usize {
+        self.all_running(now).count()
+    }
+
+    /// Does what [`Lawn::first_end`](super::super::Lawn::first_end) does.
+    pub fn first_end(&self, now: u64) -> Option<u64> {
+        self.all_running(now).next().map(|entry| entry.deadline)
+    }
+
+    fn all_running(&self, now: u64) -> impl Iterator<Item = Entry> + '_ {
+        let held = self.entries().take(if self.held > 0 { usize::MAX } else { 0 });
+        held.filter(move |it| it.deadline > now && it.token(&self.bytes).is_some())
+    }
+
     pub fn delivered(&self) -> usize {
         self.delivered.into()
     }

@@ -90,6 +90,10 @@ impl Oracle {
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
+    /// Begins to count the leases that run, or ends that.
+    Watch {
+        on: bool,
+    },
     Start {
         id: u16,
         ttl: u64,
@@ -251,6 +255,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
         1 => small_max().prop_map(|max| Op::SmallMax { max }),
         3 => (1_usize..20).prop_map(|count| Op::Scan { count }),
+        1 => any::<bool>().prop_map(|on| Op::Watch { on }),
     ]
 }
 
@@ -317,6 +322,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     let mut walk = Walk::default();
     let mut was_small = true;
     let mut now = 1000_u64;
+    let mut is_watched = false;
     for (step, op) in ops.iter().enumerate() {
         let seed = step as u64;
         match *op {
@@ -385,6 +391,10 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 due.iter().for_each(|it| drop(oracle.stop(&it.1)));
             }
             Op::SmallMax { max } => *small_max.lock().expect("nobody panics with it") = max,
+            Op::Watch { on } => {
+                is_watched = on;
+                lawn.watch_held(on);
+            }
             Op::Scan { count } => walk.step(&lawn, &oracle, count),
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
             Op::Compact { moves } => {
@@ -460,6 +470,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
         let held = |(_, it): (u64, Element<'_>)| Some((it.id.to_vec(), lawn.token(&it)?));
         let held: std::collections::HashMap<_, _> = lawn.iter().filter_map(held).collect();
         assert_eq!(held, oracle.tokens, "tokens after {op:?}");
+        check_running(&mut lawn, &oracle, now, is_watched && step % 2 == 0);
         for number in 1..4 {
             let token = token(number).expect("a token");
             let expected = oracle.ordered().into_iter().filter(|it| it.3 > now).map(|it| it.1);
@@ -483,6 +494,23 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     for (_, id, payload, deadline) in oracle.ordered() {
         let deliveries = oracle.deliveries.get(id).copied().unwrap_or(0);
         assert_eq!(lawn.look(id), Some(Element { id, payload, deadline, deliveries }));
+    }
+}
+
+/// How many leases run is told exactly, unless it is being found out: then all that is held counts.
+fn check_running(lawn: &mut Lawn, oracle: &Oracle, now: u64, looks: bool) {
+    if looks {
+        // It may be of another form than before.
+        lawn.watch_held(true);
+        lawn.look_at_leases(now);
+    }
+    let held = oracle.ordered().into_iter().filter(|it| oracle.tokens.contains_key(it.1));
+    let ends: Vec<_> = held.map(|it| it.3).filter(|deadline| *deadline > now).collect();
+    let (running, end) = (lawn.running(now), lawn.first_end(now));
+    if end.is_some() || lawn.is_small() {
+        assert_eq!((running, end), (ends.len(), ends.first().copied()), "at {now}");
+    } else {
+        assert!(running == 0 && ends.is_empty() || running == oracle.tokens.len(), "{running}");
     }
 }
 

@@ -1,0 +1,241 @@
+//! HELD: how many leases run at once.
+
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+use super::{field, ids, wait_for_ticks};
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::sleeper::{Sleeper, waiters};
+
+const LEASE: &str = "LEASE 600000 TOKEN";
+
+#[test]
+fn no_more_are_given_out_than_there_is_room_for() {
+    for small_max in ["0", "32"] {
+        let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
+        let mut client = server.connect();
+        client.ask("DEHYDRATOR.LIMIT k HELD 3");
+        client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d 0 x e 0 x f 0 x g");
+        let first = client.ask("DEHYDRATOR.POLL k COUNT 2 LEASE 600000 TOKEN one");
+        assert_eq!(ids(&first), ["a", "b"]);
+        assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN two")), ["c"]);
+        assert_eq!(field(&mut client, "k", "running"), Value::Int(3));
+        for options in ["", " COUNT 5", " LEASE 5", " WITHIDS", " LEASE 5 TOKEN three"] {
+            assert_eq!(client.ask(&format!("DEHYDRATOR.POLL k{options}")), texts(&[]), "{options}");
+        }
+        assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
+        assert_eq!(client.ask("DEHYDRATOR.MPOLL 1 k"), Value::Nil);
+        client.ask("DEHYDRATOR.PUSH other 0 x o");
+        assert_eq!(
+            client.ask("DEHYDRATOR.MPOLL 2 k other"),
+            Value::Array(vec![text("other"), texts(&["x"])])
+        );
+        let mut eval = redis::cmd("EVAL");
+        eval.arg("return redis.call('DEHYDRATOR.POLL', KEYS[1], 'BLOCK', 0)").arg(1).arg("k");
+        assert_eq!(eval.query(&mut client), Ok(texts(&[])));
+        // Words sent again are answered as before.
+        let again = client.ask("DEHYDRATOR.POLL k COUNT 2 LEASE 600000 TOKEN one");
+        assert_eq!(again, first);
+        // What runs may run on; a tool may lease as it likes.
+        assert_eq!(
+            client.ask("DEHYDRATOR.RENEW k 600000 one a"),
+            Value::Array(vec![Value::Int(1)])
+        );
+        assert_eq!(client.ask("DEHYDRATOR.LEASE k 5@99999999999999@7 g"), Value::Int(1));
+        client.ask("DEHYDRATOR.SETTLE k one a");
+        assert_eq!(client.ask("DEHYDRATOR.POLL k LEASE 5"), texts(&[]), "as many as allowed");
+        client.ask("DEHYDRATOR.REM k g");
+        assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["d"]);
+        // Without a lease what is left of the room is given, and holds nothing.
+        client.ask("DEHYDRATOR.SETTLE k one b");
+        for _ in ["e", "f"] {
+            assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["x"]));
+        }
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(2));
+    }
+}
+
+#[test]
+fn who_sleeps_wakes_in_turn_when_there_is_room() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k HELD 1");
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 DROP");
+    let ways = [
+        "DEHYDRATOR.SETTLE k me ID",
+        "DEHYDRATOR.RENEW k 0 me ID",
+        "DEHYDRATOR.REM k ID",
+        "DEHYDRATOR.PULL k ID",
+        "DEHYDRATOR.XACK k ID",
+        "DEHYDRATOR.TOUCH k ID 0",
+        "DEHYDRATOR.PUSH k 600000 x ID REPLACE",
+        "DEHYDRATOR.LIMIT k HELD 2",
+        "DEHYDRATOR.TOUCH k ID 30 AT 1",
+    ];
+    for (number, way) in ways.into_iter().enumerate() {
+        client.ask("DEHYDRATOR.LIMIT k HELD 1");
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 x a{number}"));
+        let held = client.ask(&format!("DEHYDRATOR.POLL k {LEASE} me"));
+        assert_eq!(ids(&held), [format!("a{number}")], "{way}");
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 x b{number}"));
+        let line = format!("DEHYDRATOR.POLL k BLOCK 0 COUNT 1 {LEASE}");
+        let first = Sleeper::start(&server, &format!("{line} first"));
+        let second = Sleeper::start(&server, &format!("{line} second"));
+        wait_for_ticks(&server);
+        assert!(!first.is_awake() && !second.is_awake(), "{way}");
+        client.ask("CONFIG RESETSTAT");
+        let start = Instant::now();
+        client.ask(&way.replace("ID", &format!("a{number}")));
+        let (reply, _) = first.reply_after(start);
+        let took = start.elapsed().as_micros() as u64;
+        let late = server.info("dehydrator", "dehydrator_lateness_max_us");
+        assert!(late <= took, "{way}: {late} us late, {took} us after there was room");
+        assert_eq!(ids(&reply).len(), 1, "{way}");
+        assert_eq!(waiters(&server), 1, "{way}");
+        client.ask("DEL k");
+        client.ask("DEHYDRATOR.PUSH k 0 x end");
+        assert_eq!(ids(&second.reply()), ["end"]);
+        client.ask("DEL k");
+        client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 2 DROP");
+    }
+}
+
+#[test]
+fn a_lease_that_runs_out_makes_room_at_that_moment() {
+    for small_max in ["0", "32"] {
+        let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
+        let mut client = server.connect();
+        client.ask("DEHYDRATOR.LIMIT k HELD 2");
+        client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d");
+        let start = Instant::now();
+        client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 300");
+        client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 600000");
+        let sleepers = ["one", "two"].map(|token| {
+            Sleeper::start(&server, &format!("DEHYDRATOR.POLL k BLOCK 0 COUNT 1 {LEASE} {token}"))
+        });
+        let [one, two] = sleepers;
+        let (reply, after) = one.reply_after(start);
+        assert_eq!(ids(&reply), ["c"]);
+        assert!(after >= Duration::from_millis(299), "{after:?}");
+        assert_eq!(waiters(&server), 1);
+        // What has run out is due again, behind what came before it.
+        client.ask("DEHYDRATOR.SETTLE k one c");
+        assert_eq!(ids(&two.reply()), ["d"]);
+        client.ask("DEHYDRATOR.SETTLE k two d");
+        assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["a"]);
+    }
+}
+
+#[test]
+fn a_lease_that_has_run_out_does_not_run_again_beside_as_many_as_allowed() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k HELD 1");
+    client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b");
+    client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 1 TOKEN late");
+    let polled = || Some(server.connect().ask("DEHYDRATOR.POLL k LEASE 600000 COUNT 1 TOKEN now"));
+    let is_some = |reply: &Value| *reply != texts(&[]);
+    assert_eq!(ids(&until("there is room", || polled().filter(is_some))), ["b"]);
+    let renewed = |client: &mut redis::Connection| {
+        let reply: Vec<u8> = cmd("DEHYDRATOR.RENEW k 600000 late a").query(client).expect("one");
+        reply[0]
+    };
+    assert_eq!(renewed(&mut client), 0);
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
+    client.ask("DEHYDRATOR.SETTLE k now b");
+    assert_eq!(renewed(&mut client), 1);
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
+    // A deadline that somebody sets does not make it run again either: the lease has ended.
+    client.ask("DEHYDRATOR.RENEW k 1 late a");
+    until("it runs no more", || {
+        (field(&mut client, "k", "running") == Value::Int(0)).then_some(())
+    });
+    assert_eq!(client.ask("DEHYDRATOR.TOUCH k a 600000"), Value::Int(1));
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(0));
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k late a"), Value::Array(vec![Value::Int(0)]));
+    // One that runs is put off, and runs on.
+    client.ask("DEHYDRATOR.PUSH k 0 x c");
+    client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN runs");
+    client.ask("DEHYDRATOR.TOUCH k c 700000");
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k runs c"), Value::Array(vec![Value::Int(1)]));
+}
+
+#[test]
+fn who_goes_while_it_sleeps_or_is_woken_takes_no_room_along() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k HELD 1");
+    client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b");
+    client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN me");
+    let gone = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE 600000");
+    let there = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE 600000 TOKEN you");
+    let list = client.ask("CLIENT LIST");
+    let Value::BulkString(list) = list else { panic!("text") };
+    let list = String::from_utf8(list).expect("text");
+    let blocked =
+        list.lines().find(|line| line.contains("cmd=dehydrator.poll") && line.contains("flags=b"));
+    let id = blocked.expect("one is blocked").split(' ').next().expect("an id").replace("id=", "");
+    // In one go: it is killed when it is its turn.
+    let mut pipe = redis::pipe();
+    pipe.add_command(cmd("DEHYDRATOR.SETTLE k me a"))
+        .add_command(cmd(&format!("CLIENT KILL ID {id}")));
+    let _: Vec<Value> = pipe.query(&mut client).expect("replies");
+    assert!(gone.outcome().is_err());
+    assert_eq!(ids(&there.reply()), ["b"]);
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(1));
+}
+
+#[test]
+fn who_waits_for_several_keys_is_given_what_one_of_them_has_room_for() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT limited HELD 1");
+    client.ask("DEHYDRATOR.MPUSH limited 0 x a 0 x b");
+    client.ask("DEHYDRATOR.POLL limited COUNT 1 LEASE 600000 TOKEN me");
+    let line = "DEHYDRATOR.MPOLL 2 limited free BLOCK 0 COUNT 1 LEASE 600000 TOKEN";
+    let first = Sleeper::start(&server, &format!("{line} first"));
+    let second = Sleeper::start(&server, &format!("{line} second"));
+    client.ask("DEHYDRATOR.PUSH free 0 x f");
+    let from = |reply: Value| match reply {
+        Value::Array(parts) => parts[0].clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(from(first.reply()), text("free"));
+    assert_eq!(waiters(&server), 1);
+    client.ask("DEHYDRATOR.SETTLE limited me a");
+    assert_eq!(from(second.reply()), text("limited"));
+}
+
+#[test]
+fn a_limit_over_many_leases_counts_them_all_until_it_knows_which_run() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    const COUNT: usize = 30_000;
+    let mut push = redis::cmd("DEHYDRATOR.MPUSH");
+    push.arg("k");
+    (0..COUNT).for_each(|id| {
+        push.arg(0).arg("x").arg(id);
+    });
+    let _: Value = push.query(&mut client).expect("numbers");
+    client.ask(&format!("DEHYDRATOR.POLL k COUNT {} LEASE 1", COUNT - 10));
+    client.ask("DEHYDRATOR.POLL k COUNT 10 LEASE 600000");
+    let sleeper = {
+        client.ask("DEHYDRATOR.LIMIT k HELD 12");
+        client.ask("DEHYDRATOR.POLL k LEASE 600000");
+        client.ask("DEHYDRATOR.POLL k LEASE 600000 COUNT 1");
+        Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1000 LEASE 600000 TOKEN new")
+    };
+    let running = || field(&mut server.connect(), "k", "running");
+    until("as many run as may", || (running() == Value::Int(12)).then_some(()));
+    if sleeper.is_awake() {
+        assert!(ids(&sleeper.reply()).len() <= 2);
+    } else {
+        client.ask("DEHYDRATOR.LIMIT k HELD 13");
+        assert_eq!(ids(&sleeper.reply()).len(), 1);
+        assert_eq!(running(), Value::Int(13));
+    }
+    client.ask("DEHYDRATOR.LIMIT k HELD 0");
+    assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k COUNT 20 LEASE 600000")).len(), 20);
+}

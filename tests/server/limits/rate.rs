@@ -1,0 +1,232 @@
+//! RATE: how much is given out in any window.
+
+use std::time::{Duration, Instant};
+
+use redis::{Connection, Value};
+
+use super::{field, ids, limits, wait_for_ticks};
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::sleeper::{Sleeper, waiters};
+
+fn step(client: &mut Connection, ms: i64) {
+    assert_eq!(client.ask(&format!("DEHYDRATOR.DEBUG k CLOCK {ms}")), Value::Okay);
+}
+
+fn count(reply: &Value) -> usize {
+    match reply {
+        Value::Array(rows) => rows.len(),
+        other => panic!("rows, and not {other:?}"),
+    }
+}
+
+fn push(client: &mut Connection, key: &str, count: usize) {
+    let mut push = redis::cmd("DEHYDRATOR.MPUSH");
+    push.arg(key);
+    (0..count).for_each(|id| {
+        push.arg(0).arg("x").arg(id);
+    });
+    push.arg("NX");
+    let _: Value = push.query(client).expect("numbers");
+}
+
+/// An hour, of which the parts are minutes: a test that takes long takes none of them.
+const PER: i64 = 3_600_000;
+const MINUTE: i64 = 60_000;
+
+#[test]
+fn no_more_are_given_out_in_a_window_however_they_are_asked_for() {
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    client.ask(&format!("DEHYDRATOR.LIMIT k RATE 5 PER {PER}"));
+    push(&mut client, "k", 50);
+    step(&mut client, MINUTE);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 2")), 2);
+    step(&mut client, 10 * MINUTE);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN me")), 1);
+    assert_eq!(field(&mut client, "k", "rate-room"), Value::Int(2));
+    assert_eq!(count(&client.ask("DEHYDRATOR.MPOLL 1 k COUNT 1 WITHIDS")), 2);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 1);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 0);
+    assert_eq!(client.ask("DEHYDRATOR.MPOLL 1 k"), Value::Nil);
+    assert_eq!(client.ask("DEHYDRATOR.POLL k BLOCK 20"), Value::Nil);
+    // What was given out already may be asked for again.
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN me")), 1);
+    // What is taken by its id is not given out.
+    assert_eq!(client.ask("DEHYDRATOR.PULL k 40"), text("x"));
+    // The first two leave the window, and then the others.
+    step(&mut client, PER + MINUTE - 1000);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 0);
+    step(&mut client, PER + 2 * MINUTE);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 2);
+    step(&mut client, PER + 11 * MINUTE);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 3);
+    client.ask("DEHYDRATOR.LIMIT k RATE 7 PER 3600000");
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 2);
+    client.ask("DEHYDRATOR.LIMIT k RATE 0");
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 10")), 10);
+}
+
+#[test]
+fn who_sleeps_wakes_when_the_next_may_go() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k RATE 2 PER 250");
+    push(&mut client, "k", 20);
+    client.ask("CONFIG RESETSTAT");
+    let start = Instant::now();
+    let sleepers: Vec<_> = (0..6)
+        .map(|number| {
+            let line = format!("DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE 600000 TOKEN t{number}");
+            let mut client = server.connect();
+            std::thread::spawn(move || {
+                let reply: Value = cmd(&line).query(&mut client).expect("a reply");
+                (start.elapsed(), count(&reply))
+            })
+        })
+        .collect();
+    let mut times: Vec<Duration> = sleepers
+        .into_iter()
+        .map(|sleeper| {
+            let (after, count) = sleeper.join().expect("no panic");
+            assert_eq!(count, 1);
+            after
+        })
+        .collect();
+    times.sort();
+    for (earlier, later) in times.iter().zip(&times[2..]) {
+        // By the client's clock, which hears of it later: the server's are 250 ms apart.
+        assert!(
+            *later + Duration::from_millis(60) >= *earlier + Duration::from_millis(250),
+            "{times:?}"
+        );
+    }
+    assert!(times[5] >= Duration::from_millis(499), "{times:?}");
+    // What RATE holds back is not late.
+    let late = server.info("dehydrator", "dehydrator_lateness_max_us");
+    assert!(late < 240_000, "{late} us");
+}
+
+#[test]
+fn deliveries_keep_to_it_too_and_dead_letters_and_what_is_dropped_do_not() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k RATE 3 PER 400");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s MAXLEN = 1000");
+    client.ask("CONFIG RESETSTAT");
+    push(&mut client, "k", 10);
+    until("all are delivered", || (client.ask("XLEN s") == Value::Int(10)).then_some(()));
+    let entries: Vec<(String, Value)> = cmd("XRANGE s - +").query(&mut client).expect("entries");
+    let ms = |id: &str| id.split('-').next().expect("ms").parse::<u64>().expect("a number");
+    let times: Vec<u64> = entries.iter().map(|(id, _)| ms(id)).collect();
+    for (earlier, later) in times.iter().zip(&times[3..]) {
+        // An entry's id is read from the clock a moment after the batch's time is.
+        assert!(later + 20 >= earlier + 400, "{times:?}");
+    }
+    let late = server.info("dehydrator", "dehydrator_lateness_max_us");
+    assert!(late < 350_000, "{late} us");
+
+    client.ask("DEHYDRATOR.LIMIT d RATE 1 PER 600000");
+    client.ask("DEHYDRATOR.ONDUE d DROP");
+    push(&mut client, "d", 10);
+    until("all are dropped", || (client.ask("DEHYDRATOR.LEN d") == Value::Int(0)).then_some(()));
+    client.ask("DEHYDRATOR.ONDUE d HOLD DELIVERIES 1 STREAM dead");
+    client.ask("DEHYDRATOR.LIMIT d RATE 4 PER 600000");
+    push(&mut client, "d", 4);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL d LEASE 1")), 4);
+    until("they are dead", || (client.ask("XLEN dead") == Value::Int(4)).then_some(()));
+}
+
+#[test]
+fn a_failover_a_crash_and_a_copy_know_what_was_given_out() {
+    let mut server = Server::start_with_port(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&server);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k RATE 5 PER 600000");
+    push(&mut client, "k", 50);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 2")), 2);
+    client.ask("MULTI");
+    client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 600000");
+    assert_eq!(count(&client.ask("EXEC")), 1);
+    let mut eval = redis::cmd("EVAL");
+    eval.arg("return redis.call('DEHYDRATOR.POLL', KEYS[1], 'COUNT', 1)").arg(1).arg("k");
+    let _: Value = eval.query(&mut client).expect("one");
+    let sleeper = Sleeper::start(&server, "DEHYDRATOR.POLL held-back BLOCK 0");
+    client.ask("DEHYDRATOR.LIMIT held-back RATE 1 PER 600000");
+    client.ask("DEHYDRATOR.MPUSH held-back 0 x a 0 x b");
+    assert_eq!(sleeper.reply(), texts(&["x"]));
+    for key in ["k", "held-back"] {
+        let digest = client.digest(key);
+        let mut there = replica.connect();
+        until("the replica is the same", || (there.digest(key) == digest).then_some(()));
+    }
+    assert_eq!(client.ask("COPY k copy"), Value::Int(1));
+    let dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
+    let _: Value =
+        redis::cmd("RESTORE").arg("restored").arg(0).arg(dump).query(&mut client).expect("OK");
+    client.ask("RENAME k renamed");
+    for key in ["copy", "restored", "renamed"] {
+        assert_eq!(field(&mut client, key, "rate-room"), Value::Int(1), "{key}");
+    }
+    let digest = client.digest("renamed");
+    for rewrites in [false, true] {
+        if rewrites {
+            client.ask("CONFIG SET aof-use-rdb-preamble no");
+            client.ask("BGREWRITEAOF");
+            until("it is rewritten", || {
+                (server.info("persistence", "aof_rewrite_in_progress") == 0
+                    && server.info("persistence", "aof_rewrite_scheduled") == 0)
+                    .then_some(())
+            });
+        }
+        server.crash_and_restart();
+        client = server.connect();
+        assert_eq!(client.digest("renamed"), digest, "rewritten: {rewrites}");
+        assert_eq!(client.ask("DEHYDRATOR.POLL held-back"), texts(&[]));
+    }
+    // The replica that was promoted.
+    let mut there = replica.connect();
+    there.ask("REPLICAOF NO ONE");
+    assert_eq!(count(&there.ask("DEHYDRATOR.POLL renamed COUNT 10")), 1);
+    assert_eq!(count(&there.ask("DEHYDRATOR.POLL renamed COUNT 10")), 0);
+}
+
+#[test]
+fn a_clock_that_steps_back_makes_nobody_wait_for_it() {
+    let server = Server::start_debug(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k RATE 2 PER 60000");
+    client.ask("DEHYDRATOR.PUSH k 0 x a AT 1");
+    for id in ["b", "c", "d", "e", "f"] {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 x {id} AT 1"));
+    }
+    step(&mut client, 10 * PER);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 5")), 2);
+    // Ten hours back: what was given out counts as now, and leaves the window a minute later.
+    step(&mut client, 0);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 5")), 0);
+    step(&mut client, MINUTE / 2);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 5")), 0);
+    step(&mut client, 2 * MINUTE);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 5")), 2);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 5")), 0);
+    assert_eq!(limits(&mut client, "k"), [0, 0, 2, 60_000, 0]);
+}
+
+#[test]
+fn who_wants_more_than_is_left_is_given_what_is_left_and_the_line_goes_on() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k RATE 3 PER 600000 HELD 100");
+    let greedy = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 2 LEASE 600000");
+    let next = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0 COUNT 2 LEASE 600000");
+    let last = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 300 COUNT 2 LEASE 600000");
+    push(&mut client, "k", 10);
+    assert_eq!(ids(&greedy.reply()), ["0", "1"]);
+    assert_eq!(ids(&next.reply()), ["2"]);
+    assert_eq!(last.reply(), Value::Nil);
+    wait_for_ticks(&server);
+    assert_eq!(waiters(&server), 0);
+    client.ask("DEHYDRATOR.GIVEN k 1 1");
+    assert_eq!(client.ask("DEHYDRATOR.GIVEN none 1 1"), Value::Int(0));
+}
