@@ -391,12 +391,13 @@ fn remove<'a>(
     now: u64,
 ) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
-    let mut removed = Batch::removed(context, key);
-    if let Some(lawn) = dehydrator.lawn() {
+    let until = dehydrator.remembers_until().filter(|_| !policy.limits());
+    let mut removed = Batch::settled(context, key, until);
+    if let Some(mut leaving) = dehydrator.leaving(until) {
         for delivery in batch {
             let id = delivery.id.as_str();
             // A listener to the stream's events may have taken it, and put another one there.
-            if delivery.is_in(lawn) && lawn.stop(id.bytes()).is_some() {
+            if delivery.is_in(leaving.lawn) && leaving.settle(id.bytes()) {
                 removed.push_sent(id);
             }
         }
@@ -419,16 +420,17 @@ fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     if dehydrator.policy() != policy || dehydrator.is_paused(now) {
         return 0;
     }
-    let mut removed = Batch::removed(context, key);
+    let until = dehydrator.remembers_until().filter(|_| !policy.limits());
+    let mut removed = Batch::settled(context, key, until);
     let mut count = 0;
-    if let Some(lawn) = dehydrator.lawn() {
+    if let Some(leaving) = dehydrator.leaving(until) {
         let most = if policy.limits() {
-            let first = lawn.iter_until(now).take(BATCH);
+            let first = leaving.lawn.iter_until(now).take(BATCH);
             first.take_while(|(_, element)| policy.sends(element.deliveries)).count()
         } else {
             BATCH
         };
-        count = lawn.drain(now, most, |_, element| removed.push(element.id));
+        count = leaving.drain(now, most, |_, element| removed.push(element.id));
     }
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.drop");

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use ahash::RandomState;
 use encoding::{Corrupt, Source};
 use fields::Fields;
-use lawn::{Shared, Lawn, SmallMax};
+use lawn::{Lawn, Remembered, Shared, SmallMax};
 use libfuzzer_sys::fuzz_target;
 
 /// Fields cut from the fuzzer's bytes: each a number, or a string with its length before it.
@@ -62,17 +62,29 @@ fuzz_target!(|data: &[u8]| {
     let Some((version, rest)) = data.split_first() else { return };
     // Of either form, and often of one that changes.
     let small = version >> 1 & 7;
-    let Ok((mut lawn, rules)) =
+    let Ok((mut lawn, rules, remembered)) =
         encoding::load(empty(small), &mut Cut(rest), i32::from(version % 2))
     else {
         return;
     };
     lawn.check();
     let mut saved = Fields::default();
-    encoding::save(&lawn, &rules, &mut saved);
-    let (again, same) =
+    remembered.iter().for_each(Remembered::check);
+    encoding::save(&lawn, &rules, remembered.as_ref(), &mut saved);
+    let (again, same, known) =
         encoding::load(empty(7 - small), &mut saved, encoding::VERSION).expect("our own words");
     assert!(lawn.iter().eq(again.iter()) && rules == same);
+    let ids = |ids: &Option<Remembered>| {
+        let mut all: Vec<_> = ids.iter().flat_map(Remembered::iter).map(|(at, id)| (id.to_vec(), at)).collect();
+        all.sort();
+        all
+    };
+    assert_eq!(ids(&remembered), ids(&known));
+    if let Some(mut ids) = remembered {
+        let count = ids.len();
+        assert_eq!(ids.forget(u64::MAX, usize::MAX), count);
+        ids.check();
+    }
     let tokens = |lawn: &Lawn| lawn.iter().map(|(_, it)| lawn.token(&it)).collect::<Vec<_>>();
     assert_eq!(tokens(&lawn), tokens(&again));
 

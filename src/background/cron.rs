@@ -16,7 +16,7 @@ use crate::clock;
 use crate::commands::poll;
 use crate::data_type::{self, Compacted};
 use crate::metrics::{counters, latency};
-use crate::pending::{blocked, compaction, schedule, timer};
+use crate::pending::{blocked, compaction, fading, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, OwnedStr, event, quiet, refusal};
 
@@ -102,7 +102,14 @@ fn tick(context: &Context) {
     // A part of it at the most, so that none can keep the others waiting.
     let within = |part: u64| move || clock::monotonic_us().saturating_sub(started) < part;
     poll::backstop(context, within(BUDGET_US / 2));
-    while within(BUDGET_US * 3 / 4)() && schedule::free_some() {}
+    while within(BUDGET_US * 3 / 4)() && (schedule::free_some() || fading::free_some()) {}
+    while within(BUDGET_US * 3 / 4)()
+        && let Some(name) = fading::take(clock::now())
+    {
+        if context.select_db(name.db) {
+            data_type::forget_some(context, &name, clock::now(), within(BUDGET_US * 3 / 4));
+        }
+    }
     renamed::begin(context);
 
     // Each name once: one that is noted again waits for the next tick. However slow the machine is, one of them is

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::metrics::latency;
-use crate::pending::{blocked, schedule, timer};
+use crate::pending::{blocked, fading, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event, quiet};
 
@@ -36,7 +36,9 @@ unsafe extern "C" fn on_flush(
         let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
         if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
             // It says -1 for all databases.
-            schedule::flushed((info.dbnum >= 0).then_some(info.dbnum));
+            let db = (info.dbnum >= 0).then_some(info.dbnum);
+            schedule::flushed(db);
+            fading::flushed(db);
         }
     });
 }
@@ -51,6 +53,7 @@ unsafe extern "C" fn on_swap(
         // SAFETY: the server's promise above.
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         schedule::swapped(info.dbnum_first, info.dbnum_second);
+        fading::swapped(info.dbnum_first, info.dbnum_second);
     });
 }
 

@@ -95,6 +95,8 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
         None => reply.push(b"rate-room").null(),
     }
     reply.push(b"remember").integer(*remember as i64);
+    let remembered = dehydrator.dehydrator().and_then(|dehydrator| dehydrator.past.ids());
+    reply.push(b"remembered").integer(number(remembered.map(|ids| ids.len_at(now))));
     if full {
         let mut counts = reply.push(b"elements-by-ttl").open_map();
         for (ttl, count) in lawn.map(|lawn| lawn.counts_by_ttl()).unwrap_or_default() {

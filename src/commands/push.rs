@@ -7,7 +7,7 @@ use crate::lawn::{Lawn, StartError};
 use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
-use crate::server::{CommandContext, Context, Error, OwnedStr, error::Result, random};
+use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random};
 
 use super::args::{self, IfThere, Listed};
 use super::{limits, refusal};
@@ -21,6 +21,13 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
+    if if_there != IfThere::Replace && refuses(context, &mut dehydrator, id) {
+        if if_there == IfThere::Refuse {
+            return Err(refusal::remembered(id.bytes()));
+        }
+        context.reply_null();
+        return Ok(());
+    }
     let length = dehydrator.length_limit();
     let started = dehydrator.lawn_or_new(|lawn| {
         let (id, payload) = (id.bytes(), element.bytes());
@@ -45,6 +52,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         context.reply_null();
         return Ok(());
     }
+    dehydrator.forget(id.bytes());
     if at.is_some() {
         replicate::pushed_as_sent(context, args);
         dehydrator.note_timer(ttl.ms, deadline);
@@ -75,6 +83,11 @@ fn take_back_beyond(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) 
     Err(refusal)
 }
 
+/// Returns whether the dehydrator remembers an id, and so does not take it. What comes from the primary was taken.
+fn refuses(context: &Context, dehydrator: &mut Writing<'_>, id: Str<'_>) -> bool {
+    dehydrator.remembers(id.bytes()) && !context.is_replaying()
+}
+
 /// Runs `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let args::GidPush { key, ttl, element } = args::read(context, args, args::GidPush::parse)?;
@@ -94,6 +107,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
         take_back_beyond(context, lawn, &id, length)
     };
     dehydrator.lawn_or_new(start)?;
+    dehydrator.forget(&id);
     let name = OwnedStr::new(&id);
     let pushed = Pushed { key, ttl: ttl.ms, element, id: name.as_str(), deadline };
     replicate::pushed(context, &pushed, false);
@@ -113,16 +127,29 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
 
     let deadline = |it: &Listed<'_>| limits::deadline(context, it.ttl.asked, it.ttl.ms, at, now);
     let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
+    // Few have any, and then one for each.
+    let mut remembered = Vec::new();
+    if if_there != IfThere::Replace && dehydrator.has_past() {
+        remembered.extend(elements.iter().map(|it| refuses(context, &mut dehydrator, it.id)));
+    }
+    if if_there == IfThere::Refuse
+        && let Some((first, _)) = elements.iter().zip(&remembered).find(|(_, is)| **is)
+    {
+        return Err(refusal::remembered(first.id.bytes()));
+    }
     let wanted = || elements.iter().zip(&deadlines).map(|(listed, deadline)| (*listed, *deadline));
     let length = dehydrator.length_limit();
     let started = dehydrator.lawn_or_new(|lawn| match if_there {
         IfThere::Replace => replace_all(context, lawn, wanted(), length),
-        IfThere::Refuse | IfThere::Keep => start_all(context, lawn, wanted(), if_there, length),
+        IfThere::Refuse | IfThere::Keep => {
+            start_all(context, lawn, wanted(), if_there, (length, &remembered))
+        }
     })?;
     let mut count = 0;
     let put = wanted().zip(&started.each).filter(|(_, became)| **became == Became::Put);
     for ((listed, deadline), _) in put {
         let Listed { ttl, element, id } = listed;
+        dehydrator.forget(id.bytes());
         let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
         replicate::pushed(context, &pushed, if_there == IfThere::Replace);
         dehydrator.note_timer(ttl.ms, deadline);
@@ -160,17 +187,21 @@ struct Started {
     refusal: Option<Error>,
 }
 
-/// Puts all of them away, or none, but for those beyond the limit of the length. An id that is there stays as it was, or has
-/// them all refused.
+/// Puts all of them away, or none, but for those beyond the limit of the length. An id that is there, or is remembered, stays
+/// as it was, or has them all refused.
 fn start_all<'a>(
     context: &Context,
     lawn: &mut Lawn,
     wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
     if_there: IfThere,
-    length: u64,
+    (length, remembered): (u64, &[bool]),
 ) -> Result<Started> {
     let mut each = Vec::with_capacity(wanted.size_hint().0);
     for (Listed { ttl, element, id }, deadline) in wanted.clone() {
+        if remembered.get(each.len()) == Some(&true) {
+            each.push(Became::Kept);
+            continue;
+        }
         let refusal = match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
             Ok(()) if !limits::is_within_length(context, lawn, length) => {
                 drop(lawn.stop(id.bytes()));

@@ -11,6 +11,11 @@ pub fn exists(id: &[u8]) -> Error {
     Error::Coded("EXISTS", format!("id '{}' is there already", shown(id)).into())
 }
 
+/// Says that the element of that id has gone, and is not to come again yet.
+pub fn remembered(id: &[u8]) -> Error {
+    Error::Coded("EXISTS", format!("id '{}' was given out and is remembered", shown(id)).into())
+}
+
 /// Says that the id is not there.
 fn no_such_id(id: &[u8]) -> Error {
     Error::Coded("NOSUCHID", format!("no such id '{}'", shown(id)).into())

@@ -16,11 +16,12 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     let mut reply = context.reply_array(held.len());
-    let mut removed = Batch::removed(context, key);
-    let mut lawn = dehydrator.lawn();
+    let until = dehydrator.remembers_until();
+    let mut removed = Batch::settled(context, key, until);
+    let mut leaving = dehydrator.leaving(until);
     for args::Held { token, id } in held.iter() {
-        let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));
-        let is_settled = lawn.is_some_and(|lawn| lawn.stop(id.bytes()).is_some());
+        let held = leaving.as_mut().filter(|leaving| leaving.lawn.holds(id.bytes(), token));
+        let is_settled = held.is_some_and(|leaving| leaving.settle(id.bytes()));
         if is_settled {
             removed.push_sent(id);
         }

@@ -1,4 +1,4 @@
-//! Taking elements by their ids: PULL, XACK, REM, LEASE.
+//! Taking elements by their ids: PULL, XACK, REM, LEASE, SETTLED.
 
 use crate::data_type::Writing;
 use crate::lawn::Lawn;
@@ -16,13 +16,22 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let Some(taken) = dehydrator.lawn().and_then(|lawn| lawn.stop(id.bytes())) else {
+    let until = dehydrator.remembers_until();
+    let mut leaving = dehydrator.leaving(until);
+    let Some(taken) = leaving.as_mut().and_then(|leaving| leaving.lawn.stop(id.bytes())) else {
         context.reply_null();
         return Ok(());
     };
     context.reply_bulk(taken.element().payload);
     drop(taken);
-    replicate::removed(context, name, key, id);
+    if until.is_some() {
+        leaving.into_iter().for_each(|mut leaving| leaving.left(id.bytes()));
+        let mut removed = Batch::settled(context, key, until);
+        removed.push_sent(id);
+        removed.finish();
+    } else {
+        replicate::removed(context, name, key, id);
+    }
     counters::count(&PULLS, 1);
     dehydrator.shrunk(c"dehydrator.pull");
     Ok(())
@@ -58,20 +67,24 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let mut reply = context.reply_array(request.ids().count());
-    let mut removed = Batch::removed(context, request.key);
-    let mut lawn = dehydrator.lawn();
+    let until = dehydrator.remembers_until();
+    let mut removed = Batch::settled(context, request.key, until);
+    let mut leaving = dehydrator.leaving(until);
     for sent in request.ids() {
         let id = sent.bytes();
         let is_out = |lawn: &&mut Lawn| {
             lawn.look(id).is_some_and(|found| found.deadline <= now || found.deliveries > 0)
         };
-        match lawn.as_deref_mut().filter(is_out).and_then(|lawn| lawn.stop(id)) {
-            Some(taken) => {
-                reply.push_bulk(taken.element().payload);
-                removed.push_sent(sent);
-            }
-            None => reply.push_null(),
+        let out = leaving.as_mut().filter(|leaving| is_out(&leaving.lawn));
+        let Some(leaving) = out else {
+            reply.push_null();
+            continue;
+        };
+        if let Some(taken) = leaving.lawn.stop(id) {
+            reply.push_bulk(taken.element().payload);
         }
+        leaving.left(id);
+        removed.push_sent(sent);
     }
     drop(reply);
     if removed.finish() {
@@ -95,6 +108,28 @@ pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
         // Those that are not there are not there on a replica either.
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.rem");
+    }
+    context.reply_integer(count);
+    Ok(())
+}
+
+/// Runs `SETTLED key unix-ms id [id ...]`: how many were there, due or not, and are gone; all are remembered until then, if
+/// the key remembers ids. The form in which it replicates that elements were settled, taken or delivered.
+pub fn settled(context: &CommandContext, args: Args<'_>) -> Result {
+    let request = args::read(context, args, args::Settled::parse)?;
+    let mut dehydrator = Writing::open(context, request.key)?;
+    let until = dehydrator.remembers_until().map(|_| request.until);
+
+    let mut count = 0;
+    if let Some(mut leaving) = dehydrator.leaving(until) {
+        for id in request.ids() {
+            count += i64::from(leaving.lawn.stop(id).is_some());
+            leaving.left(id);
+        }
+    }
+    if count > 0 || until.is_some() {
+        replicate::verbatim(context);
+        dehydrator.shrunk(c"dehydrator.settle");
     }
     context.reply_integer(count);
     Ok(())

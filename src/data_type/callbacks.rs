@@ -14,7 +14,8 @@ use redis_module::raw::{
 use super::dehydrator::Dehydrator;
 use super::encoding::{self, Corrupt, Sink, Source};
 use super::{TYPE, is_scheduled, new_lawn};
-use crate::lawn::{Mover, Token};
+use crate::clock;
+use crate::lawn::{Mover, Remembered, Token};
 use crate::pending::{schedule, timer};
 use crate::policy::{Policy, Rate, Rules, Trust};
 use crate::replicate;
@@ -103,6 +104,7 @@ impl Sink for Io {
 
 /// Gives a new value to the server, which will put it under this name.
 fn leak(dehydrator: Dehydrator, name: Option<Name>) -> *mut c_void {
+    name.iter().for_each(|name| dehydrator.past.note(name.db, &name.key));
     if is_scheduled(&dehydrator) {
         let tracking = dehydrator.tracking();
         name.into_iter().for_each(|name| schedule::add(&name, tracking.serial()));
@@ -119,10 +121,10 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
         // SAFETY: the server's promise above.
         let mut io = unsafe { Io::from_raw(io) };
         match encoding::load(new_lawn(), &mut io, version) {
-            Ok((lawn, mut rules)) => {
+            Ok((lawn, mut rules, remembered)) => {
                 rules.trust = trust(&io, &rules);
                 let is_news = rules.trust == Trust::Untold;
-                let value = leak(Dehydrator::new(lawn, rules), io.name());
+                let value = leak(Dehydrator::with_past(lawn, rules, remembered.into()), io.name());
                 if is_news {
                     timer::soon(&io.context());
                 }
@@ -175,7 +177,7 @@ unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
-        encoding::save(&value.lawn, &value.rules, &mut io);
+        encoding::save(&value.lawn, &value.rules, value.past.ids(), &mut io);
     });
 }
 
@@ -203,6 +205,9 @@ unsafe extern "C" fn aof_rewrite(
         }
         if let Some(pause) = value.rules.pause {
             replicate::rewrite_pause(&io, key, pause);
+        }
+        for (until, id) in value.past.ids().into_iter().flat_map(Remembered::iter) {
+            replicate::rewrite_settled(&io, key, until, id);
         }
     });
 }
@@ -238,6 +243,14 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
             digest.unsigned(value.lawn.token(&element).map_or(0, Token::number));
         }
         digest.end_sequence();
+        // In any order: each is a sequence of its own. What is over has been forgotten here, and perhaps not there.
+        let now = clock::now();
+        let ids = value.past.ids().into_iter().flat_map(Remembered::iter);
+        for (until, id) in ids.filter(|(until, _)| *until > now) {
+            digest.bytes(id);
+            digest.unsigned(until);
+            digest.end_sequence();
+        }
     });
 }
 
@@ -249,7 +262,7 @@ unsafe extern "C" fn free(value: *mut c_void) {
 
 unsafe extern "C" fn free_effort(_key: *mut RedisModuleString, value: *const c_void) -> usize {
     // SAFETY: the server's promise above.
-    guard(1, || unsafe { dehydrator(value) }.lawn.allocations())
+    guard(1, || unsafe { dehydrator(value) }.allocations())
 }
 
 unsafe extern "C" fn copy2(
@@ -268,6 +281,7 @@ unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const 
     guard((), || {
         // SAFETY: the server's promise above.
         let (transfer, value) = unsafe { (Transfer::from_raw(transfer), dehydrator(value)) };
+        value.past.moved();
         if value.tracking().unlink()
             && let Some(name) = transfer.and_then(|transfer| transfer.from())
         {
@@ -293,12 +307,11 @@ unsafe extern "C" fn defrag(
             let moved = mover.moved((*value).cast::<Dehydrator>());
             *value = moved.cast();
             trap::pass("defrag");
-            let lawn = &mut (*moved).lawn;
             // Small ones have no cursor, and are done in one go.
             let mut cursor = 0;
             api!(RedisModule_DefragCursorGet(context, &mut cursor));
             let go_on = || api!(RedisModule_DefragShouldStop(context)) == 0;
-            match lawn.defrag(cursor as usize, &mut mover, go_on) {
+            match (*moved).defrag(cursor as usize, &mut mover, go_on) {
                 Some(next) => {
                     api!(RedisModule_DefragCursorSet(context, next as c_ulong));
                     1

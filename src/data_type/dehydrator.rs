@@ -3,8 +3,9 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
+use super::past::Past;
 use crate::clock;
-use crate::lawn::{DEADLINE_MAX, Element, Lawn, Row, Start, rounded};
+use crate::lawn::{DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
 use crate::pending::blocked::Outlook;
 use crate::pending::compaction::Mark;
 use crate::pending::schedule::Serial;
@@ -26,13 +27,19 @@ pub fn is_stuck(row: &Row<'_>) -> bool {
 pub struct Dehydrator {
     pub lawn: Lawn,
     pub rules: Kept,
+    pub past: Past,
     tracking: Tracking,
     counted: Counted,
 }
 
 impl Dehydrator {
     /// Makes one, and counts it.
-    pub fn new(mut lawn: Lawn, rules: Rules) -> Self {
+    pub fn new(lawn: Lawn, rules: Rules) -> Self {
+        Self::with_past(lawn, rules, Past::default())
+    }
+
+    /// Makes one that remembers ids, and counts it.
+    pub fn with_past(mut lawn: Lawn, rules: Rules, past: Past) -> Self {
         if rules.limits.as_ref().is_some_and(|limits| limits.held > 0) {
             lawn.watch_held(true);
             lawn.count_held();
@@ -40,6 +47,7 @@ impl Dehydrator {
         let mut new = Self {
             lawn,
             rules: rules.into(),
+            past,
             tracking: Tracking::none(),
             counted: Counted::default(),
         };
@@ -70,6 +78,13 @@ impl Dehydrator {
     /// Returns whether its rules are the usual ones.
     pub fn is_usual(&self) -> bool {
         *self.rules == USUAL
+    }
+
+    /// Forgets all ids if none are to be remembered.
+    pub fn keep_past(&mut self) {
+        if self.rules.limits.as_ref().is_none_or(|limits| limits.remember == 0) {
+            self.past.clear();
+        }
     }
 
     /// Returns whether nothing is given out or delivered at this time.
@@ -192,7 +207,37 @@ impl Dehydrator {
         const SCHEDULED: usize = 220;
         let own = KEPT_IN + rounded(size_of::<Self>());
         let scheduled = if self.tracking.is_tracked() { SCHEDULED } else { 0 };
-        self.lawn.memory() - size_of::<Lawn>() + own + self.rules.memory_kept() + scheduled
+        self.lawn.memory() - size_of::<Lawn>()
+            + own
+            + self.rules.memory_kept()
+            + self.past.memory()
+            + scheduled
+    }
+
+    /// Returns about how many allocations dropping it will free. O(1).
+    pub fn allocations(&self) -> usize {
+        self.lawn.allocations() + self.past.allocations()
+    }
+
+    /// Lets `mover` move its allocations, beginning with step `from`, while `go_on` says so. Returns the step to carry on
+    /// with, or `None` at the end.
+    pub fn defrag(
+        &mut self,
+        from: usize,
+        mover: &mut impl Mover,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Option<usize> {
+        /// The lowest of the bits that says that it is at the ids that are remembered.
+        const PAST: usize = 1 << 48;
+        if from < PAST {
+            if let Some(next) = self.lawn.defrag(from, mover, &mut go_on) {
+                return Some(next);
+            }
+            self.past.ids()?;
+            return Some(PAST);
+        }
+        let next = self.past.defrag(from - PAST, mover, go_on)?;
+        Some(PAST + next)
     }
 
     /// Counts what is in it anew, after it was changed. O(1).
@@ -217,7 +262,7 @@ impl Dehydrator {
 impl Clone for Dehydrator {
     /// Makes another one, which is in no key yet.
     fn clone(&self) -> Self {
-        Self::new(self.lawn.clone(), Rules::clone(&self.rules))
+        Self::with_past(self.lawn.clone(), Rules::clone(&self.rules), self.past.clone())
     }
 }
 

@@ -9,6 +9,8 @@
 //! | this file | opening a key, and what is noted, in [`pending`](crate::pending), once it was changed |
 //! | `callbacks` | what the server calls: load, save, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn, its policy, what the census counts |
+//! | `past` | ids that a dehydrator remembers |
+//! | `leaving` | taking elements out of a dehydrator that may remember their ids, and forgetting those |
 //! | `encoding` | how it looks in an RDB file, a full sync and a DUMP |
 //! | `fields` | a payload in memory, for tests of the encodings and the fuzzer |
 
@@ -17,6 +19,8 @@ mod dehydrator;
 mod encoding;
 #[cfg(test)]
 mod fields;
+mod leaving;
+mod past;
 
 use std::ffi::{CStr, c_void};
 use std::ptr::{self, NonNull};
@@ -42,6 +46,7 @@ use crate::server::{Context, Key, Str};
 
 pub use callbacks::register;
 pub use dehydrator::{Census, DEAD_LETTERS_MAX, Dehydrator, STUCK, is_stuck, moved, track_all};
+pub use leaving::forget_some;
 
 /// The type, once it is registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
@@ -308,6 +313,7 @@ impl<'a> Writing<'a> {
             Some(dehydrator) => {
                 dehydrator.lawn.watch_held(limits.as_ref().is_some_and(|limits| limits.held > 0));
                 dehydrator.rules = Rules { limits, ..Rules::clone(&dehydrator.rules) }.into();
+                dehydrator.keep_past();
             }
             None if limits.is_none() => return false,
             None => {
@@ -438,6 +444,7 @@ fn follow_up(
     if dehydrator.rules.limits.is_some() {
         dehydrator.note_held(now.unwrap_or_else(clock::now));
     }
+    dehydrator.past.note(context.selected_db(), name.bytes());
     blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
         dehydrator.lawn.settle_first();

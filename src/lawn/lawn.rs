@@ -20,6 +20,7 @@ use super::full::Full;
 use super::lease::Token;
 use super::memory::{Mover, rounded};
 use super::queues;
+use super::remembered::Remembered;
 use super::small::{self, Small, SmallMax};
 use super::store::Handle;
 use super::tiny::TINY;
@@ -42,8 +43,7 @@ impl Shared {
     }
 
     /// Returns the key of the hash.
-    #[allow(dead_code, reason = "ids are to be remembered by it")]
-    pub fn hasher(&self) -> RandomState {
+    fn hasher(&self) -> RandomState {
         self.hasher.clone()
     }
 }
@@ -127,6 +127,11 @@ impl Lawn {
     /// Makes an empty lawn, which takes no memory but its own.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { form: Form::default(), shared }
+    }
+
+    /// Makes an empty list of ids to be remembered beside it.
+    pub fn remembered(&self) -> Remembered {
+        Remembered::new(self.shared.hasher())
     }
 
     /// Returns whether all of it lies in one allocation.

@@ -115,7 +115,6 @@ pub use lawn::Taken;
 pub use lawn::{Lawn, Shared};
 pub use lease::Token;
 pub use memory::{Mover, rounded};
-#[allow(unused_imports, reason = "the data type is to use it")]
-pub use remembered::Remembered;
+pub use remembered::{Remembered, Rest};
 pub use small::SmallMax;
 pub use turn::{DEADLINE_MAX, Start};

@@ -62,6 +62,11 @@ impl Mark {
         self.0.load(Ordering::Relaxed) == ROUND.get()
     }
 
+    /// Says that its value has been noted, under the name that it has.
+    pub(super) fn note(&self) {
+        self.0.store(ROUND.get(), Ordering::Relaxed);
+    }
+
     /// Says that its value was looked at, by the name that was noted. If it was not this value that was noted, the round is
     /// over.
     pub fn looked_at(&self) {
@@ -88,7 +93,7 @@ pub fn note(mark: &Mark, db: i32, key: &[u8]) {
     }
     let name = Rc::new(Name { db, key: key.into() });
     if NAMES.with_borrow_mut(|names| names.insert(name)) {
-        mark.0.store(ROUND.get(), Ordering::Relaxed);
+        mark.note();
     }
 }
 

@@ -10,12 +10,14 @@
 //! | `blocked` | blocked clients, in the lines of their keys |
 //! | `take` | how a client has asked for what is due, which is kept while it sleeps |
 //! | `compaction` | dehydrators that have memory to give back |
+//! | `fading` | dehydrators that have ids to forget |
 //! | `timer` | when the event loop comes round for schedule and blocked, which import it |
 //!
-//! Nobody sets a timer for `compaction`: the server's cron looks at it.
+//! Nobody sets a timer for `compaction` and `fading`: the server's cron looks at them.
 
 pub mod blocked;
 pub mod compaction;
+pub mod fading;
 pub mod schedule;
 mod take;
 pub mod timer;

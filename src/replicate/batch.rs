@@ -1,6 +1,7 @@
 //! Effects of one kind on several elements.
 
 use std::cell::Cell;
+use std::ffi::CStr;
 
 use redis_module::raw::RedisModuleString;
 
@@ -33,8 +34,9 @@ struct Room {
 pub struct Batch<'a> {
     context: &'a Context,
     key: Str<'a>,
-    /// The TTL of a lease, its deadline and its token. `None`: the elements are removed.
-    lease: Option<Digits>,
+    /// What is said of them, and in a word how: the TTL of a lease, its deadline and its token; or until when ids are
+    /// remembered. `None`: the elements are removed.
+    how: Option<(&'static CStr, Digits)>,
     room: Room,
     any: bool,
     is_heard: bool,
@@ -46,6 +48,16 @@ impl<'a> Batch<'a> {
         Self::new(context, key, None)
     }
 
+    /// Begins to say which elements are settled, taken or delivered, and until when their ids are remembered, if they are.
+    pub fn settled(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
+        match until {
+            None => Self::removed(context, key),
+            Some(until) => {
+                Self::new(context, key, Some((c"DEHYDRATOR.SETTLED", Digits::new(until))))
+            }
+        }
+    }
+
     /// Begins to say which elements are leased, in the order in which they were.
     pub fn leased(
         context: &'a Context,
@@ -54,13 +66,14 @@ impl<'a> Batch<'a> {
         deadline: u64,
         token: Token,
     ) -> Self {
-        Self::new(context, key, Some(timer(ttl, deadline).and(b'@', token.number())))
+        let timer = timer(ttl, deadline).and(b'@', token.number());
+        Self::new(context, key, Some((c"DEHYDRATOR.LEASE", timer)))
     }
 
-    fn new(context: &'a Context, key: Str<'a>, lease: Option<Digits>) -> Self {
+    fn new(context: &'a Context, key: Str<'a>, how: Option<(&'static CStr, Digits)>) -> Self {
         let is_heard = !quiet::is_quiet();
         let room = if is_heard { ROOM.take() } else { Room::default() };
-        Self { context, key, lease, room, any: false, is_heard }
+        Self { context, key, how, room, any: false, is_heard }
     }
 
     /// Adds one more.
@@ -115,12 +128,12 @@ impl<'a> Batch<'a> {
         greet(self.context);
         let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
         let (ids, count) = (self.room.ids.as_ptr(), self.room.ids.len());
-        let (remove, lease) = (c"DEHYDRATOR.REM".as_ptr(), c"DEHYDRATOR.LEASE".as_ptr());
-        // SAFETY: the context is live. The formats say what follows: a string of the server's, for a lease a buffer with
+        let remove = c"DEHYDRATOR.REM".as_ptr();
+        // SAFETY: the context is live. The formats say what follows: a string of the server's, perhaps a buffer with
         // its length, and a string of the server's or an array of such with its length; those live, as arguments of the
         // command or in `kept`.
         unsafe {
-            match (&self.lease, &self.room.ids[..]) {
+            match (&self.how, &self.room.ids[..]) {
                 // One is by far the most frequent, and for an array the server allocates once more.
                 (None, [id]) => {
                     api!(RedisModule_Replicate(context, remove, c"ss".as_ptr(), key, *id))
@@ -128,16 +141,16 @@ impl<'a> Batch<'a> {
                 (None, _) => {
                     api!(RedisModule_Replicate(context, remove, c"sv".as_ptr(), key, ids, count))
                 }
-                (Some(timer), [id]) => {
-                    let (start, length) = (timer.bytes().as_ptr(), timer.bytes().len());
-                    let format = c"sbs".as_ptr();
-                    api!(RedisModule_Replicate(context, lease, format, key, start, length, *id))
+                (Some((name, word)), [id]) => {
+                    let (start, length) = (word.bytes().as_ptr(), word.bytes().len());
+                    let (name, format) = (name.as_ptr(), c"sbs".as_ptr());
+                    api!(RedisModule_Replicate(context, name, format, key, start, length, *id))
                 }
-                (Some(timer), _) => {
-                    let (start, length) = (timer.bytes().as_ptr(), timer.bytes().len());
-                    let format = c"sbv".as_ptr();
+                (Some((name, word)), _) => {
+                    let (start, length) = (word.bytes().as_ptr(), word.bytes().len());
+                    let (name, format) = (name.as_ptr(), c"sbv".as_ptr());
                     api!(RedisModule_Replicate(
-                        context, lease, format, key, start, length, ids, count
+                        context, name, format, key, start, length, ids, count
                     ))
                 }
             }

@@ -343,6 +343,23 @@ pub fn given(context: &Context, key: Str<'_>, moment: u64, count: u64) {
     };
 }
 
+/// Says until when the id of what has gone is remembered, into an append-only file that is being rewritten.
+pub fn rewrite_settled(io: &Io, key: Str<'_>, until: u64, id: &[u8]) {
+    // SAFETY: the io is live. The format says what follows: a string of the server's, a number, which is at most
+    // 2^63 - 1, and a buffer with its length; all are copied.
+    unsafe {
+        api!(RedisModule_EmitAOF(
+            io.as_ptr(),
+            c"DEHYDRATOR.SETTLED".as_ptr(),
+            c"slb".as_ptr(),
+            key.as_ptr(),
+            until as c_longlong,
+            id.as_ptr(),
+            id.len(),
+        ))
+    };
+}
+
 /// Says that a pause is over.
 pub fn resumed(context: &Context, key: Str<'_>) {
     greet(context);

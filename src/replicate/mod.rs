@@ -11,6 +11,7 @@
 //! | ahead of the first that somebody may hear | `DEHYDRATOR.REQUIRE level version` |
 //! | an element was pushed | `DEHYDRATOR.PUSH key ttl@deadline element id`; with AT, the command as it was sent |
 //! | elements were taken, by whatever verb | `DEHYDRATOR.REM key id [id ...]`; of PULL and REM, the command as it was sent |
+//! | elements were settled, taken or delivered, and their ids are remembered until then | `DEHYDRATOR.SETTLED key unix-ms id [id ...]` |
 //! | an element was pushed over another | `DEHYDRATOR.PUSH key ttl@deadline element id REPLACE` |
 //! | an element was given back because its client had gone | `DEHYDRATOR.PUSH ... [REPLACE] [DELIVERIES n [TOKEN token]]` |
 //! | the file is rewritten, and an element is leased | `DEHYDRATOR.PUSH ... DELIVERIES n TOKEN token` |

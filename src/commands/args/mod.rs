@@ -43,7 +43,7 @@ pub use pause::{Pause, PauseEnd};
 pub use push::{GidPush, IfThere, Listed, MultiPush, Push};
 pub use range::{Look, Range};
 pub use require::Require;
-pub use settle::{Held, HeldList, Release, Renew, Settle};
+pub use settle::{Held, HeldList, Release, Renew, Settle, Settled};
 pub use take::{Lease, MPoll, Poll, XPoll, numkeys};
 pub use update::{Condition, Touch, Update};
 pub use word::shown;

@@ -4,7 +4,7 @@ use crate::lawn::Token;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
-use super::number::{back_off, ttl};
+use super::number::{back_off, number, ttl};
 use super::required;
 use super::token::token;
 
@@ -23,6 +23,28 @@ pub struct Settle<'a> {
 impl<'a> Settle<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         Ok(Self { key: required(args, 1)?, held: HeldList::parse(args, 2)? })
+    }
+}
+
+/// `key unix-ms id [id ...]`
+pub struct Settled<'a> {
+    pub key: Str<'a>,
+    /// Until when the ids are remembered.
+    pub until: u64,
+    args: Args<'a>,
+}
+
+impl<'a> Settled<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 3)?;
+        let until = required(args, 2)?.bytes();
+        let wanted = "a whole number of unix milliseconds from 0 on";
+        let until = number(until).map_err(|error| error.of("moment", until, wanted))?;
+        Ok(Self { key: required(args, 1)?, until, args })
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.args.from(3).map(Str::bytes)
     }
 }
 

@@ -131,10 +131,11 @@ fn remove_due(
     count: usize,
     mut give: impl FnMut(Element<'_>),
 ) {
-    let mut removed = Batch::removed(context, key);
+    let until = dehydrator.remembers_until();
+    let mut removed = Batch::settled(context, key, until);
     let (mut polled, mut redelivered) = (0, 0);
-    if let Some(lawn) = dehydrator.lawn() {
-        polled = lawn.drain(now, count, |_, element| {
+    if let Some(leaving) = dehydrator.leaving(until) {
+        polled = leaving.drain(now, count, |_, element| {
             give(element);
             redelivered += u64::from(element.deliveries > 0);
             removed.push(element.id);

@@ -244,6 +244,7 @@ impl Parcel {
         }
         if put.is_ok() {
             for copied in given_back {
+                dehydrator.forget(&copied.id);
                 replicate_given_back(context, key, &copied.element(), copied.before, false);
             }
             dehydrator.changed(c"dehydrator.push");

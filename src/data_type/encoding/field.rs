@@ -54,6 +54,8 @@ pub(super) const TOKENS: u64 = 8;
 pub(super) const UNCONFIRMED: u64 = 16;
 /// A feature: there is a limit to how much it holds or gives out.
 pub(super) const LIMITS: u64 = 64;
+/// A feature: ids of what has gone are remembered for a while.
+pub(super) const REMEMBERED: u64 = 128;
 
 pub(super) const DROP: u64 = 1;
 pub(super) const STREAM: u64 = 2;

@@ -1,29 +1,32 @@
 //! Reading a dehydrator, of ours and of ReDe's.
 
 use super::field::{
-    Corrupt, DROP, LEASES, LIMIT, LIMITS, PAUSE, POLICY, PUBLISH, STREAM, Source, TOKENS,
-    UNCONFIRMED, VERSION, VERSION_REDE,
+    Corrupt, DROP, LEASES, LIMIT, LIMITS, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, Source,
+    TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
 };
 use super::number::take_number;
-use crate::lawn::{DEADLINE_MAX, Lawn, StartError, Token};
+use crate::lawn::{DEADLINE_MAX, Lawn, Remembered, StartError, Token};
 use crate::policy::{Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
+
+/// What a dehydrator has: elements, what is said of it, and ids that it remembers.
+pub type Loaded = (Lawn, Rules, Option<Remembered>);
 
 /// Reads a dehydrator of any version into an empty lawn.
 ///
 /// # Errors
 ///
 /// [`Corrupt`] if that is not what `source` holds.
-pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<(Lawn, Rules), Corrupt> {
+pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded, Corrupt> {
     match version {
         VERSION => load_current(lawn, source),
-        VERSION_REDE => Ok((load_rede(lawn, source)?, Rules::default())),
+        VERSION_REDE => Ok((load_rede(lawn, source)?, Rules::default(), None)),
         _ => Err(Corrupt::LATER),
     }
 }
 
-fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules), Corrupt> {
+fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corrupt> {
     let features = source.unsigned()?;
-    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED | LIMITS) != 0 {
+    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED | LIMITS | REMEMBERED) != 0 {
         return Err(Corrupt::LATER);
     }
     let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
@@ -67,7 +70,45 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<(Lawn, Rules
             }
         }
     }
-    Ok((lawn, Rules { policy, pause, trust, limits: limits.map(Box::new) }))
+    let remembered = match features & REMEMBERED {
+        0 => None,
+        _ if limits.as_ref().is_some_and(|limits| limits.remember > 0) => {
+            Some(load_remembered(&lawn, source)?)
+        }
+        _ => return Err(Corrupt("ids are remembered without a limit that says so")),
+    };
+    Ok((lawn, Rules { policy, pause, trust, limits: limits.map(Box::new) }, remembered))
+}
+
+/// Reads ids that are remembered beside what is in the lawn.
+fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, Corrupt> {
+    let mut ids = lawn.remembered();
+    let mut left = source.unsigned()?;
+    if left == 0 {
+        return Err(Corrupt("no ids are remembered"));
+    }
+    let mut until: u64 = 0;
+    while left > 0 {
+        let chunk = source.bytes()?;
+        let mut rest = &chunk[..];
+        if rest.is_empty() {
+            return Err(Corrupt("a chunk without ids"));
+        }
+        while !rest.is_empty() {
+            left = left.checked_sub(1).ok_or(Corrupt("more ids than announced"))?;
+            until = until.wrapping_add(take_number(&mut rest)?);
+            if until > DEADLINE_MAX {
+                return Err(Corrupt("a moment is out of range"));
+            }
+            let length = take_number(&mut rest)?;
+            let id = take_bytes(&mut rest, length)?;
+            if lawn.look(id).is_some() || ids.until(id).is_some() {
+                return Err(Corrupt("an id that is remembered is there twice"));
+            }
+            ids.insert(id, until);
+        }
+    }
+    Ok(ids)
 }
 
 fn load_pause(source: &mut impl Source) -> Result<Pause, Corrupt> {

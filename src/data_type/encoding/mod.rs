@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed,
-//!              64: limits;
+//!              64: limits, 128: ids that are remembered;
 //!              one that a reader does not know makes it refuse. A new one raises the level: see level.rs
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, and for
@@ -28,6 +28,11 @@
 //!                with feature 8, if it was: the token of the lease, 0 if none    LEB128
 //!                length of the id, length of the payload                        LEB128
 //!                id, payload
+//!   with feature 128, behind them:
+//!     unsigned   number of ids that are remembered, from 1 on
+//!     string*    ids, one behind the other, until the number is reached:
+//!                  until, ms since the epoch, less that of the id before, modulo 2^64   LEB128
+//!                  length of the id, the id                                             LEB128
 //! ```
 //!
 //! Deadlines never decrease in that order, so the differences are small and never negative. Ties keep

@@ -1,10 +1,11 @@
 //! Writing a dehydrator.
 
 use super::field::{
-    DROP, LEASES, LIMIT, LIMITS, PAUSE, POLICY, PUBLISH, STREAM, Sink, TOKENS, UNCONFIRMED,
+    DROP, LEASES, LIMIT, LIMITS, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, Sink, TOKENS,
+    UNCONFIRMED,
 };
 use super::number::put_number;
-use crate::lawn::{Lawn, Token};
+use crate::lawn::{Lawn, Remembered, Token};
 use crate::policy::{Limits, Policy, Rate, Route, Rules};
 
 /// A string is written when it has grown to this size. The server compresses each by itself, and
@@ -12,7 +13,7 @@ use crate::policy::{Limits, Policy, Rate, Route, Rules};
 pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 
 /// Writes a dehydrator, in the newest version.
-pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
+pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &mut impl Sink) {
     let Rules { policy, pause, trust, limits } = rules;
     // What needs no new feature stays readable for what does not know it.
     let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
@@ -21,7 +22,9 @@ pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
     let ruled = if *policy == Policy::Hold { 0 } else { POLICY };
     let unconfirmed = if trust.is_confirmed() { 0 } else { UNCONFIRMED };
     let limited = if limits.is_some() { LIMITS } else { 0 };
-    let features = leases | tokens | paused | ruled | unconfirmed | limited;
+    let remembered = remembered.filter(|ids| !ids.is_empty());
+    let remembers = if remembered.is_some() { REMEMBERED } else { 0 };
+    let features = leases | tokens | paused | ruled | unconfirmed | limited | remembers;
     sink.unsigned(features);
     save_policy(policy, sink);
     if let Some(pause) = pause {
@@ -47,6 +50,30 @@ pub fn save(lawn: &Lawn, rules: &Rules, sink: &mut impl Sink) {
         chunk.extend_from_slice(element.id);
         chunk.extend_from_slice(element.payload);
         last = element.deadline;
+        if chunk.len() >= CHUNK_BYTES {
+            sink.bytes(&chunk);
+            chunk.clear();
+        }
+    }
+    if !chunk.is_empty() {
+        sink.bytes(&chunk);
+    }
+    if let Some(ids) = remembered {
+        save_remembered(ids, sink);
+    }
+}
+
+/// Writes ids that are remembered. Their moments are nearly in order, so the differences are small; one that is negative
+/// takes ten bytes.
+fn save_remembered(ids: &Remembered, sink: &mut impl Sink) {
+    sink.unsigned(ids.len() as u64);
+    let mut chunk = Vec::new();
+    let mut last = 0;
+    for (until, id) in ids.iter() {
+        put_number(&mut chunk, until.wrapping_sub(last));
+        put_number(&mut chunk, id.len() as u64);
+        chunk.extend_from_slice(id);
+        last = until;
         if chunk.len() >= CHUNK_BYTES {
             sink.bytes(&chunk);
             chunk.clear();

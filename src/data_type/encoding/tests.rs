@@ -8,7 +8,7 @@ use super::super::fields::{Field, Fields};
 use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
-use crate::lawn::{DEADLINE_MAX, Element, Lawn, Shared, SmallMax, Token};
+use crate::lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
 use crate::policy::{Change, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
 
 fn empty() -> Lawn {
@@ -18,7 +18,7 @@ fn empty() -> Lawn {
 
 fn saved(lawn: &Lawn) -> Fields {
     let mut fields = Fields::default();
-    save(lawn, &Rules::default(), &mut fields);
+    save(lawn, &Rules::default(), None, &mut fields);
     fields
 }
 
@@ -33,7 +33,7 @@ fn content(lawn: &Lawn) -> Vec<Content> {
 
 fn load_of(fields: impl IntoIterator<Item = Field>) -> Result<Lawn, Corrupt> {
     let mut fields = Fields(fields.into_iter().collect());
-    load(empty(), &mut fields, VERSION).map(|(lawn, _)| lawn)
+    load(empty(), &mut fields, VERSION).map(|(lawn, ..)| lawn)
 }
 
 fn some_lawn() -> Lawn {
@@ -95,6 +95,71 @@ fn elements_are_written_in_strings_of_some_tens_of_kilobytes() {
     assert!(full.len() > 5 && *last < 32 * 1024, "{chunks:?}");
     let sizes = 32 * 1024..32 * 1024 + 200;
     assert!(full.iter().all(|length| sizes.contains(length)), "{chunks:?}");
+}
+
+/// Rules by which ids are remembered.
+fn remembering() -> Rules {
+    let change = Change { remember: Some(1000), ..Change::default() };
+    Rules { limits: Some(Box::new(Limits::default().changed(change))), ..Rules::default() }
+}
+
+#[test]
+fn ids_that_are_remembered_are_written_behind_the_elements() {
+    let mut lawn = empty();
+    lawn.start_at(b"here", 0, b"", 5).expect("room");
+    let mut ids = lawn.remembered();
+    let saved = |ids: &Remembered| {
+        let mut fields = Fields::default();
+        save(&lawn, &remembering(), Some(ids), &mut fields);
+        fields.0
+    };
+    let load_of =
+        |fields: &[Field]| load(empty(), &mut Fields(fields.iter().cloned().collect()), VERSION);
+    assert_eq!(saved(&ids)[0], Field::Unsigned(LIMITS), "nothing is remembered");
+    // The last one lies before the others.
+    for (id, until) in [(&b"a"[..], 300), (b"", 301), (&[7; 5000], DEADLINE_MAX), (b"z", 9)] {
+        ids.insert(id, until);
+    }
+    let fields: Vec<_> = saved(&ids).into();
+    assert_eq!(fields[0], Field::Unsigned(LIMITS | REMEMBERED));
+    let at = fields.len() - 2;
+    assert_eq!(fields[at], Field::Unsigned(4));
+    let Field::Bytes(chunk) = &fields[at + 1] else { panic!("ids") };
+    assert_eq!(chunk[..8], [9, 1, b'z', 0xa3, 2, 1, b'a', 1]);
+    let (_, rules, loaded) = load_of(&fields).expect("our own words");
+    assert_eq!(rules, remembering());
+    let loaded = loaded.expect("some");
+    loaded.check();
+    assert!(loaded.iter().eq(ids.iter()));
+    // A moment before the one before, as of ids that were buried.
+    let back = [[5, 1, b'a'], [0xff, 0xff, 0xff]].concat();
+    let back = [&back[..], &[0xff; 6], &[1, 1, b'b']].concat();
+    let mut changed = fields.clone();
+    changed[at] = Field::Unsigned(2);
+    changed[at + 1] = Field::Bytes(back);
+    let loaded = load_of(&changed).expect("5 and 4").2.expect("some");
+    assert_eq!([&b"a"[..], b"b"].map(|id| loaded.until(id)), [Some(5), Some(4)]);
+
+    let refuses = |what: &str, count: u64, chunks: &[&[u8]]| {
+        let chunks = chunks.iter().map(|chunk| Field::Bytes(chunk.to_vec()));
+        let mut fields = fields[..at].to_vec();
+        fields.push(Field::Unsigned(count));
+        fields.extend(chunks);
+        assert!(load_of(&fields).is_err(), "{what}");
+    };
+    refuses("none", 0, &[]);
+    refuses("more than there are", 2, &[&[5, 1, b'a']]);
+    refuses("fewer than there are", 1, &[&[5, 1, b'a', 0, 1, b'b']]);
+    refuses("an absurd number", u64::MAX, &[&[5, 1, b'a']]);
+    refuses("an empty chunk", 1, &[&[]]);
+    refuses("an id twice", 2, &[&[5, 1, b'a', 1, 1, b'a']]);
+    refuses("an id of the lawn", 1, &[&[5, 4, b'h', b'e', b'r', b'e']]);
+    refuses("an id that is cut off", 1, &[&[5, 2, b'a']]);
+    refuses("a moment past all", 1, &[&[[0xff; 9].as_slice(), &[1, 1, b'a']].concat()]);
+    let mut unruled = fields.clone();
+    unruled[0] = Field::Unsigned(REMEMBERED);
+    unruled.drain(1..7);
+    assert!(load_of(&unruled).is_err(), "nobody has said that they are remembered");
 }
 
 #[test]
@@ -198,12 +263,12 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
         for (pause, trust) in pause.iter().flat_map(|it| trusts.iter().map(|trust| (*it, *trust))) {
             let rules = Rules { policy: policy.clone(), pause, trust, limits: None };
             let mut fields = Fields::default();
-            save(&lawn, &rules, &mut fields);
+            save(&lawn, &rules, None, &mut fields);
             for kept in 0..fields.0.len() {
                 let fields = fields.0.iter().take(kept).cloned();
                 assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
             }
-            let (loaded, found) = load(empty(), &mut fields, VERSION).expect("our own words");
+            let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own words");
             assert_eq!((content(&loaded), found), (content(&lawn), rules));
         }
     }
@@ -216,7 +281,7 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
     let [told, untold] = [Trust::Unconfirmed, Trust::Untold].map(|trust| {
         let mut fields = Fields::default();
         let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust, limits: None };
-        save(&empty(), &rules, &mut fields);
+        save(&empty(), &rules, None, &mut fields);
         fields.0
     });
     assert_eq!(told, untold);
@@ -257,12 +322,12 @@ fn limits_are_saved_and_loaded_and_lies_about_them_are_refused() {
     for limits in [limits(all), given.clone(), given.changed(all)] {
         let rules = Rules { limits: Some(limits.into()), ..Rules::USUAL };
         let mut fields = Fields::default();
-        save(&some_lawn(), &rules, &mut fields);
+        save(&some_lawn(), &rules, None, &mut fields);
         for kept in 0..fields.0.len() {
             let fields = fields.0.iter().take(kept).cloned();
             assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
         }
-        let (loaded, found) = load(empty(), &mut fields, VERSION).expect("our own words");
+        let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own words");
         assert_eq!((content(&loaded), found), (content(&some_lawn()), rules));
     }
     let lie = |numbers: &[u64]| {
@@ -315,7 +380,7 @@ fn rede_s_encoding_is_read() {
     ];
     let load = |kept| {
         let fields = fields.iter().take(kept).cloned().collect();
-        load(empty(), &mut Fields(fields), VERSION_REDE).map(|(lawn, _)| lawn)
+        load(empty(), &mut Fields(fields), VERSION_REDE).map(|(lawn, ..)| lawn)
     };
     let found = content(&load(fields.len()).expect("ReDe's words"));
     let element = |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at, 0);
@@ -347,7 +412,7 @@ proptest! {
             let numbers = numbers.iter().map(|number| Field::Unsigned(*number));
             let chunks = chunks.iter().map(|chunk| Field::Bytes(chunk.clone()));
             let mut fields = Fields(numbers.chain(chunks).collect());
-            if let Ok((lawn, _)) = load(empty(), &mut fields, version) {
+            if let Ok((lawn, ..)) = load(empty(), &mut fields, version) {
                 lawn.check();
             }
         }

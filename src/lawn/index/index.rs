@@ -208,6 +208,11 @@ impl Index {
         relocate(&mut self.tables[number].passed, mover);
     }
 
+    /// Takes it apart, to be freed a table at a time.
+    pub fn into_tables(self) -> impl Iterator<Item = impl Sized> {
+        self.tables.into_iter()
+    }
+
     /// Returns the bytes allocated. O(tables).
     pub fn memory(&self) -> usize {
         self.tables.iter().map(Table::memory).sum::<usize>()

@@ -12,4 +12,4 @@ mod piles;
 mod place;
 mod remembered;
 
-pub use remembered::Remembered;
+pub use remembered::{Remembered, Rest};

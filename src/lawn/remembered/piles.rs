@@ -225,6 +225,11 @@ impl Piles {
         self.chunks.get_mut(number).defrag(mover);
     }
 
+    /// Takes it apart, to be freed some hundreds of chunks at a time.
+    pub(super) fn into_shelves(self) -> impl Iterator<Item = impl Sized> {
+        self.chunks.into_shelves()
+    }
+
     /// Returns the bytes allocated, its own fields apart. O(chunks / 256).
     pub(super) fn memory(&self) -> usize {
         self.bytes + self.chunks.memory() + super::super::memory::allotted(&self.piles)

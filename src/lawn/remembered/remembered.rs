@@ -193,6 +193,13 @@ impl Remembered {
         None
     }
 
+    /// Forgets all, and leaves it to the caller to free that in steps.
+    pub fn into_rest(self) -> Rest {
+        let Self { index, piles, long } = self;
+        let rest = index.into_tables().map(drop).chain(piles.into_shelves().map(drop));
+        Rest(Box::new(rest.chain(long.into_shelves().map(drop))))
+    }
+
     /// Returns the bytes allocated, its own fields included. Costs O(tables), one for some thousands of ids.
     pub fn memory(&self) -> usize {
         size_of::<Self>() + self.index.memory() + self.piles.memory() + self.long.memory()
@@ -220,6 +227,16 @@ impl Remembered {
         let is_boxed = |(_, entry): &(Place, Entry<'_>)| matches!(entry.content, Content::Boxed(_));
         let boxed = self.piles.each().flatten().filter(is_boxed).count();
         assert_eq!(self.long.check(), boxed, "boxes");
+    }
+}
+
+/// What is left of ids that were all forgotten at once.
+pub struct Rest(Box<dyn Iterator<Item = ()>>);
+
+impl Rest {
+    /// Frees some of it: a table of the index, or some hundreds of chunks. Returns whether there may be more.
+    pub fn free_some(&mut self) -> bool {
+        self.0.next().is_some()
     }
 }
 

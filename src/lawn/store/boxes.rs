@@ -88,6 +88,11 @@ impl Boxes {
         }
     }
 
+    /// Takes it apart, to be freed some hundreds at a time.
+    pub fn into_shelves(self) -> impl Iterator<Item = impl Sized> {
+        self.places.into_shelves()
+    }
+
     /// Returns the bytes allocated, its own fields apart. O(shelves).
     pub fn memory(&self) -> usize {
         self.bytes + self.places.memory()

@@ -54,6 +54,11 @@ impl<T> Shelves<T> {
         self.shelves.iter_mut().for_each(|shelf| relocate(shelf, mover));
     }
 
+    /// Takes it apart, to be freed a shelf at a time.
+    pub fn into_shelves(self) -> impl Iterator<Item = Vec<T>> {
+        self.shelves.into_iter()
+    }
+
     /// Returns the bytes allocated, its own fields apart. O(shelves).
     pub fn memory(&self) -> usize {
         self.shelves.iter().map(allotted).sum::<usize>() + allotted(&self.shelves)

@@ -1,0 +1,107 @@
+//! Taking elements out of a dehydrator that may remember their ids, and forgetting those.
+
+use super::past::{FORGOTTEN, Past};
+use super::{Writing, dehydrator_in};
+use crate::lawn::{DEADLINE_MAX, Element, Lawn};
+use crate::pending::compaction;
+use crate::server::guard::Whole;
+use crate::server::hold::Hold;
+use crate::server::key::Name;
+use crate::server::{Context, Key, OwnedStr};
+
+/// A lawn out of which elements are taken, and what remembers their ids.
+pub struct Leaving<'a> {
+    pub lawn: &'a mut Lawn,
+    past: &'a mut Past,
+    /// Until when they are remembered, if they are, and the time.
+    until: Option<(u64, u64)>,
+}
+
+impl Leaving<'_> {
+    /// Does what [`Lawn::drain`] does.
+    pub fn drain(self, now: u64, count: usize, mut give: impl FnMut(u64, Element<'_>)) -> usize {
+        let Self { lawn, past, until: Some((until, moment)) } = self else {
+            return self.lawn.drain(now, count, give);
+        };
+        let ids = past.ids_of(lawn);
+        let drained = lawn.drain(now, count, |ttl, element| {
+            ids.insert(element.id, until);
+            give(ttl, element);
+        });
+        ids.forget(moment, drained.saturating_mul(FORGOTTEN));
+        drained
+    }
+
+    /// Takes an element out for good. Returns whether it was there.
+    #[inline]
+    pub fn settle(&mut self, id: &[u8]) -> bool {
+        let is_there = self.lawn.stop(id).is_some();
+        if is_there {
+            self.left(id);
+        }
+        is_there
+    }
+
+    /// Says that the element of an id was taken out.
+    #[inline]
+    pub fn left(&mut self, id: &[u8]) {
+        if let Some((until, now)) = self.until {
+            self.past.remember(self.lawn, id, until, now);
+        }
+    }
+}
+
+impl Writing<'_> {
+    /// Returns until when ids of elements are remembered that are settled, taken or delivered now, if they are.
+    pub fn remembers_until(&mut self) -> Option<u64> {
+        let ms = self.limits().map_or(0, |limits| limits.remember);
+        (ms > 0).then(|| self.now().saturating_add(ms).min(DEADLINE_MAX))
+    }
+
+    /// Returns the lawn to take elements out of it, whose ids are remembered until that moment, if they are: see
+    /// [`Writing::lawn`].
+    pub fn leaving(&mut self, until: Option<u64>) -> Option<Leaving<'_>> {
+        let until = until.map(|until| (until, self.now()));
+        self.lawn()?;
+        let dehydrator = self.existing()?;
+        Some(Leaving { lawn: &mut dehydrator.lawn, past: &mut dehydrator.past, until })
+    }
+
+    /// Returns whether an id is remembered: who puts it away is told that it is there.
+    pub fn remembers(&mut self, id: &[u8]) -> bool {
+        self.has_past() && {
+            let now = self.now();
+            self.existing().is_some_and(|dehydrator| dehydrator.past.contains(id, now))
+        }
+    }
+
+    /// Returns whether any id may be remembered.
+    pub fn has_past(&mut self) -> bool {
+        self.existing().is_some_and(|dehydrator| dehydrator.past.ids().is_some())
+    }
+
+    /// Forgets an id, because an element of that id was put away.
+    pub fn forget(&mut self, id: &[u8]) {
+        self.existing().into_iter().for_each(|dehydrator| dehydrator.past.forget(id));
+    }
+}
+
+/// Forgets ids whose time is over at `now`, so that memory can be given back. Nothing else that can be read changes, so
+/// nothing is signalled. `go_on` is asked after every few.
+pub fn forget_some(context: &Context, name: &Name, now: u64, mut go_on: impl FnMut() -> bool) {
+    /// Some ten microseconds' work.
+    const IDS: usize = 64;
+    let sent = OwnedStr::new(&name.key);
+    let key = Key::open_to_inspect(context, sent.as_str());
+    let value = key.as_ref().and_then(|key| dehydrator_in(key).ok()?);
+    let Some(mut value) = value else { return compaction::end_round() };
+    let _hold = Hold::begin();
+    // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
+    let past = &mut unsafe { value.as_mut() }.past;
+    past.looked_at();
+    let _whole = Whole::begin();
+    if let Some(ids) = past.ids_mut() {
+        while ids.forget(now, IDS) > 0 && go_on() {}
+    }
+    past.note(name.db, &name.key);
+}
