@@ -423,7 +423,7 @@ fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     let until = dehydrator.remembers_until().filter(|_| !policy.limits());
     let mut removed = Batch::settled(context, key, until);
     let mut count = 0;
-    if let Some(leaving) = dehydrator.leaving(until) {
+    if let Some(mut leaving) = dehydrator.leaving(until) {
         let most = if policy.limits() {
             let first = leaving.lawn.iter_until(now).take(BATCH);
             first.take_while(|(_, element)| policy.sends(element.deliveries)).count()

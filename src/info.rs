@@ -10,7 +10,7 @@ use crate::metrics::counters::{
     DEAD_LETTERS, DELIVERIES, POLLS, PULLS, PUSHES, REDELIVERIES, RETRIES,
 };
 use crate::metrics::latency;
-use crate::pending::{blocked, compaction, schedule};
+use crate::pending::{blocked, compaction, overdue, schedule};
 use crate::server::guard::guard;
 use crate::server::{Context, api};
 use crate::version;
@@ -39,6 +39,8 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"dehydrators", all.dehydrators as u64),
         (c"elements", all.elements as u64),
         (c"given_out", all.given_out as u64),
+        (c"leased", all.leased as u64),
+        (c"given_back", all.given_out.saturating_sub(all.leased) as u64),
         (c"ttls", all.ttls as u64),
         (c"blocked_clients", blocked::len() as u64),
         (c"pushes", PUSHES.get()),
@@ -50,6 +52,8 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"retries", RETRIES.get()),
         (c"stuck", schedule::stuck() as u64),
         (c"paused", all.paused as u64),
+        (c"oldest_due_s", overdue::oldest(1).first().map_or(0, |oldest| oldest.age / 1000)),
+        (c"late", latency::late()),
         (c"lateness_last_us", late_last),
         (c"lateness_p50_us", latency::percentile_us(500)),
         (c"lateness_p99_us", latency::percentile_us(990)),

@@ -15,7 +15,7 @@ use super::{delivery, pass, renamed};
 use crate::clock;
 use crate::commands::poll;
 use crate::data_type::{self, Compacted};
-use crate::metrics::{counters, latency};
+use crate::metrics::{counters, latency, start};
 use crate::pending::{blocked, compaction, fading, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, OwnedStr, event, quiet, refusal};
@@ -23,9 +23,6 @@ use crate::server::{Context, OwnedStr, event, quiet, refusal};
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
 
-/// A wall clock that has moved by so much more or less than the monotonic clock since the last tick has stepped. In
-/// microseconds.
-const STEP_US: u64 = 20_000;
 /// When nobody has been blocked for so many ticks, the server need not tell of each pass of its event loop. It does
 /// again when something comes due.
 const IDLE_TICKS_MAX: u64 = 10;
@@ -46,8 +43,6 @@ pub struct Statistics {
 thread_local! {
     // Ticks and INFO run on the server's main thread alone.
     static STATISTICS: Cell<Statistics> = Cell::default();
-    /// How far the wall clock is ahead of the monotonic clock, in microseconds.
-    static AHEAD_US: Cell<u64> = const { Cell::new(0) };
     /// Ticks since anybody was blocked.
     static IDLE_TICKS: Cell<u64> = const { Cell::new(0) };
     /// When it was last looked whether statistics were reset, on the monotonic clock.
@@ -88,9 +83,7 @@ unsafe extern "C" fn on_cron(
 fn tick(context: &Context) {
     let started = clock::monotonic_us();
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
-    if has_stepped(started) {
-        latency::begin();
-    }
+    start::look_at_clock();
     if started.saturating_sub(LOOKED_US.get()) >= RESET_LOOK_US {
         LOOKED_US.set(started);
         reset_with_server();
@@ -141,11 +134,4 @@ fn tick(context: &Context) {
     statistics.last_us = clock::monotonic_us().saturating_sub(started);
     statistics.longest_us = statistics.longest_us.max(statistics.last_us);
     STATISTICS.set(statistics);
-}
-
-/// Returns whether the wall clock has stepped since the last tick.
-fn has_stepped(now_us: u64) -> bool {
-    let ahead_us = clock::now_us().wrapping_sub(now_us);
-    let before = AHEAD_US.replace(ahead_us);
-    ahead_us.wrapping_sub(before).cast_signed().unsigned_abs() > STEP_US
 }

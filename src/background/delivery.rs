@@ -20,7 +20,7 @@ use crate::courier;
 use crate::data_type::{Writing, inspect, is_scheduled};
 use crate::metrics::counters::{self, DELIVERIES};
 use crate::metrics::latency;
-use crate::pending::schedule::Serial;
+use crate::pending::overdue::Serial;
 use crate::pending::{blocked, schedule};
 use crate::policy::{Policy, Trust};
 use crate::replicate;

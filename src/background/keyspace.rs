@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
-use crate::metrics::latency;
+use crate::metrics::start;
 use crate::pending::{blocked, fading, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event, quiet};
@@ -107,6 +107,6 @@ unsafe extern "C" fn on_slots(
 
 /// Says that what is due may be given out from here on.
 fn now_may_deliver(context: &Context) {
-    latency::begin();
+    start::begin();
     timer::soon(context);
 }

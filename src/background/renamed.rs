@@ -2,7 +2,7 @@
 //!
 //! The server does not tell a module to which name RENAME and MOVE bring a value. What has something to do
 //! when an element comes due must be found again; and when somebody turns keyspace events on, all
-//! dehydrators must be. A walk takes three hundredths of the time at most, until it is done: half a minute for a million
+//! dehydrators must be. Those that are overdue the longest are to be told of by name, too. A walk takes three hundredths of the time at most, until it is done: half a minute for a million
 //! keys. However often somebody renames a key, that is all it takes: the next walk begins when this one is done. Whoever
 //! changes something in a dehydrator meanwhile makes its name known at once.
 
@@ -10,6 +10,7 @@ use std::cell::RefCell;
 
 use crate::clock;
 use crate::data_type::{inspect_open, is_scheduled, moved, track_all};
+use crate::pending::overdue::names;
 use crate::pending::{schedule, timer};
 use crate::server::Context;
 use crate::server::key::Name;
@@ -42,11 +43,12 @@ thread_local! {
 pub fn begin(context: &Context) {
     FINDER.with_borrow_mut(|finder| {
         let publishes = publishes_module_events();
+        let is_wanted = names::look();
         if publishes && !finder.published {
             finder.walk = Some((0, Walk::new()));
             finder.for_all = true;
             track_all(true);
-        } else if finder.walk.is_none() && moved() > 0 {
+        } else if finder.walk.is_none() && (moved() > 0 || is_wanted) {
             finder.walk = Some((0, Walk::new()));
         }
         finder.published = publishes;
@@ -92,7 +94,10 @@ impl Finder {
                         schedule::add(&name, tracking.serial());
                         dehydrator.past.note(db, &name.key);
                     }
-                    tracking.track();
+                    tracking.found(is_scheduled(dehydrator));
+                    if names::is_wanted(tracking.serial()) {
+                        names::learn(tracking.serial(), Name { db, key: name.bytes().into() });
+                    }
                 });
             });
             if !more {

@@ -95,8 +95,18 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
         None => reply.push(b"rate-room").null(),
     }
     reply.push(b"remember").integer(*remember as i64);
-    let remembered = dehydrator.dehydrator().and_then(|dehydrator| dehydrator.past.ids());
+    let value = dehydrator.dehydrator();
+    let remembered = value.and_then(|it| it.past.ids());
     reply.push(b"remembered").integer(number(remembered.map(|ids| ids.len_at(now))));
+    let leased = lawn.map_or(0, |lawn| lawn.leased());
+    let given_out = lawn.map_or(0, |lawn| lawn.delivered());
+    reply.push(b"leased").integer(leased as i64);
+    reply.push(b"given-back").integer(given_out.saturating_sub(leased) as i64);
+    reply.push(b"overdue").integer(number(value.map(|it| it.count_overdue(now))));
+    match value.and_then(|it| it.age(now)) {
+        Some(age) => reply.push(b"oldest-due-ms").integer(age as i64),
+        None => reply.push(b"oldest-due-ms").null(),
+    }
     if full {
         let mut counts = reply.push(b"elements-by-ttl").open_map();
         for (ttl, count) in lawn.map(|lawn| lawn.counts_by_ttl()).unwrap_or_default() {

@@ -13,6 +13,7 @@
 //! | `look` | LOOK: one element, as it stands |
 //! | `range` | RANGE: what waits, in order |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
+//! | `late` | LATE: the dehydrators that are overdue the longest |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
 //! | `limit` | LIMIT, GIVEN: how much a key holds and gives out at the most |
@@ -29,6 +30,7 @@ mod debug;
 mod due;
 mod glob;
 mod inspect;
+mod late;
 mod limit;
 mod limits;
 mod look;

@@ -9,7 +9,7 @@ use crate::server::{CommandContext, error::Result};
 #[cfg(debug_assertions)]
 use super::debug;
 use super::{
-    due, inspect, limit, look, ondue, pause, poll, push, range, require, settle, take, update,
+    due, inspect, late, limit, look, ondue, pause, poll, push, range, require, settle, take, update,
 };
 
 /// The first version of the module.
@@ -165,6 +165,13 @@ pub fn commands() -> Vec<Command> {
                 "key [FULL]",
                 c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
                 c"Returns a map of what a dehydrator holds.",
+            )
+            .varying(),
+        Command::without_key(c"late", handler!(late::late), c"readonly", -1)
+            .described(
+                "[COUNT n]",
+                c"O(N*log(K)+M), N being the number of dehydrators it lists, K of all, M of elements in those that are due",
+                c"Lists the dehydrators whose elements have been due for the longest.",
             )
             .varying(),
         Command::without_key(c"help", handler!(help), c"readonly fast", 1).described(

@@ -102,8 +102,9 @@ impl Sink for Io {
     }
 }
 
-/// Gives a new value to the server, which will put it under this name.
-fn leak(dehydrator: Dehydrator, name: Option<Name>) -> *mut c_void {
+/// Gives a new value to the server, which will put it under this name. `came`: when what is overdue in it came.
+fn leak(mut dehydrator: Dehydrator, name: Option<Name>, came: impl FnOnce() -> u64) -> *mut c_void {
+    dehydrator.note_next(came);
     name.iter().for_each(|name| dehydrator.past.note(name.db, &name.key));
     if is_scheduled(&dehydrator) {
         let tracking = dehydrator.tracking();
@@ -124,7 +125,11 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
             Ok((lawn, mut rules, remembered)) => {
                 rules.trust = trust(&io, &rules);
                 let is_news = rules.trust == Trust::Untold;
-                let value = leak(Dehydrator::with_past(lawn, rules, remembered.into()), io.name());
+                // Where the server loads all it has, nothing counts as overdue before it is done.
+                let loads = io.context().loads();
+                let came = || if loads { 0 } else { clock::now() };
+                let value = Dehydrator::with_past(lawn, rules, remembered.into());
+                let value = leak(value, io.name(), came);
                 if is_news {
                     timer::soon(&io.context());
                 }
@@ -272,7 +277,7 @@ unsafe extern "C" fn copy2(
     guard(ptr::null_mut(), || {
         // SAFETY: the server's promise above.
         let (transfer, value) = unsafe { (Transfer::from_raw(transfer), dehydrator(value)) };
-        leak(value.clone(), transfer.and_then(|transfer| transfer.to()))
+        leak(value.clone(), transfer.and_then(|transfer| transfer.to()), clock::now)
     })
 }
 

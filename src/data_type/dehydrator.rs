@@ -1,15 +1,17 @@
 //! What is in a key: a lawn, and what becomes of what comes due in it.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use super::past::Past;
 use crate::clock;
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
+use crate::metrics::latency::Overdue;
 use crate::pending::blocked::Outlook;
 use crate::pending::compaction::Mark;
-use crate::pending::schedule::Serial;
+use crate::pending::overdue::{OVERDUE, Place, Serial};
 use crate::policy::{Limits, Policy, Rate, Rules};
+use crate::server::flags::gives_out;
 
 /// A client that asks for elements passes over so many dead letters at the most: the time that takes has a bound.
 pub const DEAD_LETTERS_MAX: usize = 1024;
@@ -240,13 +242,46 @@ impl Dehydrator {
         Some(PAST + next)
     }
 
+    /// Notes when the first element can be given out, or since when, after something was changed. `now` is the time of that,
+    /// in milliseconds since the epoch.
+    pub fn note_next(&mut self, now: impl FnOnce() -> u64) {
+        self.lawn.settle_first();
+        let next = self.next();
+        self.tracking.place.note(next, now);
+    }
+
+    /// Returns since when what is due in it is overdue.
+    pub fn overdue(&self) -> Overdue {
+        let overdue = self.tracking.place.overdue();
+        match self.rules.limits {
+            // It could not be given out before there was room.
+            Some(_) => overdue.not_before(self.next()),
+            None => overdue,
+        }
+    }
+
+    /// Returns for how long the oldest element has been due that could be given out or delivered at this time, in
+    /// milliseconds. `None`: there is none.
+    pub fn age(&self, now: u64) -> Option<u64> {
+        let next = self.next().filter(|next| *next <= now && gives_out())?;
+        Some(self.tracking.place.age(next, now))
+    }
+
+    /// Returns how many elements have been due for a second or longer, so that they could have been given out or delivered
+    /// for so long.
+    pub fn count_overdue(&self, now: u64) -> usize {
+        let is_overdue = self.age(now).is_some_and(|age| age >= OVERDUE);
+        if is_overdue { self.lawn.count_due(now.saturating_sub(OVERDUE)) } else { 0 }
+    }
+
     /// Counts what is in it anew, after it was changed. O(1).
     pub fn recount(&mut self) {
         let now = Counted {
             elements: counted(self.lawn.len()),
             given_out: counted(self.lawn.delivered()),
-            ttls: counted(self.lawn.ttls()),
-            paused: self.rules.pause.is_some().into(),
+            leased: counted(self.lawn.leased()),
+            ttls_and_pause: counted(self.lawn.ttls())
+                | if self.rules.pause.is_some() { IS_PAUSED } else { 0 },
         };
         if now != self.counted {
             self.counted.replace(now);
@@ -317,6 +352,8 @@ pub struct Census {
     pub elements: usize,
     /// Elements that were given out under a lease and are still there.
     pub given_out: usize,
+    /// Those of them that are held under a token.
+    pub leased: usize,
     /// TTLs, those of one dehydrator apart from those of another.
     pub ttls: usize,
     /// Dehydrators that are paused.
@@ -327,6 +364,7 @@ pub struct Census {
 static DEHYDRATORS: AtomicUsize = AtomicUsize::new(0);
 static ELEMENTS: AtomicUsize = AtomicUsize::new(0);
 static GIVEN_OUT: AtomicUsize = AtomicUsize::new(0);
+static LEASED: AtomicUsize = AtomicUsize::new(0);
 static TTLS: AtomicUsize = AtomicUsize::new(0);
 static PAUSED: AtomicUsize = AtomicUsize::new(0);
 
@@ -337,20 +375,24 @@ impl Census {
             dehydrators: DEHYDRATORS.load(Ordering::Relaxed),
             elements: ELEMENTS.load(Ordering::Relaxed),
             given_out: GIVEN_OUT.load(Ordering::Relaxed),
+            leased: LEASED.load(Ordering::Relaxed),
             ttls: TTLS.load(Ordering::Relaxed),
             paused: PAUSED.load(Ordering::Relaxed),
         }
     }
 }
 
-/// What one dehydrator adds to the census. A lawn numbers its elements in 32 bits, so there are no more.
+/// What one dehydrator adds to the census. A lawn numbers its elements in 30 bits, so there are no more.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Counted {
     elements: u32,
     given_out: u32,
-    ttls: u32,
-    paused: u32,
+    leased: u32,
+    /// And [`IS_PAUSED`]: one number more would have a dehydrator take twenty bytes more.
+    ttls_and_pause: u32,
 }
+
+const IS_PAUSED: u32 = 1 << 31;
 
 fn counted(number: usize) -> u32 {
     number.try_into().unwrap_or(u32::MAX)
@@ -363,8 +405,9 @@ impl Counted {
         for (sum, old, new) in [
             (&ELEMENTS, old.elements, new.elements),
             (&GIVEN_OUT, old.given_out, new.given_out),
-            (&TTLS, old.ttls, new.ttls),
-            (&PAUSED, old.paused, new.paused),
+            (&LEASED, old.leased, new.leased),
+            (&TTLS, old.ttls_and_pause & !IS_PAUSED, new.ttls_and_pause & !IS_PAUSED),
+            (&PAUSED, old.ttls_and_pause / IS_PAUSED, new.ttls_and_pause / IS_PAUSED),
         ] {
             if old != new {
                 // Modulo 2^64, so that a decrease is the same addition.
@@ -386,15 +429,13 @@ pub struct Tracking {
     has_stuck: AtomicBool,
     /// Whether it has been noted that it has memory to give back.
     mark: Mark,
-    serial: Serial,
+    place: Place,
 }
 
 /// Values that are [`MOVED`].
 static MOVED_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Whether all values are being looked for, so that one whose name is not known yet counts as moved, too.
 static ALL_ARE_TRACKED: AtomicBool = AtomicBool::new(false);
-/// The last one given.
-static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 const UNTRACKED: u8 = 0;
 const TRACKED: u8 = 1;
@@ -402,14 +443,13 @@ const MOVED: u8 = 2;
 
 impl Tracking {
     fn none() -> Self {
-        let serial = SERIAL.fetch_add(1, Ordering::Relaxed) + 1;
         let (state, has_stuck) = (AtomicU8::new(UNTRACKED), AtomicBool::new(false));
-        Self { state, has_stuck, mark: Mark::none(), serial }
+        Self { state, has_stuck, mark: Mark::none(), place: Place::new() }
     }
 
     /// Tells this value from all others.
     pub fn serial(&self) -> Serial {
-        self.serial
+        self.place.serial()
     }
 
     /// Returns whether it has been noted that it has memory to give back.
@@ -435,6 +475,15 @@ impl Tracking {
     /// Says that the name it has now has been noted.
     pub fn track(&self) {
         self.set(TRACKED);
+    }
+
+    /// Says that a walk has come by its name, which is noted if the module must know it.
+    pub fn found(&self, is_scheduled: bool) {
+        if is_scheduled {
+            self.track();
+        } else if self.state.load(Ordering::Relaxed) == MOVED {
+            self.set(UNTRACKED);
+        }
     }
 
     /// Says that it leaves its name. Returns whether that had been noted.

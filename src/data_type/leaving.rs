@@ -19,10 +19,16 @@ pub struct Leaving<'a> {
 
 impl Leaving<'_> {
     /// Does what [`Lawn::drain`] does.
-    pub fn drain(self, now: u64, count: usize, mut give: impl FnMut(u64, Element<'_>)) -> usize {
+    pub fn drain(
+        &mut self,
+        now: u64,
+        count: usize,
+        mut give: impl FnMut(u64, Element<'_>),
+    ) -> usize {
         let Self { lawn, past, until: Some((until, moment)) } = self else {
             return self.lawn.drain(now, count, give);
         };
+        let (until, moment) = (*until, *moment);
         let ids = past.ids_of(lawn);
         let drained = lawn.drain(now, count, |ttl, element| {
             ids.insert(element.id, until);

@@ -33,6 +33,7 @@ use redis_module::raw::RedisModuleType;
 use crate::clock;
 use crate::config;
 use crate::lawn::{Lawn, Shared};
+use crate::metrics::latency::Overdue;
 use crate::pending::blocked::{self, Outlook};
 use crate::pending::{compaction, schedule};
 use crate::policy::{Change, Limits, Pause, Policy, Rules, Trust};
@@ -228,6 +229,11 @@ impl<'a> Writing<'a> {
     /// Returns when the server will delete the key by itself, in milliseconds since the epoch.
     pub fn expiry(&self) -> Option<u64> {
         self.key.as_ref()?.expiry()
+    }
+
+    /// Returns since when what is due is overdue.
+    pub fn overdue(&mut self) -> Overdue {
+        self.existing().map_or_else(Overdue::default, |dehydrator| dehydrator.overdue())
     }
 
     /// Returns what there is to wait for.
@@ -437,6 +443,7 @@ fn follow_up(
     has_grown: bool,
 ) {
     dehydrator.recount();
+    dehydrator.note_next(|| now.unwrap_or_else(clock::now));
     let mark = dehydrator.tracking().mark();
     if !has_grown && !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
         compaction::note(mark, context.selected_db(), name.bytes());
@@ -447,7 +454,6 @@ fn follow_up(
     dehydrator.past.note(context.selected_db(), name.bytes());
     blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
-        dehydrator.lawn.settle_first();
         let serial = dehydrator.tracking().serial();
         let now = now.unwrap_or_else(clock::now);
         schedule::note(context, name, serial, dehydrator.next_task(), now);

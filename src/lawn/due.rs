@@ -153,11 +153,17 @@ impl Full {
         done
     }
 
-    pub fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<Element<'_>> {
+    pub fn lease_due(
+        &mut self,
+        now: u64,
+        ttl: u64,
+        token: Option<Token>,
+    ) -> Option<(u64, Element<'_>)> {
         debug_assert_ne!(ttl, 0, "a lease of no time");
         let handle = self.first_due(now, Self::read_ahead)?;
+        let deadline = self.records.turn(handle).deadline;
         self.lease(handle, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
-        Some(self.records.get(handle).into())
+        Some((deadline, self.records.get(handle).into()))
     }
 
     /// Finds the record whose turn is first, if it is due at `now`. Each of those that follow it in its queue waits for

@@ -234,8 +234,8 @@ impl Full {
         listed.map(|handle| self.records.get(handle).into())
     }
 
-    pub fn has_tokens(&self) -> bool {
-        !self.leases.is_empty()
+    pub fn leased(&self) -> usize {
+        self.leases.len()
     }
 
     pub fn running(&self, now: u64) -> usize {

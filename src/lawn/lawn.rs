@@ -287,8 +287,14 @@ impl Lawn {
 
     /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
     /// after `ttl` milliseconds, and counts the delivery. A lease is a TTL: the element moves into that
-    /// queue. `ttl` must not be 0, or the element would be due again at once and never end. It is held under `token`.
-    pub fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<Element<'_>> {
+    /// queue. `ttl` must not be 0, or the element would be due again at once and never end. It is held under `token`. With
+    /// it goes the deadline that it had.
+    pub fn lease_due(
+        &mut self,
+        now: u64,
+        ttl: u64,
+        token: Option<Token>,
+    ) -> Option<(u64, Element<'_>)> {
         either!(&mut self.form, it => it.lease_due(now, ttl, token))
     }
 
@@ -328,7 +334,12 @@ impl Lawn {
 
     /// Returns whether any element is held under a token.
     pub fn has_tokens(&self) -> bool {
-        either!(&self.form, it => it.has_tokens())
+        self.leased() > 0
+    }
+
+    /// Returns how many elements are held under a token, whether their lease has run out or not. O(1).
+    pub fn leased(&self) -> usize {
+        either!(&self.form, it => it.leased())
     }
 
     /// Has the leases that run be counted, or no more. What is held in a large lawn is searched for then, a little at a time,

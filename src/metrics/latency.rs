@@ -1,17 +1,21 @@
-//! How late elements were given to blocked clients, or delivered: last, greatest, and percentiles.
+//! How late elements were given out or delivered: last, greatest, and percentiles.
 //!
 //! It counts from the moment at which the element could have been given out at the earliest. That is its
-//! deadline, unless something came later: the element itself, pushed with a deadline in the past; room within limits; a policy, said
-//! when the element was overdue; the end of a load, a promotion to primary, a step of the wall clock.
+//! deadline, unless something came later: the element itself, pushed with a deadline in the past; the end of a pause; room
+//! within limits; a policy, said when the element was overdue; what [`start`] knows of.
 
 use std::cell::{Cell, RefCell};
 
+use super::start;
 use crate::clock;
 
 /// Parts into which each power of two is divided: a percentile is told to within an eighth.
 const PARTS: u32 = 8;
 /// Up to 2^40 microseconds, some twelve days; what is later is counted as that.
 const OCTAVES: u32 = 40;
+
+/// What is given out later than this is counted as late, in microseconds: it waited for somebody, not for a waking.
+const LATE_US: u64 = 100_000;
 
 /// Counts of latenesses that are about the same.
 struct Histogram {
@@ -26,8 +30,8 @@ thread_local! {
     };
     static LAST_US: Cell<u64> = const { Cell::new(0) };
     static MAX_US: Cell<u64> = const { Cell::new(0) };
-    /// Nothing could be given out before, in microseconds since the epoch.
-    static EARLIEST_US: Cell<u64> = const { Cell::new(0) };
+    /// Elements that were late.
+    static LATE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Since when the next element of a key is overdue. An element may come when its deadline is over already.
@@ -37,12 +41,25 @@ pub struct Overdue {
     next: Option<u64>,
     /// When it came, if it was due by then, in microseconds since the epoch.
     since_us: u64,
+    /// What has this deadline or a later one was there before.
+    before: Option<u64>,
 }
 
 impl Overdue {
     /// Counts what is due in a key as overdue from now on: the key has just come, with whatever is in it.
     pub fn since_now() -> Self {
-        Self { next: None, since_us: clock::now_us() }
+        Self { since_us: clock::now_us(), ..Self::default() }
+    }
+
+    /// Counts what is due before `before` as overdue since that moment, in milliseconds since the epoch, and all else since
+    /// its deadline.
+    pub fn since(moment: u64, before: u64) -> Self {
+        Self { since_us: moment.saturating_mul(1000), before: Some(before), next: None }
+    }
+
+    /// Counts nothing as overdue before that moment, in milliseconds since the epoch.
+    pub fn not_before(self, next: Option<u64>) -> Self {
+        Self { next, ..self }
     }
 
     /// Notes when the next element comes due, or did. The clock, in microseconds since the epoch, is read if that matters.
@@ -60,23 +77,60 @@ impl Overdue {
 
     /// Returns how late an element of this deadline is now, in microseconds.
     pub fn late_us(&self, deadline: u64) -> u64 {
+        self.late_us_at(deadline, clock::now_us())
+    }
+
+    fn late_us_at(&self, deadline: u64, now_us: u64) -> u64 {
         // What limits hold back is noted with a later time than its deadline.
-        let earliest = deadline.max(self.next.unwrap_or(0)).saturating_mul(1000);
-        let since_us = earliest.max(self.since_us).max(EARLIEST_US.get());
-        clock::now_us().saturating_sub(since_us)
+        let deadline_us = deadline.max(self.next.unwrap_or(0)).saturating_mul(1000);
+        let was_there = self.before.is_some_and(|before| deadline >= before);
+        let since_us = if was_there { deadline_us } else { deadline_us.max(self.since_us) };
+        start::late_us(since_us, now_us)
     }
 }
 
-/// Says that nothing could be given out until now: the server has loaded, has become a primary, or its
-/// wall clock has stepped.
-pub fn begin() {
-    EARLIEST_US.set(clock::now_us());
+/// Elements that are given out at one time, in order. Those of one deadline, which follow each other, are as late.
+pub struct Given {
+    overdue: Overdue,
+    now_us: u64,
+    deadline: u64,
+    count: u64,
+}
+
+impl Given {
+    /// Begins to note elements of a key that are given out at this time, in milliseconds since the epoch.
+    pub fn begin(overdue: Overdue, now: u64) -> Self {
+        Self { overdue, now_us: now.saturating_mul(1000), deadline: 0, count: 0 }
+    }
+
+    /// Notes the next one, by the deadline that it had.
+    pub fn note(&mut self, deadline: u64) {
+        if deadline != self.deadline {
+            self.record();
+            self.deadline = deadline;
+        }
+        self.count += 1;
+    }
+
+    fn record(&mut self) {
+        let count = std::mem::take(&mut self.count);
+        if count > 0 {
+            record_many(self.overdue.late_us_at(self.deadline, self.now_us), count);
+        }
+    }
+}
+
+impl Drop for Given {
+    fn drop(&mut self) {
+        self.record();
+    }
 }
 
 /// Forgets what was noted, as CONFIG RESETSTAT asks for.
 pub fn reset() {
     LAST_US.set(0);
     MAX_US.set(0);
+    LATE.set(0);
     HISTOGRAM.with_borrow_mut(|histogram| {
         *histogram = Histogram { counts: [0; (PARTS * OCTAVES) as usize], total: 0 };
     });
@@ -84,9 +138,22 @@ pub fn reset() {
 
 /// Notes one, in microseconds.
 pub fn record(us: u64) {
+    record_many(us, 1);
+}
+
+/// Notes so many that are as late.
+fn record_many(us: u64, count: u64) {
     LAST_US.set(us);
     MAX_US.set(MAX_US.get().max(us));
-    HISTOGRAM.with_borrow_mut(|histogram| histogram.record(us));
+    if us > LATE_US {
+        LATE.set(LATE.get() + count);
+    }
+    HISTOGRAM.with_borrow_mut(|histogram| histogram.record(us, count));
+}
+
+/// Returns how many elements were late, by more than a tenth of a second.
+pub fn late() -> u64 {
+    LATE.get()
 }
 
 /// Returns the last and the greatest, in microseconds.
@@ -105,9 +172,9 @@ pub fn percentile_us(per_mille: u64) -> u64 {
 }
 
 impl Histogram {
-    fn record(&mut self, us: u64) {
-        self.counts[bucket(us)] += 1;
-        self.total += 1;
+    fn record(&mut self, us: u64, count: u64) {
+        self.counts[bucket(us)] += count;
+        self.total += count;
     }
 
     fn percentile(&self, per_mille: u64) -> u64 {
@@ -188,7 +255,7 @@ mod tests {
     fn percentiles_are_those_of_what_was_noted() {
         let mut histogram = Histogram { counts: [0; 320], total: 0 };
         assert_eq!(histogram.percentile(500), 0);
-        (1..=1000).for_each(|us| histogram.record(us));
+        (1..=1000).for_each(|us| histogram.record(us, 1));
         for (per_mille, exact) in [(1, 1), (500, 500), (990, 990), (1000, 1000)] {
             let told = histogram.percentile(per_mille);
             assert!((exact..=exact + exact / 8).contains(&told), "{per_mille}: {told}");

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `counters` | how often |
 //! | `latency` | how late |
+//! | `start` | from which moment that counts |
 
 pub mod counters;
 pub mod latency;
+pub mod start;

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `schedule` | dehydrators that have something to do by themselves, and when |
 //! | `blocked` | blocked clients, in the lines of their keys |
+//! | `overdue` | since when something waits that could be given out, in each key and in all |
 //! | `take` | how a client has asked for what is due, which is kept while it sleeps |
 //! | `compaction` | dehydrators that have memory to give back |
 //! | `fading` | dehydrators that have ids to forget |
@@ -18,6 +19,7 @@
 pub mod blocked;
 pub mod compaction;
 pub mod fading;
+pub mod overdue;
 pub mod schedule;
 mod take;
 pub mod timer;

@@ -17,6 +17,7 @@ use std::rc::Rc;
 
 use hashbrown::{HashMap, hash_map};
 
+use super::overdue::Serial;
 use super::timer;
 use crate::clock;
 use crate::metrics::latency::Overdue;
@@ -27,10 +28,6 @@ use crate::server::{Context, Str};
 const BACK_OFF_US: u64 = 100_000;
 /// The longest: what is put right is noticed no later than this.
 const BACK_OFF_MAX_US: u64 = 10_000_000;
-
-/// Tells one value from all others. When the server puts a copy, or a key that it loads, over another, it makes the new one
-/// before it deletes the old one: that must not take the new one's entry along.
-pub type Serial = u64;
 
 /// A key's name, within its database.
 type Key = Rc<[u8]>;

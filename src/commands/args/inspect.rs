@@ -1,4 +1,4 @@
-//! What SCAN and INFO ask for.
+//! What SCAN, INFO and LATE ask for.
 
 use crate::config;
 use crate::server::string::Args;
@@ -55,5 +55,25 @@ impl<'a> Info<'a> {
             }
         }
         Ok(Self { key: required(args, 1)?, full })
+    }
+}
+
+/// `[COUNT n]`
+pub struct Late {
+    pub count: usize,
+}
+
+impl Late {
+    pub fn parse(args: Args<'_>) -> Result<Self> {
+        const COUNT: usize = 10;
+        let mut count = None;
+        let mut options = Options::new(args, 1);
+        while let Some(option) = options.next() {
+            match option.name() {
+                b"COUNT" if count.is_none() => count = Some(options.count()?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(Self { count: count.unwrap_or(COUNT).min(config::reply_max()) })
     }
 }

@@ -36,7 +36,7 @@ use crate::level;
 use crate::server::string::Args;
 use crate::server::{Context, Error, Str, error::Result};
 
-pub use inspect::{Info, Scan};
+pub use inspect::{Info, Late, Scan};
 pub use limit::{Given, Limit};
 pub use ondue::OnDue;
 pub use pause::{Pause, PauseEnd};

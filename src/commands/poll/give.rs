@@ -4,13 +4,15 @@ use crate::courier;
 use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
+use crate::metrics::latency::Given;
 use crate::pending::Take;
 use crate::replicate::{self, Batch};
 use crate::server::digits::Digits;
 use crate::server::reply::Array;
 use crate::server::{Context, Str, random};
 
-/// Takes or leases what is due, tells replicas, and gives each element to `give`.
+/// Takes or leases what is due, tells replicas, and gives each element to `give`, for a client that does not wait: how late
+/// each of them is counts.
 pub(super) fn take_due<'a>(
     context: &'a Context,
     mut dehydrator: Writing<'a>,
@@ -19,14 +21,28 @@ pub(super) fn take_due<'a>(
     take: Take,
     give: impl FnMut(Element<'_>),
 ) {
+    let mut given = Given::begin(dehydrator.overdue(), now);
+    take_due_noting(context, dehydrator, key, now, take, give, |deadline| given.note(deadline));
+}
+
+/// Does what [`take_due`] does, and tells `note` of the deadline that each element had.
+pub(super) fn take_due_noting<'a>(
+    context: &'a Context,
+    mut dehydrator: Writing<'a>,
+    key: Str<'a>,
+    now: u64,
+    take: Take,
+    give: impl FnMut(Element<'_>),
+    note: impl FnMut(u64),
+) {
     if dehydrator.is_paused(now) {
         return;
     }
     let take = within_limits(&mut dehydrator, now, take);
     if dehydrator.policy().limits() {
-        return take_below_limit(context, dehydrator, key, now, take, give);
+        return take_below_limit(context, dehydrator, key, now, take, give, note);
     }
-    take_first(context, dehydrator, key, now, take, give);
+    take_first(context, dehydrator, key, now, take, give, note);
 }
 
 /// Does what [`take_due`] does where there is a limit of deliveries. Dead letters are passed over: those that stand before
@@ -38,6 +54,7 @@ fn take_below_limit<'a>(
     now: u64,
     take: Take,
     mut give: impl FnMut(Element<'_>),
+    mut note: impl FnMut(u64),
 ) {
     // By far the most ask for one, and that one is none.
     if take.count == 1 {
@@ -46,7 +63,7 @@ fn take_below_limit<'a>(
             lawn.first().filter(|first| first.deadline <= now).map(|first| first.deliveries)
         });
         if first.is_some_and(|first| !dehydrator.policy().sends(first)) {
-            return take_first(context, dehydrator, key, now, take, give);
+            return take_first(context, dehydrator, key, now, take, give, note);
         }
     }
     let (mut left, mut dead) = (take.count, 0);
@@ -68,7 +85,7 @@ fn take_below_limit<'a>(
         left -= count;
         let take = Take { count, ..take };
         if count > 0 {
-            take_first(context, dehydrator, key, now, take, &mut give);
+            take_first(context, dehydrator, key, now, take, &mut give, &mut note);
         } else {
             drop(dehydrator);
         }
@@ -105,10 +122,11 @@ fn take_first(
     now: u64,
     take: Take,
     give: impl FnMut(Element<'_>),
+    note: impl FnMut(u64),
 ) {
     match take.lease {
-        None => remove_due(context, dehydrator, key, now, take.count, give),
-        Some(ttl) => lease_due(context, dehydrator, key, now, take, ttl, give),
+        None => remove_due(context, dehydrator, key, now, take.count, give, note),
+        Some(ttl) => lease_due(context, dehydrator, key, now, take, ttl, give, note),
     }
 }
 
@@ -130,19 +148,22 @@ fn remove_due(
     now: u64,
     count: usize,
     mut give: impl FnMut(Element<'_>),
+    mut note: impl FnMut(u64),
 ) {
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, key, until);
-    let (mut polled, mut redelivered) = (0, 0);
-    if let Some(leaving) = dehydrator.leaving(until) {
+    let (mut polled, mut run_out) = (0, 0);
+    if let Some(mut leaving) = dehydrator.leaving(until) {
+        run_out = leaving.lawn.leased();
         polled = leaving.drain(now, count, |_, element| {
+            note(element.deadline);
             give(element);
-            redelivered += u64::from(element.deliveries > 0);
             removed.push(element.id);
         });
+        run_out -= leaving.lawn.leased();
     }
     counters::count(&POLLS, polled as u64);
-    counters::count(&REDELIVERIES, redelivered);
+    counters::count(&REDELIVERIES, run_out as u64);
     if removed.finish() {
         note_given(context, &mut dehydrator, key, now, polled as u64);
         dehydrator.shrunk(c"dehydrator.poll");
@@ -157,24 +178,28 @@ fn lease_due(
     take: Take,
     ttl: u64,
     mut give: impl FnMut(Element<'_>),
+    mut note: impl FnMut(u64),
 ) {
     let deadline = now.saturating_add(ttl).min(DEADLINE_MAX);
     let token = take.token.expect("a lease has a token");
     let mut leased = Batch::leased(context, key, ttl, deadline, token);
-    let (mut polled, mut redelivered) = (0, 0);
+    let (mut polled, mut run_out) = (0, 0);
     if let Some(lawn) = dehydrator.lawn() {
+        let before = lawn.leased();
         for _ in 0..take.count {
-            let Some(element) = lawn.lease_due(now, ttl, Some(token)) else { break };
+            let Some((deadline, element)) = lawn.lease_due(now, ttl, Some(token)) else { break };
+            note(deadline);
             give(element);
             polled += 1;
-            redelivered += u64::from(element.deliveries > 1);
             leased.push(element.id);
         }
+        // What was still held under the token of another lease is held as before.
+        run_out = polled - (lawn.leased() - before);
     }
-    counters::count(&POLLS, polled);
-    counters::count(&REDELIVERIES, redelivered);
+    counters::count(&POLLS, polled as u64);
+    counters::count(&REDELIVERIES, run_out as u64);
     if leased.finish() {
-        note_given(context, &mut dehydrator, key, now, polled);
+        note_given(context, &mut dehydrator, key, now, polled as u64);
         dehydrator.changed(c"dehydrator.poll");
     }
 }

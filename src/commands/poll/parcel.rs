@@ -16,7 +16,7 @@ use crate::server::guard::{Whole, trap};
 use crate::server::{Context, OwnedStr, Str, log};
 
 use super::claims::{OnItsWay, claim};
-use super::give::{held, take_due};
+use super::give::{held, take_due_noting};
 
 /// What was taken for a client, or is held by it already.
 pub(super) struct Parcel {
@@ -121,14 +121,16 @@ impl Parcel {
         let whole = Whole::begin();
         let mut befores = befores;
         let mut elements = Vec::new();
-        take_due(context, dehydrator, name, now, take, |element| {
+        let give = |element: Element<'_>| {
             // Nearly always it is the first. But where dead letters are passed over, events call out, and what a listener
             // pushes may be due.
             let known = befores.iter().position(|(id, _)| **id == *element.id);
             let known = known.and_then(|at| befores.remove(at)).map(|(_, before)| before);
             let before = known.unwrap_or_else(|| Before::of_unknown(&element, take, now));
             elements.push(Copied::new(element, before));
-        });
+        };
+        // How late it is counts when the client is woken.
+        take_due_noting(context, dehydrator, name, now, take, give, |_| {});
         trap::pass("taken");
         // The key may have expired in between.
         elements.first()?;

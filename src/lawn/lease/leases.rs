@@ -39,6 +39,11 @@ impl Leases {
         self.held.is_none()
     }
 
+    /// Returns how many records are held.
+    pub fn len(&self) -> usize {
+        self.held.as_ref().map_or(0, |held| held.tokens.len())
+    }
+
     /// Holds a record under this token from here on, or under none. Its turn is `turn` now, and was `before`.
     pub fn set(&mut self, record: Handle, token: Option<Token>, before: Turn, turn: Turn) {
         let Some(token) = token else { return self.forget(record, before) };

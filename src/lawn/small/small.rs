@@ -193,11 +193,16 @@ impl Small {
         drained.into()
     }
 
-    pub fn lease_due(&mut self, now: u64, ttl: u64, token: Option<Token>) -> Option<Element<'_>> {
+    pub fn lease_due(
+        &mut self,
+        now: u64,
+        ttl: u64,
+        token: Option<Token>,
+    ) -> Option<(u64, Element<'_>)> {
         debug_assert_ne!(ttl, 0, "a lease of no time");
         let first = self.first_due(now)?;
         let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
-        Some(Entry::read(&self.bytes, at).element(&self.bytes))
+        Some((first.deadline, Entry::read(&self.bytes, at).element(&self.bytes)))
     }
 
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
@@ -245,8 +250,8 @@ impl Small {
         entries.map(|entry| entry.element(&self.bytes))
     }
 
-    pub fn has_tokens(&self) -> bool {
-        self.held > 0
+    pub fn leased(&self) -> usize {
+        self.held.into()
     }
 
     pub fn next_deadline(&self) -> Option<u64> {

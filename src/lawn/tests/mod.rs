@@ -73,7 +73,8 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
         assert_eq!((lawn.len(), lawn.is_empty(), lawn.delivered()), (2, false, 0));
         assert!(lawn.lease_due(9, 5, None).is_none(), "nothing is due");
         assert_eq!(lawn.delivered(), 0);
-        let leased = lawn.lease_due(10, 5, None).expect("it is due");
+        let (deadline, leased) = lawn.lease_due(10, 5, None).expect("it is due");
+        assert_eq!(deadline, 10, "as it was");
         assert_eq!((leased.id, leased.deadline, leased.deliveries), (&first[..], 15, 1));
         assert!(lawn.lease_at(&second, 7, 100, None));
         assert!(lawn.lease_at(&second, 7, 17, None));
@@ -89,7 +90,7 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
         assert!(lawn.set_deliveries(&first, u16::MAX, None));
         assert!(lawn.set_deliveries(&second, 0, None));
         assert_eq!(lawn.delivered(), 1);
-        let leased = lawn.lease_due(15, DEADLINE_MAX, None).expect("it is due");
+        let (_, leased) = lawn.lease_due(15, DEADLINE_MAX, None).expect("it is due");
         assert_eq!((leased.deadline, leased.deliveries), (DEADLINE_MAX, u16::MAX));
         // A new timer leaves the count as it is, a new element begins it anew.
         assert!(lawn.restart_at(&first, 0, 16));
@@ -109,7 +110,7 @@ fn a_token_is_good_for_one_lease_and_no_other() {
     let tokens: Vec<_> = (1..).filter_map(Token::new).take(8).collect();
     lawn.start_at(b"i", 0, b"first", 0).expect("room");
     let lease = |lawn: &mut Lawn, token: Token| {
-        let leased = lawn.lease_due(10, 5, Some(token)).map(|it| it.deadline);
+        let leased = lawn.lease_due(10, 5, Some(token)).map(|it| it.1.deadline);
         assert_eq!(leased, Some(15));
         assert!(
             lawn.holds(b"i", token)

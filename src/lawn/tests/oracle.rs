@@ -420,7 +420,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 for _ in 0..most {
                     let token = token(seed);
                     let found = lawn.lease_due(now, ttl, token);
-                    let found = found.map(|it| (it.id.to_vec(), it.deliveries));
+                    let found = found.map(|(_, it)| (it.id.to_vec(), it.deliveries));
                     assert_eq!(found, oracle.lease_due(now, ttl, token));
                 }
             }

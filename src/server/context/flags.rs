@@ -4,6 +4,14 @@ use redis_module::raw;
 
 use super::Context;
 
+/// Returns whether this server is a primary that has loaded its data, so that it gives things out.
+pub fn gives_out() -> bool {
+    // SAFETY: without a context the server tells of itself alone.
+    let flags = unsafe { api!(RedisModule_GetContextFlags(std::ptr::null_mut())) as u32 };
+    flags & raw::REDISMODULE_CTX_FLAGS_MASTER != 0
+        && flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
+}
+
 impl Context {
     /// Returns whether this server is a primary that may replicate at this moment: it is no replica, it does
     /// not load, and clients are not paused (to replicate then would kill the server).

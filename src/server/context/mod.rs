@@ -15,7 +15,7 @@
 
 pub mod call;
 mod command;
-mod flags;
+pub mod flags;
 pub mod notify;
 mod positions;
 pub mod reply;

@@ -1,5 +1,8 @@
 //! How late it was is counted from when it could have been on time.
 
+mod oldest;
+mod polled;
+
 use redis::{Connection, Value};
 
 use crate::harness::{Ask, Server, cmd, texts, until};

@@ -1,0 +1,73 @@
+//! Which dehydrators are overdue the longest: LATE.
+
+use crate::clock;
+use crate::data_type::inspect;
+use crate::pending::overdue::{self, Oldest, names};
+use crate::server::string::Args;
+use crate::server::{CommandContext, OwnedStr, error::Result};
+
+use super::args;
+
+/// What is told of a dehydrator.
+struct Row {
+    name: Option<(i32, Box<[u8]>)>,
+    age: u64,
+    overdue: Option<usize>,
+}
+
+/// Runs `LATE [COUNT n]`: those dehydrators of all databases whose oldest element has been due for the longest, for a
+/// second at least; of each the key, the database, for how many ms, and how many elements are overdue. The key is nil until
+/// it has been found.
+pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
+    let args::Late { count } = args::read(context, args, args::Late::parse)?;
+    let db = context.selected_db();
+    let oldest = overdue::oldest(count.min(names::MOST));
+    let oldest = oldest.into_iter().filter(|one| one.age >= overdue::OVERDUE);
+    let rows: Vec<_> = oldest.map(|one| row(context, one)).collect();
+    context.select_db(db);
+
+    let mut reply = context.reply_array(rows.len());
+    for Row { name, age, overdue } in rows {
+        let mut row = reply.push_array(4);
+        match name {
+            Some((db, key)) => {
+                row.push_bulk(&key);
+                row.push_integer(db.into());
+            }
+            None => {
+                row.push_null();
+                row.push_null();
+            }
+        }
+        row.push_integer(age as i64);
+        match overdue {
+            Some(overdue) => row.push_integer(overdue as i64),
+            None => row.push_null(),
+        }
+    }
+    Ok(())
+}
+
+fn row(context: &CommandContext, one: Oldest) -> Row {
+    let unknown = Row { name: None, age: one.age, overdue: None };
+    let Some((serial, name)) = names::of(one) else { return unknown };
+    let now = clock::now();
+    let found = context.select_db(name.db).then(|| {
+        inspect(context, OwnedStr::new(&name.key).as_str(), |dehydrator| {
+            let is_it = dehydrator.tracking().serial() == serial;
+            is_it.then(|| (dehydrator.age(now), dehydrator.count_overdue(now)))
+        })
+    });
+    match found.flatten().flatten() {
+        Some((age, overdue)) => Row {
+            name: Some((name.db, name.key)),
+            age: age.unwrap_or(one.age),
+            overdue: Some(overdue),
+        },
+        // It was renamed, or deleted.
+        None => {
+            names::forget(serial);
+            unknown
+        }
+    }
+}
