@@ -126,7 +126,7 @@ fn take_first(
 ) {
     match take.lease {
         None => remove_due(context, dehydrator, key, now, take.count, give, note),
-        Some(ttl) => lease_due(context, dehydrator, key, now, take, ttl, give, note),
+        Some(_) => lease_due(context, dehydrator, key, now, take, give, note),
     }
 }
 
@@ -176,12 +176,11 @@ fn lease_due(
     key: Str<'_>,
     now: u64,
     take: Take,
-    ttl: u64,
     mut give: impl FnMut(Element<'_>),
     mut note: impl FnMut(u64),
 ) {
+    let (ttl, token) = take.lease.zip(take.token).expect("a lease has a length and a token");
     let deadline = now.saturating_add(ttl).min(DEADLINE_MAX);
-    let token = take.token.expect("a lease has a token");
     let mut leased = Batch::leased(context, key, ttl, deadline, token);
     let (mut polled, mut run_out) = (0, 0);
     if let Some(lawn) = dehydrator.lawn() {
