@@ -254,6 +254,11 @@ impl Queues {
             };
             // All that is free up to the next range: or else deadlines that descend to here would begin a block each.
             let from = Turn::after(last).min(turn);
+            // What was begun here before, and has stayed sparse, is joined with what is behind it.
+            let next = self.blocks.block(block).next;
+            if let Some(next) = next.filter(|next| self.blocks.bits(*next).is_sparse()) {
+                self.join_ranges(records, next);
+            }
             let new = self.insert_after(block, Bits::wide(TIMELINE, columns))?;
             self.ranges.insert(Range { from, block: new });
             return Some((from.deadline, new));

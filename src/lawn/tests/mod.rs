@@ -454,6 +454,35 @@ fn deadlines_that_descend_towards_a_full_block_fill_blocks() {
     }
 }
 
+/// Whoever makes room in a full block by stopping the last of it begins a block behind it with each element.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn blocks_that_begin_behind_a_full_one_do_not_stay_beside_each_other_with_an_element_each() {
+    let mut lawn = lawn();
+    let gap = 1 << 32;
+    let start = |lawn: &mut Lawn, deadline: u64| {
+        lawn.start_at(&deadline.to_be_bytes(), 0, b"", deadline).expect("room");
+    };
+    // This one is in a queue, and so are no others.
+    start(&mut lawn, 1 << 62);
+    (0..62).for_each(|id| start(&mut lawn, id));
+    let mut full: std::collections::VecDeque<_> = (0..62).map(|at| (1 << 60) + at * gap).collect();
+    full.iter().for_each(|deadline| start(&mut lawn, *deadline));
+    for step in 0..10_000 {
+        let last = full.pop_back().expect("there are 62");
+        assert!(lawn.stop(&last.to_be_bytes()).is_some());
+        full.push_front(full[0] - gap);
+        start(&mut lawn, full[0]);
+        start(&mut lawn, full[61] + gap / 2);
+        if step % 1000 == 0 {
+            lawn.check();
+        }
+    }
+    lawn.check();
+    let each = lawn.parts().queues.memory() as f64 / lawn.len() as f64;
+    assert!(each < 60.0, "{each:.1} bytes for each element");
+}
+
 /// A TTL has a column where any element of the block has one, in as many bits as it needs.
 #[test]
 fn elements_of_the_timeline_keep_their_ttls_of_any_width() {
