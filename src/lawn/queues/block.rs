@@ -25,7 +25,7 @@ pub const PLACES: usize = if TINY { 5 } else { 62 };
 const SPARSE: u8 = PLACES as u8 / 16 + 1;
 const JOINED_MAX: usize = PLACES / 2;
 /// A block of the timeline is two to four times as wide, so it is sparse with four times as many: then an element's places cost
-/// no more than 40 bytes, or 55 with its TTL. When it is joined, twice as many were taken from it as are told of it.
+/// some 40 bytes at the most, or 55 with its TTL, where its neighbours let it be joined. When it is joined, twice as many were taken from it as are told of it.
 const SPARSE_WIDE: u8 = PLACES as u8 / 4;
 const JOINED_WIDE_MAX: usize = PLACES * 2 / 3;
 

@@ -6,7 +6,7 @@
 //! touched only when a queue's *head* changes: appending to a queue and stopping elsewhere in it leave it
 //! alone. Four children share two or three cache lines and halve the depth.
 //!
-//! Setting and removing a head cost O(log queues), of which there are 16,384 at the most.
+//! Setting and removing a head cost O(log queues), of which there are 1,025 at the most.
 
 use super::super::memory::{Mover, allotted, push_tight, relocate, shrink};
 use super::super::turn::Turn;

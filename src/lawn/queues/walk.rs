@@ -57,7 +57,7 @@ impl Queues {
         self.heads.at(place).map(|(turn, _)| turn)
     }
 
-    /// Returns a cursor to walk the queue at a place of the heap of heads, and no earlier turn than its first element has.
+    /// Returns a cursor to walk the queue at a place of the heap of heads, and no later turn than its first element has.
     pub fn at_place(&self, records: &Records, place: usize) -> Option<(Turn, Cursor)> {
         let (turn, number) = self.heads.at(place)?;
         let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
