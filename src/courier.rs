@@ -1,7 +1,7 @@
 //! Moving elements where a policy sends them: what came due, and dead letters.
 //!
 //! ```text
-//!   background::delivery ─▶ deliver ─▶ send: a copy of each by XADD or PUBLISH; and then REM of all
+//!   background::delivery ─▶ deliver ─▶ send: a copy of each by XADD or PUBLISH, or of all by RPUSH; and then REM of all
 //!                 ├──────▶ retire ─────▲  ▲
 //!                 │  POLL that meets dead letters
 //!                 └──────▶ retry, of what is stuck
@@ -30,8 +30,8 @@ use crate::clock;
 use crate::data_type::{Dehydrator, STUCK, Writing, inspect};
 use crate::lawn::{Element, Lawn};
 use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
-use crate::pending::schedule;
-use crate::policy::{MaxLen, Policy, Route};
+use crate::pending::{schedule, timer};
+use crate::policy::{End, MaxLen, Policy, Route};
 use crate::replicate::{self, Batch};
 use crate::server::guard::{Whole, trap};
 use crate::server::key::Name;
@@ -107,25 +107,31 @@ fn send(
     if inspect(context, key, is_confirmed) == Some(false) {
         return (0, Err(UNCONFIRMED.to_owned()));
     }
+    let is_there = |delivery: &Delivery, dehydrator: &Dehydrator| {
+        dehydrator.rules.policy == *policy
+            && is_confirmed(dehydrator)
+            && !dehydrator.is_paused(now)
+            && delivery.is_in(&dehydrator.lawn)
+    };
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     let mut whole = None;
-    for delivery in batch {
-        let is_there = inspect(context, key, |dehydrator| {
-            dehydrator.rules.policy == *policy
-                && is_confirmed(dehydrator)
-                && !dehydrator.is_paused(now)
-                && delivery.is_in(&dehydrator.lawn)
-        });
-        if is_there != Some(true) {
+    let most = if carrier.as_ref().is_some_and(|carrier| carrier.takes_all) { BATCH } else { 1 };
+    let mut left = batch.into_iter();
+    while !left.as_slice().is_empty() {
+        let mut load: Vec<_> = left.by_ref().take(most).collect();
+        // Nobody is called between this look and the command that takes all of them.
+        inspect(context, key, |dehydrator| load.retain(|delivery| is_there(delivery, dehydrator)))
+            .unwrap_or_else(|| load.clear());
+        if load.is_empty() {
             continue;
         }
         whole.get_or_insert_with(Whole::begin);
-        result = carrier.as_mut().map_or(Ok(()), |carrier| carrier.send(context, &delivery));
+        result = carrier.as_mut().map_or(Ok(()), |carrier| carrier.send(context, &load));
         trap::pass("sent");
         if result.is_err() {
             break;
         }
-        sent.push(delivery);
+        sent.append(&mut load);
         if !go_on() {
             break;
         }
@@ -311,13 +317,15 @@ fn batch_of<'a>(elements: impl Iterator<Item = Element<'a>>) -> Vec<Delivery> {
     batch
 }
 
-/// The command of the server's that moves an element.
+/// The command of the server's that moves elements.
 struct Carrier {
     name: &'static CStr,
     /// The words before the id, or before the element if that is all that is sent.
     head: Vec<OwnedStr>,
     /// The names of a stream's fields.
     fields: Option<FieldNames>,
+    /// Whether it moves a batch at once.
+    takes_all: bool,
     /// Whether it adds data, which a server without memory does not take.
     adds: bool,
     /// Whether the stream's last id is later than the clock, so that the server makes the next one.
@@ -335,32 +343,56 @@ struct FieldNames {
 impl Carrier {
     /// Makes the command. `None` if nothing is sent.
     fn of(route: &Route, is_dead: bool) -> Option<Self> {
+        let plain = |name, key: &[u8]| Self {
+            name,
+            head: vec![OwnedStr::new(key)],
+            fields: None,
+            takes_all: false,
+            adds: false,
+            is_ahead: false,
+        };
         match route {
             Route::Drop => None,
             Route::Stream { dest, maxlen } => {
-                let mut head = vec![OwnedStr::new(dest)];
+                let mut carrier = Self { adds: true, ..plain(c"XADD", dest) };
                 let trim = maxlen.map(MaxLen::words).into_iter().flatten();
-                head.extend(trim.map(|word| OwnedStr::new(&word)));
-                let fields = Some(FieldNames {
+                carrier.head.extend(trim.map(|word| OwnedStr::new(&word)));
+                carrier.fields = Some(FieldNames {
                     id: OwnedStr::new(b"id"),
                     element: OwnedStr::new(b"element"),
                     deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
                 });
-                Some(Self { name: c"XADD", head, fields, adds: true, is_ahead: false })
+                Some(carrier)
             }
-            Route::Publish { channel } => {
-                let head = vec![OwnedStr::new(channel)];
-                Some(Self { name: c"PUBLISH", head, fields: None, adds: false, is_ahead: false })
+            Route::List { dest, end } => {
+                let name = match end {
+                    End::Right => c"RPUSH",
+                    End::Left => c"LPUSH",
+                };
+                Some(Self { takes_all: true, adds: true, ..plain(name, dest) })
             }
+            Route::Publish { channel } => Some(plain(c"PUBLISH", channel)),
         }
     }
 
-    /// Sends a copy of one element.
-    fn send(&mut self, context: &Context, delivery: &Delivery) -> Result<(), String> {
-        let Some(fields) = &self.fields else {
-            let words = self.head.iter().map(OwnedStr::as_str).chain([delivery.element.as_str()]);
-            return context.call(self.name, &words.collect::<Vec<_>>());
-        };
+    /// Sends copies of these elements, in order.
+    fn send(&mut self, context: &Context, load: &[Delivery]) -> Result<(), String> {
+        if self.fields.is_some() {
+            return load.iter().try_for_each(|delivery| self.add(context, delivery));
+        }
+        let elements = load.iter().map(|delivery| &delivery.element);
+        let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
+        let result = context.call(self.name, &words.collect::<Vec<_>>());
+        // After a command the server looks for who waits by itself.
+        if self.takes_all && context.command().is_none() {
+            timer::once_more();
+        }
+        result
+    }
+
+    /// Adds one to the stream.
+    fn add(&mut self, context: &Context, delivery: &Delivery) -> Result<(), String> {
+        let Some(fields) = &self.fields else { return Ok(()) };
         let deliveries = OwnedStr::of_number(delivery.deliveries.into());
         let mut pairs = vec![&fields.id, &delivery.id, &fields.element, &delivery.element];
         pairs.extend(fields.deliveries.iter().flat_map(|name| [name, &deliveries]));

@@ -119,10 +119,9 @@ pub fn commands() -> Vec<Command> {
             -3,
             access::TOUCH,
         )
-        // As XADD, which may trim.
-        .with_dest(c"STREAM", 2, access::TOUCH)
+        .with_dests(&ondue::DESTS)
         .described(
-            "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",
+            "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",
             c"O(1)",
             c"Says what becomes of elements when they come due: they wait to be taken, perhaps so often at the most, are removed, or are moved to a stream or a channel.",
         ),

@@ -115,14 +115,25 @@ fn ask_for_pass(context: &Context) {
     // sign of that: a thread that polls for the server (Valkey) may have seen so before the timer was set.
     let is_over = FIRES_US.get() <= clock::monotonic_us();
     let comes_anyway = IS_ASKED.get() || is_over && timer().stays_fired();
-    if comes_anyway {
-        return;
-    }
-    const ON_ASKED: &OnTime = &(on_asked as OnTime);
-    if loop_timer::ask_for_pass(ON_ASKED) {
-        IS_ASKED.set(true);
-    } else {
+    if !comes_anyway && !ask_server() {
         set_timer(context, 0);
+    }
+}
+
+/// Asks the server for a pass that begins at once. Returns `false` if it cannot.
+fn ask_server() -> bool {
+    const ON_ASKED: &OnTime = &(on_asked as OnTime);
+    let is_asked = loop_timer::ask_for_pass(ON_ASKED);
+    IS_ASKED.set(is_asked);
+    is_asked
+}
+
+/// Has the event loop come round once more, behind the pass that is under way. The server itself looks for clients that wait
+/// for a list before it has us do something at the end of a pass (Redis 7.2 and later, Valkey), and so would see in the next
+/// one only, a tick later, what was pushed then.
+pub fn once_more() {
+    if !IS_ASKED.get() {
+        ask_server();
     }
 }
 

@@ -98,6 +98,17 @@ pub enum Route {
     Stream { dest: Box<[u8]>, maxlen: Option<MaxLen> },
     /// It is published to a channel.
     Publish { channel: Box<[u8]> },
+    /// It is moved to an end of a list.
+    List { dest: Box<[u8]>, end: End },
+}
+
+/// An end of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// The tail, as by RPUSH.
+    Right,
+    /// The head, as by LPUSH.
+    Left,
 }
 
 /// XADD's MAXLEN.
@@ -196,13 +207,20 @@ impl Route {
                 words
             }
             Self::Publish { channel } => vec![b"PUBLISH"[..].into(), Cow::from(&channel[..])],
+            Self::List { dest, end } => {
+                let mut words = vec![b"LIST"[..].into(), Cow::from(&dest[..])];
+                words.extend((*end == End::Left).then(|| Cow::from(&b"LEFT"[..])));
+                words
+            }
         }
     }
 
     fn memory(&self) -> usize {
         match self {
             Self::Drop => 0,
-            Self::Stream { dest: name, .. } | Self::Publish { channel: name } => name.len(),
+            Self::Stream { dest: name, .. }
+            | Self::Publish { channel: name }
+            | Self::List { dest: name, .. } => name.len(),
         }
     }
 }
@@ -215,7 +233,10 @@ mod tests {
     fn a_policy_says_what_it_is_and_how_much_memory_its_names_take() {
         let stream = |maxlen| Route::Stream { dest: b"dest"[..].into(), maxlen };
         let maxlen = |length, approximate| Some(MaxLen { length, approximate });
+        let list = |end| Route::List { dest: b"dest"[..].into(), end };
         let routes = [
+            (list(End::Right), "LIST dest", 4),
+            (list(End::Left), "LIST dest LEFT", 4),
             (Route::Drop, "DROP", 0),
             (stream(None), "STREAM dest", 4),
             (stream(maxlen(7, false)), "STREAM dest MAXLEN = 7", 4),

@@ -25,6 +25,7 @@
 //! | how much it holds and gives out at the most | `DEHYDRATOR.LIMIT key ...`, as it was sent |
 //! | elements were given out, where there is a limit to that in a time | `DEHYDRATOR.GIVEN key unix-ms n`, beside the effect that takes or leases them |
 //! | what came due was moved to a stream | `XADD dest ... id element`, and REM, in one transaction |
+//! | to a list | `RPUSH dest element [element ...]` or LPUSH, and REM, in one transaction |
 //! | an empty dehydrator of ReDe's went | `DEL key` |
 //! | a key that expires went, and came back with what was given back | `PEXPIREAT key unix-ms` |
 //!

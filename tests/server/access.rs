@@ -88,6 +88,7 @@ fn a_selector_gives_a_command_for_its_own_keys_alone() {
     assert_eq!(user.ask("DEHYDRATOR.LOOK seen:1 id"), text("element"));
     // No stream but the one that it may write to, and no channel but its own.
     user.ask("DEHYDRATOR.ONDUE from HOLD DELIVERIES 5 STREAM to");
+    user.ask("DEHYDRATOR.ONDUE from LIST to LEFT");
     user.ask("DEHYDRATOR.ONDUE from PUBLISH news");
     for line in [
         "POLL other",
@@ -97,6 +98,8 @@ fn a_selector_gives_a_command_for_its_own_keys_alone() {
         "PUSH jobs:1 0 element id",
         "ONDUE from STREAM jobs:1",
         "ONDUE from HOLD DELIVERIES 5 STREAM other",
+        "ONDUE from LIST other",
+        "ONDUE from HOLD DELIVERIES 5 LIST other LEFT",
         "ONDUE from PUBLISH olds",
     ] {
         let refused = user.refused(&format!("DEHYDRATOR.{line}"));

@@ -245,6 +245,8 @@ fn a_policy_is_refused_across_slots_elsewhere_and_while_the_cluster_is_down() {
     });
     refuses(&mut node, "{fHh}:k STREAM elsewhere", "CROSSSLOT");
     refuses(&mut node, "{fHh}:k HOLD DELIVERIES 5 STREAM elsewhere", "CROSSSLOT");
+    refuses(&mut node, "{fHh}:k LIST elsewhere", "CROSSSLOT");
+    refuses(&mut node, "{fHh}:k HOLD DELIVERIES 5 LIST elsewhere LEFT", "CROSSSLOT");
     // Its slot is 12,182.
     refuses(&mut node, "foo DROP", "CLUSTERDOWN");
     for line in lines {

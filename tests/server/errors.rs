@@ -222,7 +222,7 @@ fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
     }
-    for policy in ["STREAM s", "PUBLISH c", "HOLD DELIVERIES 5 STREAM s"] {
+    for policy in ["STREAM s", "LIST s", "PUBLISH c", "HOLD DELIVERIES 5 STREAM s"] {
         let refused = client.refused(&format!("DEHYDRATOR.ONDUE k {policy}"));
         assert!(refused.starts_with("OOM"), "{refused}");
     }

@@ -188,6 +188,8 @@ fn a_listener_may_do_anything_when_something_is_delivered() {
     let mut client = pair.primary.connect();
     for (policy, events) in [
         ("STREAM s", &["dehydrator.deliver", "dehydrator.due", "xadd"][..]),
+        ("LIST l", &["dehydrator.deliver", "dehydrator.due", "rpush"]),
+        ("LIST l LEFT", &["lpush"]),
         ("PUBLISH channel", &["dehydrator.deliver", "dehydrator.due"]),
         ("DROP", &["dehydrator.drop", "dehydrator.due"]),
         ("HOLD DELIVERIES 1 STREAM s", &["dehydrator.deliver", "dehydrator.due", "xadd"]),
@@ -227,6 +229,7 @@ fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
     let mut client = pair.primary.connect();
     for (route, events) in [
         ("STREAM s", &["dehydrator.poll", "dehydrator.deliver", "xadd"][..]),
+        ("LIST s", &["dehydrator.poll", "dehydrator.deliver", "rpush"]),
         ("DROP", &["dehydrator.poll", "dehydrator.drop"]),
     ] {
         for event in events {
@@ -259,7 +262,8 @@ fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
                 if *event != "xadd" && ran(&mut client) == ["ok"] && route == "DROP" {
                     holds(&mut client, &deed, &what);
                 }
-                let entries = format!("{:?}", client.ask("XRANGE s - +"));
+                let read = if route == "LIST s" { "LRANGE s 0 -1" } else { "XRANGE s - +" };
+                let entries = format!("{:?}", client.ask(read));
                 for id in ["dead-1", "dead-2"] {
                     assert!(entries.matches(id).count() <= 2, "{what}: {entries}");
                 }

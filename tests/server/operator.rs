@@ -58,6 +58,12 @@ fn what_the_server_is_told_of_each_command() {
     for (line, keys) in [
         ("k STREAM d", &["k", "d"][..]),
         ("k stream STREAM MAXLEN ~ 5", &["k", "STREAM"]),
+        ("k LIST d", &["k", "d"]),
+        ("k list STREAM LEFT", &["k", "STREAM"]),
+        ("k STREAM LIST", &["k", "LIST"]),
+        ("list LIST LIST RIGHT", &["list", "LIST"]),
+        ("k HOLD DELIVERIES 5 LIST d LEFT", &["k", "d"]),
+        ("k HOLD DELIVERIES 5 PUBLISH LIST", &["k"]),
         ("k PUBLISH stream", &["k"]),
         ("k PUBLISH c", &["k"]),
         ("k DROP", &["k"]),

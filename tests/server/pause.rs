@@ -140,6 +140,7 @@ fn dead_letters_and_every_other_delivery_wait_for_the_end_of_it() {
     let mut client = server.connect();
     for (policy, push) in [
         ("STREAM s", "PUSH k 0 element id"),
+        ("LIST s", "PUSH k 0 element id"),
         ("HOLD DELIVERIES 1 STREAM s", "PUSH k 0 element id AT 5 DELIVERIES 1"),
     ] {
         client.ask("FLUSHALL");
@@ -151,7 +152,8 @@ fn dead_letters_and_every_other_delivery_wait_for_the_end_of_it() {
         assert!(!client.exists("s"), "{policy}");
         assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
         client.ask("DEHYDRATOR.RESUME k");
-        until(policy, || (client.ask("XLEN s") == Value::Int(1)).then_some(()));
+        let length = if policy.starts_with("LIST") { "LLEN s" } else { "XLEN s" };
+        until(policy, || (client.ask(length) == Value::Int(1)).then_some(()));
         assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
     }
 }

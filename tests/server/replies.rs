@@ -45,7 +45,8 @@ const LINES: [(&str, &str); 32] = [
 ];
 
 /// Commands with options that the page has no line for.
-const MORE_LINES: [&str; 3] = ["POLL k LEASE 600000", "MPOLL 1 k LEASE 600000", "ONDUE k STREAM s"];
+const MORE_LINES: [&str; 4] =
+    ["POLL k LEASE 600000", "MPOLL 1 k LEASE 600000", "ONDUE k STREAM s", "ONDUE k LIST l"];
 
 fn page() -> String {
     fs::read_to_string("docs/commands.md").expect("a page")

@@ -31,6 +31,7 @@ const BEHIND: u64 = GRAIN / 4;
 const OPERATIONS: u64 = 20_000;
 const KEYS: [&str; 5] = ["a", "b\0\r\n", "c", "", "e"];
 const STREAMS: [&str; 2] = ["s1", "s2"];
+const LISTS: [&str; 2] = ["l1", "l2"];
 const CHANNEL: &str = "news";
 /// Lines of what was done before something went wrong.
 const REMEMBERED: usize = 60;
@@ -252,6 +253,9 @@ impl Torture {
             for dest in STREAMS {
                 self.check_stream(db, dest, &delivered);
             }
+            for dest in LISTS {
+                self.check_list(db, dest, &delivered);
+            }
         }
         let is_published = |it: &&Delivered| matches!(it.policy.route(), Policy::Publish(_));
         let sources: Vec<_> = delivered.iter().filter(is_published).collect();
@@ -269,6 +273,29 @@ impl Torture {
         }
         let expected: Vec<_> = expected.into_iter().map(|(_, element, _)| element).collect();
         assert_eq!(heard, expected, "published");
+    }
+
+    /// What was moved to a list, which is empty then.
+    fn check_list(&mut self, db: usize, dest: &str, delivered: &[Delivered]) {
+        self.select(db);
+        let mut found: Vec<Bytes> =
+            cmd(&format!("LRANGE {dest} 0 -1")).query(&mut self.client).expect("elements");
+        self.client.ask(&format!("DEL {dest}"));
+        let end = |it: &Delivered| match *it.policy.route() {
+            Policy::List { dest: to, is_left } if it.db == db && to == dest => Some(is_left),
+            _ => None,
+        };
+        let sources: Vec<_> = delivered.iter().filter(|it| end(it).is_some()).collect();
+        let mut expected: Vec<Bytes> =
+            elements_of(&sources).into_iter().map(|(_, element, _)| element).collect();
+        if sources.len() > 1 {
+            // Of dehydrators that are due at one time each has its turn.
+            found.sort();
+            expected.sort();
+        } else if sources.first().and_then(|it| end(it)) == Some(true) {
+            expected.reverse();
+        }
+        assert_eq!(found, expected, "in {dest} of {db}");
     }
 
     /// What was moved to a stream, which is empty then.

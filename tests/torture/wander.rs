@@ -18,8 +18,16 @@ impl Random {
     fn command(&mut self, number: usize) -> Cmd {
         let (one, other, db) = (self.key(), self.key(), self.below(DATABASES));
         let ttl = [0, 1, 5, 50, 200, 300][self.below(6) as usize];
-        let policy = ["STREAM s", "STREAM s MAXLEN ~ 100", "DROP", "PUBLISH c", "HOLD"];
-        let policy = policy[self.below(5) as usize];
+        let policy = [
+            "STREAM s",
+            "STREAM s MAXLEN ~ 100",
+            "LIST l",
+            "LIST l LEFT",
+            "DROP",
+            "PUBLISH c",
+            "HOLD",
+        ];
+        let policy = policy[self.below(7) as usize];
         let replace = ["", " REPLACE"][self.below(2) as usize];
         cmd(&match self.below(100) {
             0..35 => format!("DEHYDRATOR.PUSH {one} {ttl} element id-{number}"),

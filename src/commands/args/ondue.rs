@@ -1,6 +1,6 @@
 //! What ONDUE asks for.
 
-use crate::policy::{Policy, Route, Trust};
+use crate::policy::{End, Policy, Route, Trust};
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
@@ -25,7 +25,7 @@ impl<'a> OnDue<'a> {
                 Some(option) if option.name() == b"DELIVERIES" => {
                     let deliveries = options.deliveries()?;
                     let route = options.next().ok_or(
-                        "DELIVERIES needs DROP, STREAM or PUBLISH after its value, to say where dead letters go",
+                        "DELIVERIES needs DROP, STREAM, LIST or PUBLISH after its value, to say where dead letters go",
                     )?;
                     Policy::Limit { deliveries, route: parse_route(key, &route, &mut options)? }
                 }
@@ -48,19 +48,33 @@ impl<'a> OnDue<'a> {
     }
 }
 
-/// Reads `DROP | STREAM dest [MAXLEN [~ | =] n] | PUBLISH channel`, of which the first word is read.
+/// Reads `DROP | STREAM dest [MAXLEN [~ | =] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel`, of which the first word is read.
 fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> Result<Route> {
     match word.name() {
         b"DROP" => Ok(Route::Drop),
         b"STREAM" => {
-            let dest = options.value("STREAM")?.bytes();
-            if dest == key.bytes() {
-                return Err("STREAM must not be the dehydrator's own key".into());
-            }
+            let dest = parse_dest(key, "STREAM", options)?;
             let maxlen = options.next_if(b"MAXLEN").then(|| options.maxlen()).transpose()?;
             Ok(Route::Stream { dest: dest.into(), maxlen })
+        }
+        b"LIST" => {
+            let dest = parse_dest(key, "LIST", options)?.into();
+            let is_left = options.next_if(b"LEFT");
+            if !is_left {
+                options.next_if(b"RIGHT");
+            }
+            Ok(Route::List { dest, end: if is_left { End::Left } else { End::Right } })
         }
         b"PUBLISH" => Ok(Route::Publish { channel: options.value("PUBLISH")?.bytes().into() }),
         _ => Err(word.unexpected()),
     }
+}
+
+/// Reads the key behind that word, which is another one.
+fn parse_dest<'a>(key: Str<'a>, word: &str, options: &mut Options<'a>) -> Result<&'a [u8]> {
+    let dest = options.value(word)?.bytes();
+    if dest == key.bytes() {
+        return Err(format!("{word} must not be the dehydrator's own key").into());
+    }
+    Ok(dest)
 }

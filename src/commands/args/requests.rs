@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::lawn::{DEADLINE_MAX, Token};
-use crate::policy::{Change, MaxLen, Policy, Route, Trust};
+use crate::policy::{Change, End, MaxLen, Policy, Route, Trust};
 use crate::server::fake::with_args;
 
 /// Reads a line, its words parted by single spaces.
@@ -580,12 +580,16 @@ fn ondue_takes_the_words_of_every_policy_and_no_others() {
     assert_eq!(read("k hold", on_due), Ok(("k".into(), Policy::Hold)));
     let stream = |maxlen| Route::Stream { dest: b"d"[..].into(), maxlen };
     let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
+    let list = |end| Route::List { dest: b"d"[..].into(), end };
     for (words, route) in [
         ("drop", Route::Drop),
         ("STREAM d", stream(None)),
         ("stream d maxlen 1", maxlen(1, false)),
         ("STREAM d MAXLEN = 5", maxlen(5, false)),
         ("STREAM d MAXLEN ~ 9223372036854775807", maxlen(DEADLINE_MAX, true)),
+        ("LIST d", list(End::Right)),
+        ("list d right", list(End::Right)),
+        ("LIST d left", list(End::Left)),
         ("PUBLISH k", Route::Publish { channel: b"k"[..].into() }),
     ] {
         let policy = Policy::Send(route.clone());
@@ -598,7 +602,14 @@ fn ondue_takes_the_words_of_every_policy_and_no_others() {
     }
     let trust = |line: &str| read(line, |args| Ok(OnDue::parse(args)?.trust));
     assert_eq!(trust("k STREAM unconfirmed"), Ok(Trust::Confirmed));
-    for words in ["STREAM d", "STREAM d MAXLEN ~ 5", "PUBLISH c", "HOLD DELIVERIES 5 STREAM d"] {
+    for words in [
+        "STREAM d",
+        "STREAM d MAXLEN ~ 5",
+        "PUBLISH c",
+        "LIST d",
+        "LIST d LEFT",
+        "HOLD DELIVERIES 5 STREAM d",
+    ] {
         assert_eq!(trust(&format!("k {words}")), Ok(Trust::Confirmed), "{words}");
         assert_eq!(trust(&format!("k {words} unconfirmed")), Ok(Trust::Unconfirmed), "{words}");
     }
@@ -635,6 +646,14 @@ fn ondue_takes_the_words_of_every_policy_and_no_others() {
             "k STREAM d MAXLEN ~ = 5",
             "k STREAM d MAXLEN 9223372036854775808",
             "k STREAM d MAXLEN 5 MAXLEN 5",
+            "k LIST",
+            "k LIST k",
+            "k LIST d middle",
+            "k LIST d LEFT RIGHT",
+            "k LIST d LEFT LEFT",
+            "k LIST d MAXLEN 5",
+            "k HOLD DELIVERIES 5 LIST",
+            "k HOLD DELIVERIES 5 LIST k",
             "k PUBLISH",
             "k PUBLISH c d",
         ],
@@ -653,6 +672,8 @@ fn a_policy_s_own_words_ask_for_it() {
         stream(maxlen(1, false)),
         stream(maxlen(DEADLINE_MAX, true)),
         Route::Publish { channel: b"STREAM"[..].into() },
+        Route::List { dest: b"left"[..].into(), end: End::Right },
+        Route::List { dest: b"d\0\xff"[..].into(), end: End::Left },
     ];
     let limit = |route: &Route| Policy::Limit { deliveries: 7, route: route.clone() };
     let limits = routes.iter().map(limit);

@@ -52,6 +52,8 @@ pub(super) const PAUSE: u64 = 4;
 pub(super) const TOKENS: u64 = 8;
 /// A feature: the policy came by RESTORE, and nothing goes by it until it is confirmed.
 pub(super) const UNCONFIRMED: u64 = 16;
+/// A feature: elements go to a list.
+pub(super) const TO_LIST: u64 = 32;
 /// A feature: there is a limit to how much it holds or gives out.
 pub(super) const LIMITS: u64 = 64;
 /// A feature: ids of what has gone are remembered for a while.
@@ -61,3 +63,4 @@ pub(super) const DROP: u64 = 1;
 pub(super) const STREAM: u64 = 2;
 pub(super) const PUBLISH: u64 = 3;
 pub(super) const LIMIT: u64 = 4;
+pub(super) const LIST: u64 = 5;

@@ -1,12 +1,12 @@
 //! Reading a dehydrator, of ours and of ReDe's.
 
 use super::field::{
-    Corrupt, DROP, LEASES, LIMIT, LIMITS, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, Source,
-    TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
+    Corrupt, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, Source,
+    TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
 };
 use super::number::take_number;
 use crate::lawn::{DEADLINE_MAX, Lawn, Remembered, StartError, Token};
-use crate::policy::{Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
+use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
 
 /// What a dehydrator has: elements, what is said of it, and ids that it remembers.
 pub type Loaded = (Lawn, Rules, Option<Remembered>);
@@ -26,10 +26,15 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corrupt> {
     let features = source.unsigned()?;
-    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED | LIMITS | REMEMBERED) != 0 {
+    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED | TO_LIST | LIMITS | REMEMBERED)
+        != 0
+    {
         return Err(Corrupt::LATER);
     }
     let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };
+    if matches!(policy.route(), Some(Route::List { .. })) != (features & TO_LIST != 0) {
+        return Err(Corrupt("the policy and the features disagree on a list"));
+    }
     let trust = match features & UNCONFIRMED {
         0 => Trust::Confirmed,
         _ if policy.sends_elsewhere() => Trust::Unconfirmed,
@@ -172,6 +177,15 @@ fn load_route(kind: u64, source: &mut impl Source) -> Result<Route, Corrupt> {
             Route::Stream { dest, maxlen }
         }
         PUBLISH => Route::Publish { channel: source.bytes()?[..].into() },
+        LIST => {
+            let dest = source.bytes()?[..].into();
+            let end = match source.unsigned()? {
+                0 => End::Right,
+                1 => End::Left,
+                _ => return Err(Corrupt("a list has two ends")),
+            };
+            Route::List { dest, end }
+        }
         _ => return Err(Corrupt::LATER),
     })
 }

@@ -5,14 +5,15 @@
 //!
 //! ```text
 //!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed,
-//!              64: limits, 128: ids that are remembered;
+//!              32: a route is a list, 64: limits, 128: ids that are remembered;
 //!              one that a reader does not know makes it refuse. A new one raises the level: see level.rs
 //!   with feature 2:
-//!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, and for
+//!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, 5 LIST, and for
 //!       STREAM     string: the stream; unsigned: MAXLEN, 0 if none; unsigned: 1 if that is `~`, or 0
 //!       PUBLISH    string: the channel
+//!       LIST       string: the list; unsigned: 0 if its end is RIGHT, 1 if LEFT
 //!       HOLD DELIVERIES
-//!                  unsigned: how many; then 1, 2 or 3, as above
+//!                  unsigned: how many; then 1, 2, 3 or 5, as above
 //!   with feature 4:
 //!     unsigned   when the pause ends, ms since the epoch; 0: when it is resumed
 //!   with feature 64:

@@ -1,12 +1,12 @@
 //! Writing a dehydrator.
 
 use super::field::{
-    DROP, LEASES, LIMIT, LIMITS, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, Sink, TOKENS,
-    UNCONFIRMED,
+    DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, Sink, TO_LIST,
+    TOKENS, UNCONFIRMED,
 };
 use super::number::put_number;
 use crate::lawn::{Lawn, Remembered, Token};
-use crate::policy::{Limits, Policy, Rate, Route, Rules};
+use crate::policy::{End, Limits, Policy, Rate, Route, Rules};
 
 /// A string is written when it has grown to this size. The server compresses each by itself, and
 /// holds one in memory while it loads.
@@ -24,7 +24,8 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
     let limited = if limits.is_some() { LIMITS } else { 0 };
     let remembered = remembered.filter(|ids| !ids.is_empty());
     let remembers = if remembered.is_some() { REMEMBERED } else { 0 };
-    let features = leases | tokens | paused | ruled | unconfirmed | limited | remembers;
+    let to_list = if matches!(policy.route(), Some(Route::List { .. })) { TO_LIST } else { 0 };
+    let features = leases | tokens | paused | ruled | unconfirmed | to_list | limited | remembers;
     sink.unsigned(features);
     save_policy(policy, sink);
     if let Some(pause) = pause {
@@ -120,6 +121,11 @@ fn save_route(route: &Route, sink: &mut impl Sink) {
         Route::Publish { channel } => {
             sink.unsigned(PUBLISH);
             sink.bytes(channel);
+        }
+        Route::List { dest, end } => {
+            sink.unsigned(LIST);
+            sink.bytes(dest);
+            sink.unsigned((*end == End::Left).into());
         }
     }
 }

@@ -9,7 +9,7 @@ use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
 use crate::lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
-use crate::policy::{Change, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
+use crate::policy::{Change, End, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
 
 fn empty() -> Lawn {
     let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
@@ -233,7 +233,7 @@ fn lies_are_refused() {
     let twice = [5, 3, 1, 1, b'i', b'p', 0, 3, 1, 1, b'i', b'q'];
     let fields = [Field::Unsigned(0), Field::Unsigned(2), Field::Bytes(twice.to_vec())];
     assert_eq!(load_of(fields).err(), Some(Corrupt("two elements have one id")));
-    let fields = [Field::Unsigned(32), Field::Unsigned(0)];
+    let fields = [Field::Unsigned(1 << 32), Field::Unsigned(0)];
     assert!(load_of(fields).is_err_and(|error| error.0.contains("later version")));
     assert!(load(empty(), &mut Fields::default(), VERSION + 1).is_err());
 }
@@ -248,6 +248,8 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
         stream(maxlen(1, false)),
         stream(maxlen(DEADLINE_MAX, true)),
         Route::Publish { channel: b""[..].into() },
+        Route::List { dest: b""[..].into(), end: End::Right },
+        Route::List { dest: b"d\0st"[..].into(), end: End::Left },
     ];
     let limit = |route: &Route, deliveries| Policy::Limit { deliveries, route: route.clone() };
     let limits = routes.iter().flat_map(|route| [limit(route, 1), limit(route, u16::MAX)]);
@@ -296,7 +298,13 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
     assert_eq!(lie(&[2, 2, DEADLINE_MAX + 1, 0, 0]), length);
     assert_eq!(lie(&[2, 2, 5, 1, 0]), None);
     assert!(lie(&[2, 0, 0]).is_some_and(|error| error.0.contains("later version")));
-    assert!(lie(&[2, 5, 0]).is_some_and(|error| error.0.contains("later version")));
+    assert!(lie(&[2, 6, 0]).is_some_and(|error| error.0.contains("later version")));
+    // Who knows no list refuses it by its feature.
+    assert_eq!(lie(&[34, 5, 1, 0]), None);
+    assert_eq!(lie(&[34, 5, 2, 0]), Some(Corrupt("a list has two ends")));
+    let disagree = Some(Corrupt("the policy and the features disagree on a list"));
+    assert_eq!(lie(&[2, 5, 0, 0]), disagree);
+    assert_eq!(lie(&[34, 2, 5, 1, 0]), disagree);
     let limited = |numbers: &[u64]| {
         let numbers = [&[2, 4], numbers].concat();
         load_of(numbers.into_iter().map(Field::Unsigned)).err()

@@ -45,8 +45,8 @@ pub struct Command {
     pub access: Option<u32>,
     /// Whether the first argument says how many keys follow, rather than being the key.
     pub is_counted: bool,
-    /// A second key, behind a word.
-    pub dest: Option<Dest>,
+    /// A second key, behind one of these words.
+    pub dests: &'static [Dest],
     /// What follows the name, see [`syntax`].
     pub syntax: &'static str,
     pub complexity: &'static CStr,
@@ -67,6 +67,9 @@ pub struct Dest {
     /// See [`access`].
     pub access: u32,
 }
+
+/// Words behind which a second key may stand.
+const DESTS_MAX: usize = 2;
 
 impl Command {
     /// Makes a command whose first argument is its key.
@@ -94,7 +97,7 @@ impl Command {
             arity,
             access: None,
             is_counted: false,
-            dest: None,
+            dests: &[],
             syntax: "",
             complexity: c"",
             summary: c"",
@@ -109,9 +112,10 @@ impl Command {
         Self { is_counted: true, ..self }
     }
 
-    /// Says that it has a second key, behind a word.
-    pub const fn with_dest(self, keyword: &'static CStr, from: c_int, access: u32) -> Self {
-        Self { dest: Some(Dest { keyword, from, access }), ..self }
+    /// Says that it has a second key, behind one of these words.
+    pub const fn with_dests(self, dests: &'static [Dest]) -> Self {
+        assert!(dests.len() <= DESTS_MAX, "there is no room for so many");
+        Self { dests, ..self }
     }
 
     /// Says how it is written, what it costs and what it does.
@@ -278,14 +282,14 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
     };
     // SAFETY: the structure is plain C data (integers, pointers, unions of them), for which all
     // zeroes are the end-of-list marker that the API asks for.
-    let mut key_specs: [raw::RedisModuleCommandKeySpec; 3] = unsafe { mem::zeroed() };
+    let mut key_specs: [raw::RedisModuleCommandKeySpec; 2 + DESTS_MAX] = unsafe { mem::zeroed() };
     let one_key = |key: &mut raw::RedisModuleCommandKeySpec| {
         key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
         key.fk.range.lastkey = 0;
         key.fk.range.keystep = 1;
         key.fk.range.limit = 0;
     };
-    let [first, second, _] = &mut key_specs;
+    let [first, others @ ..] = &mut key_specs;
     if let Some(access) = command.access {
         one_key(first);
         first.flags = access.into();
@@ -299,13 +303,14 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
             first.fk.keynum.keystep = 1;
         }
     }
-    if let Some(dest) = &command.dest {
-        one_key(second);
-        second.flags = dest.access.into();
-        second.begin_search_type =
+    // What is left is zeroes.
+    for (dest, other) in command.dests.iter().zip(others) {
+        one_key(other);
+        other.flags = (dest.access | raw::REDISMODULE_CMD_KEY_INCOMPLETE).into();
+        other.begin_search_type =
             raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD;
-        second.bs.keyword.keyword = dest.keyword.as_ptr();
-        second.bs.keyword.startfrom = dest.from;
+        other.bs.keyword.keyword = dest.keyword.as_ptr();
+        other.bs.keyword.startfrom = dest.from;
     }
     // An entry that says nothing is the last. A server that is shown none but that shows an empty list.
     let end = (c"", c"");

@@ -24,6 +24,13 @@ use super::{Context, Error, Str, error::Result, hold, info, neighbours};
 pub use name::Name;
 pub use transfer::Transfer;
 
+/// What a key of the server's own holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KeyKind {
+    Stream,
+    List,
+}
+
 /// A key that is open in the selected database, until it is dropped.
 pub struct Key<'a> {
     raw: NonNull<RedisModuleKey>,
@@ -59,9 +66,13 @@ impl<'a> Key<'a> {
         Self::open(context, name, mode).expect("a key opened for writing need not exist")
     }
 
-    /// Returns whether a key has a value to which no stream entry can be added.
-    pub fn holds_other_than_stream(context: &Context, name: Str<'_>) -> bool {
-        let kinds = [raw::REDISMODULE_KEYTYPE_EMPTY, raw::REDISMODULE_KEYTYPE_STREAM];
+    /// Returns whether a key has a value of another kind.
+    pub fn holds_other_than(context: &Context, name: Str<'_>, kind: KeyKind) -> bool {
+        let kind = match kind {
+            KeyKind::Stream => raw::REDISMODULE_KEYTYPE_STREAM,
+            KeyKind::List => raw::REDISMODULE_KEYTYPE_LIST,
+        };
+        let kinds = [raw::REDISMODULE_KEYTYPE_EMPTY, kind];
         Key::open_to_inspect(context, name).is_some_and(|key| {
             // SAFETY: the key is open.
             let kind = unsafe { api!(RedisModule_KeyType(key.raw.as_ptr())) };

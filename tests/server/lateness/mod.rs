@@ -69,7 +69,9 @@ fn a_deadline_in_the_past_is_not_late_when_it_comes() {
 fn what_is_overdue_when_a_policy_is_said_is_not_late() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    for (key, policy) in [("a", "DROP"), ("b", "STREAM s"), ("c", "PUBLISH channel")] {
+    for (key, policy) in
+        [("a", "DROP"), ("b", "STREAM s"), ("l", "LIST t"), ("c", "PUBLISH channel")]
+    {
         for id in 0..300 {
             client.ask(&format!("DEHYDRATOR.PUSH {key} 0 x {id} AT {}", 10 + id));
         }

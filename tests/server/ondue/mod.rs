@@ -6,6 +6,7 @@ mod delivery;
 mod event;
 mod ids;
 mod journey;
+mod list;
 mod refusal;
 mod restored;
 mod stuck;

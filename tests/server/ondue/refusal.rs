@@ -68,6 +68,9 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
     eve.ask("AUTH eve any");
     for line in [
         "STREAM s",
+        "LIST s",
+        "list s LEFT",
+        "HOLD DELIVERIES 5 LIST s",
         "stream s MAXLEN 5",
         "PUBLISH news",
         "publish STREAM",
@@ -79,14 +82,20 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
     // Nor another key's policy.
-    for line in
-        ["DROP", "HOLD", "PUBLISH mine", "STREAM k", "STREAM mine", "HOLD DELIVERIES 5 STREAM mine"]
-    {
+    for line in [
+        "DROP",
+        "HOLD",
+        "PUBLISH mine",
+        "STREAM k",
+        "LIST mine",
+        "STREAM mine",
+        "HOLD DELIVERIES 5 STREAM mine",
+    ] {
         let refused = eve.refused(&format!("DEHYDRATOR.ONDUE other {line}"));
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
     // Neither in a transaction nor in a script.
-    for line in ["k STREAM s", "k HOLD DELIVERIES 5 STREAM s", "other DROP"] {
+    for line in ["k STREAM s", "k LIST s", "k HOLD DELIVERIES 5 STREAM s", "other DROP"] {
         eve.ask("MULTI");
         let refused = eve.refused(&format!("DEHYDRATOR.ONDUE {line}"));
         assert!(refused.starts_with("NOPERM"), "{refused}");
@@ -98,7 +107,7 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
     eve.ask("DEHYDRATOR.LEN k");
     let replies = format!("{:?}", cmd("EXEC").query::<Value>(&mut eve));
     assert!(replies.contains("NOPERM") || replies.contains("NoPerm"), "{replies}");
-    for (policy, target) in [("STREAM", "s"), ("PUBLISH", "news")] {
+    for (policy, target) in [("STREAM", "s"), ("LIST", "s"), ("PUBLISH", "news")] {
         let call =
             format!("return redis.call('DEHYDRATOR.ONDUE', KEYS[1], '{policy}', '{target}')");
         let mut script = redis::cmd("EVAL");
@@ -107,7 +116,14 @@ fn a_policy_asks_for_the_right_to_what_it_writes_to() {
     assert!(!client.exists("k") && !client.exists("other"));
     let log = format!("{:?}", client.ask("ACL LOG"));
     assert!(log.contains("channel") && log.contains("news") && log.contains("eve"), "{log}");
-    for line in ["STREAM mine", "HOLD DELIVERIES 5 STREAM mine", "PUBLISH mine", "DROP", "HOLD"] {
+    for line in [
+        "STREAM mine",
+        "LIST mine LEFT",
+        "HOLD DELIVERIES 5 STREAM mine",
+        "PUBLISH mine",
+        "DROP",
+        "HOLD",
+    ] {
         eve.ask(&format!("DEHYDRATOR.ONDUE k {line}"));
         let mut script = redis::cmd("EVAL");
         let words = line.replace(' ', "', '");

@@ -13,6 +13,10 @@ pub enum Policy {
         maxlen: Option<(bool, u64)>,
     },
     Publish(&'static str),
+    List {
+        dest: &'static str,
+        is_left: bool,
+    },
     /// HOLD with so many deliveries at the most; then what is due goes there.
     Limit(u64, Box<Policy>),
 }

@@ -1,7 +1,7 @@
 //! Drawing the next operation.
 
 use super::words::nonsense;
-use super::{CHANNEL, GRAIN, KEYS, STREAMS, Torture};
+use super::{CHANNEL, GRAIN, KEYS, LISTS, STREAMS, Torture};
 use crate::model::{Bytes, IfThere, MAX, Moment, Op, Policy};
 
 impl Torture {
@@ -97,9 +97,12 @@ impl Torture {
 
     pub(super) fn route(&mut self) -> Policy {
         let lengths = [None, Some((false, 1_000_000)), Some((true, 3))];
-        match self.random.below(4) {
+        match self.random.below(6) {
             0 => Policy::Drop,
             1 => Policy::Publish(CHANNEL),
+            2 | 3 => {
+                Policy::List { dest: self.random.pick(&LISTS), is_left: self.random.one_in(2) }
+            }
             _ => Policy::Stream {
                 dest: self.random.pick(&STREAMS),
                 maxlen: self.random.pick(&lengths),

@@ -150,6 +150,10 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
                 Policy::Hold | Policy::Limit(..) => words.push(text("HOLD")),
                 Policy::Drop => words.push(text("drop")),
                 Policy::Publish(channel) => words.extend([text("PUBLISH"), text(channel)]),
+                Policy::List { dest, is_left } => {
+                    words.extend([text("LIST"), text(dest)]);
+                    words.extend(is_left.then(|| text("LEFT")));
+                }
                 Policy::Stream { dest, maxlen } => {
                     words.extend([text("STREAM"), text(dest)]);
                     if let Some((exact, length)) = maxlen {
@@ -268,6 +272,8 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         format!("LEASE 5|AT|{bad}|id"),
         "LEASE 5|AT|5".to_owned(),
         "ONDUE EXPLODE".to_owned(),
+        "ONDUE LIST".to_owned(),
+        "ONDUE LIST|l1|UP".to_owned(),
         "ONDUE STREAM".to_owned(),
         "ONDUE STREAM|s1|MAXLEN|0".to_owned(),
         format!("ONDUE STREAM|s1|MAXLEN|~|{bad}"),
