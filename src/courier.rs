@@ -377,14 +377,15 @@ impl Carrier {
 
     /// Sends copies of these elements, in order.
     fn send(&mut self, context: &Context, load: &[Delivery]) -> Result<(), String> {
-        if self.fields.is_some() {
-            return load.iter().try_for_each(|delivery| self.add(context, delivery));
-        }
-        let elements = load.iter().map(|delivery| &delivery.element);
-        let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
-        let result = context.call(self.name, &words.collect::<Vec<_>>());
-        // After a command the server looks for who waits by itself.
-        if self.takes_all && context.command().is_none() {
+        let result = if self.fields.is_some() {
+            load.iter().try_for_each(|delivery| self.add(context, delivery))
+        } else {
+            let elements = load.iter().map(|delivery| &delivery.element);
+            let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
+            context.call(self.name, &words.collect::<Vec<_>>())
+        };
+        // After a command the server looks by itself for who waits for the key.
+        if self.adds && context.command().is_none() {
             timer::once_more();
         }
         result

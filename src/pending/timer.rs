@@ -129,8 +129,8 @@ fn ask_server() -> bool {
 }
 
 /// Has the event loop come round once more, behind the pass that is under way. The server itself looks for clients that wait
-/// for a list before it has us do something at the end of a pass (Redis 7.2 and later, Valkey), and so would see in the next
-/// one only, a tick later, what was pushed then.
+/// for a list or a stream before it has us do something at the end of a pass (Redis 7.2 and later, Valkey), and so would see
+/// in the next one only, a tick later, what was added then.
 pub fn once_more() {
     if !IS_ASKED.get() {
         ask_server();

@@ -72,6 +72,30 @@ fn a_consumer_asleep_on_the_stream_is_woken() {
     assert!(after < Duration::from_secs(20), "{after:?}");
 }
 
+/// The server's cron comes once a second, which is when it would notice otherwise.
+#[test]
+fn a_consumer_asleep_on_the_stream_is_woken_at_once() {
+    let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    let took = (0..5).map(|round| {
+        let mut consumer = server.connect();
+        let thread = std::thread::spawn(move || {
+            consumer.ask("XREAD BLOCK 0 STREAMS s $");
+            let now: Vec<u64> = cmd("TIME").query(&mut consumer).expect("the time");
+            now[0] * 1_000_000 + now[1]
+        });
+        until("it sleeps", || (client.info("clients", "blocked_clients") == 1).then_some(()));
+        let now: Vec<u64> = cmd("TIME").query(&mut client).expect("the time");
+        let at = now[0] * 1000 + now[1] / 1000 + 20;
+        client.ask(&format!("DEHYDRATOR.PUSH k 20 element {round} AT {at}"));
+        Duration::from_micros(thread.join().expect("no panic") - at * 1000)
+    });
+    // A machine that is busy with others may be late now and then.
+    let least = took.min().expect("some");
+    assert!(least < Duration::from_millis(300), "{least:?}");
+}
+
 #[test]
 fn a_stream_is_trimmed_to_its_length() {
     let server = Server::start(&[]);
