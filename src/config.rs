@@ -4,8 +4,9 @@
 //! `loadmodule`, and rewritten by CONFIG REWRITE. The server checks the range and says what is wrong.
 
 use std::borrow::Cow;
-use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
-use std::ptr;
+use std::cell::{Cell, RefCell};
+use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw::{self, RedisModuleString};
@@ -13,7 +14,7 @@ use redis_module::raw::{self, RedisModuleString};
 use crate::lawn::SmallMax;
 use crate::server::guard::guard;
 use crate::server::string::Args;
-use crate::server::{Context, api};
+use crate::server::{Context, OwnedStr, Str, api};
 
 /// A setting that is a number.
 struct Setting {
@@ -79,6 +80,19 @@ static SETTINGS: [&Setting; 7] = [
 const REDE_COMMANDS: &CStr = c"rede-commands";
 static IS_REDE: AtomicBool = AtomicBool::new(false);
 
+/// What becomes of what comes due in keys of which nobody has said anything. What it says is read by whom [`register`] is
+/// told of.
+const DEFAULT_ONDUE: &CStr = c"default-ondue";
+/// Takes a text. The error says what is wrong with it.
+pub type TakeText = fn(&[u8], bool) -> Result<(), String>;
+
+thread_local! {
+    // Settings are the server's main thread's.
+    static DEFAULT_ONDUE_TEXT: RefCell<Option<OwnedStr>> = const { RefCell::new(None) };
+    static TAKE_DEFAULT_ONDUE: Cell<TakeText> = const { Cell::new(|_, _| Ok(())) };
+    static IS_CLUSTER: Cell<bool> = const { Cell::new(false) };
+}
+
 /// Returns how long delivering may go on at a time, in microseconds.
 pub fn tick_budget_us() -> u64 {
     TICK_BUDGET_US.get()
@@ -122,7 +136,14 @@ pub fn rede_commands() -> bool {
 /// # Errors
 ///
 /// What is wrong, for the server's log.
-pub fn register(context: &Context, args: Args<'_>) -> Result<(), String> {
+pub fn register(
+    context: &Context,
+    args: Args<'_>,
+    take_default_ondue: TakeText,
+) -> Result<(), String> {
+    TAKE_DEFAULT_ONDUE.set(take_default_ondue);
+    IS_CLUSTER.set(context.is_cluster());
+    take_text(b"")?;
     let context = context.as_ptr();
     // A load that failed may have left something.
     SETTINGS.iter().for_each(|setting| setting.value.store(setting.default, Ordering::Relaxed));
@@ -154,6 +175,29 @@ pub fn register(context: &Context, args: Args<'_>) -> Result<(), String> {
         let default = rede_commands().into();
         api!(RedisModule_RegisterBoolConfig(context, name, default, flags, get, set, None, data))
     };
+    // SAFETY: as above; the server copies the text.
+    let is_text_known = unsafe {
+        let default = DEFAULT_ONDUE_TEXT.with_borrow(|text| {
+            let text = text.as_ref().map_or(&b""[..], |text| text.as_str().bytes());
+            CString::new(text).unwrap_or_default()
+        });
+        let (name, flags) = (DEFAULT_ONDUE.as_ptr(), raw::REDISMODULE_CONFIG_DEFAULT);
+        let (get, set) = (Some(get_text as GetText), Some(set_text as SetText));
+        let default = default.as_ptr();
+        api!(RedisModule_RegisterStringConfig(
+            context,
+            name,
+            default,
+            flags,
+            get,
+            set,
+            None,
+            ptr::null_mut()
+        ))
+    };
+    if is_text_known != raw::REDISMODULE_OK as c_int {
+        return Err("the server refuses the setting default-ondue".to_owned());
+    }
     // SAFETY: as above.
     let loaded = unsafe { api!(RedisModule_LoadConfigs(context)) };
     if [status, loaded] != [raw::REDISMODULE_OK as c_int; 2] {
@@ -174,10 +218,27 @@ fn take_argument(pair: &[Cow<'_, str>]) -> Result<(), String> {
         IS_REDE.store(is_on, Ordering::Relaxed);
         return Ok(());
     }
+    if name.as_bytes() == DEFAULT_ONDUE.to_bytes() {
+        return take_text(value.as_bytes());
+    }
     let known = SETTINGS.iter().find(|setting| setting.name.to_bytes() == name.as_bytes());
     known.ok_or_else(|| format!("there is no setting {name}"))?.take(value)
 }
 
+/// Takes what becomes of what comes due in keys of which nobody has said anything.
+fn take_text(text: &[u8]) -> Result<(), String> {
+    TAKE_DEFAULT_ONDUE.get()(text, IS_CLUSTER.get())?;
+    DEFAULT_ONDUE_TEXT.set(Some(OwnedStr::new(text)));
+    Ok(())
+}
+
+type GetText = unsafe extern "C" fn(*const c_char, *mut c_void) -> *mut RedisModuleString;
+type SetText = unsafe extern "C" fn(
+    *const c_char,
+    *mut RedisModuleString,
+    *mut c_void,
+    *mut *mut RedisModuleString,
+) -> c_int;
 type GetNumber = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_longlong;
 type SetNumber = unsafe extern "C" fn(
     *const c_char,
@@ -219,4 +280,34 @@ unsafe extern "C" fn set_rede(
 ) -> c_int {
     IS_REDE.store(value != 0, Ordering::Relaxed);
     raw::REDISMODULE_OK as c_int
+}
+
+/// Returns the text, which stays ours.
+unsafe extern "C" fn get_text(_name: *const c_char, _data: *mut c_void) -> *mut RedisModuleString {
+    guard(ptr::null_mut(), || {
+        DEFAULT_ONDUE_TEXT.with_borrow(|text| {
+            text.as_ref().map_or(ptr::null_mut(), |text| text.as_str().as_ptr())
+        })
+    })
+}
+
+unsafe extern "C" fn set_text(
+    _name: *const c_char,
+    value: *mut RedisModuleString,
+    _data: *mut c_void,
+    error: *mut *mut RedisModuleString,
+) -> c_int {
+    guard(raw::REDISMODULE_ERR as c_int, || {
+        let Some(value) = NonNull::new(value) else { return raw::REDISMODULE_ERR as c_int };
+        // SAFETY: the server hands out a string, which lives until this returns.
+        let value = unsafe { Str::from_raw(value) };
+        let Err(reason) = take_text(value.bytes()) else { return raw::REDISMODULE_OK as c_int };
+        // SAFETY: the server has room for the reason, if it asks for one, and frees it.
+        unsafe {
+            if !error.is_null() {
+                *error = OwnedStr::new(reason.as_bytes()).into_raw();
+            }
+        }
+        raw::REDISMODULE_ERR as c_int
+    })
 }

@@ -122,7 +122,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
         );
         return false;
     }
-    if let Err(reason) = config::register(context, args) {
+    if let Err(reason) = config::register(context, args, commands::defaults::set) {
         log::warning(&format!("dehydrator: {reason}"));
         return false;
     }

@@ -20,6 +20,7 @@
 //! | `require` | REQUIRE: what a primary asks of its replicas |
 //! | `debug` | DEBUG, in debug builds alone |
 //! | `args` | what all of these call first: typed requests, and every syntax error |
+//! | `defaults` | what ONDUE says of a key of which nobody has said anything |
 //! | `limits` | what an operator allows: the longest TTL, the most elements |
 //! | `refusal` | errors that programs tell by their codes |
 //! | `glob` | the server's patterns, for SCAN |
@@ -27,6 +28,7 @@
 mod args;
 #[cfg(debug_assertions)]
 mod debug;
+pub mod defaults;
 mod due;
 mod glob;
 mod inspect;

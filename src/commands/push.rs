@@ -10,7 +10,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random};
 
 use super::args::{self, IfThere, Listed};
-use super::{limits, refusal};
+use super::{defaults, limits, refusal};
 
 /// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`: OK, or nil. In replication `DELIVERIES n` and
 /// `TOKEN token` go with AT.
@@ -60,6 +60,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
         replicate::pushed(context, &pushed, if_there == IfThere::Replace);
     }
+    defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
     if if_there == IfThere::Replace {
         dehydrator.changed(c"dehydrator.push");
@@ -111,6 +112,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let name = OwnedStr::new(&id);
     let pushed = Pushed { key, ttl: ttl.ms, element, id: name.as_str(), deadline };
     replicate::pushed(context, &pushed, false);
+    defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
     dehydrator.grown(c"dehydrator.push");
     context.reply_bulk(&id);
@@ -156,6 +158,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
         count += 1;
     }
     if count > 0 {
+        defaults::apply(context, key, &mut dehydrator);
         counters::count(&PUSHES, count);
         match if_there {
             IfThere::Replace => dehydrator.changed(c"dehydrator.push"),

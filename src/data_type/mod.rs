@@ -247,6 +247,13 @@ impl<'a> Writing<'a> {
         self.existing().map_or(NONE, |dehydrator| &dehydrator.rules.policy)
     }
 
+    /// Says what becomes of what comes due in a dehydrator that a change has just made. Returns whether there is one.
+    pub fn set_policy_of_new(&mut self, policy: Policy) -> bool {
+        let Some(new) = &mut self.new else { return false };
+        new.rules = Rules { policy, ..Rules::clone(&new.rules) }.into();
+        true
+    }
+
     /// Says what becomes of what comes due. A dehydrator comes into being if there was none, unless it
     /// would be idle. Returns whether that is another policy than before, or another trust in it.
     pub fn set_policy(&mut self, policy: Policy, trust: Trust) -> bool {

@@ -1,5 +1,6 @@
 //! An effect, in its words.
 
+use std::borrow::Cow;
 use std::ffi::c_longlong;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -245,8 +246,16 @@ pub fn rewrite_policy(io: &Io, key: Str<'_>, policy: &Policy, trust: Trust) {
 
 /// Says that the policy came by RESTORE, and is to be confirmed.
 pub fn unconfirmed(context: &Context, key: Str<'_>, policy: &Policy) {
+    said_of_due(context, key, &policy.words_with(Trust::Unconfirmed));
+}
+
+/// Says what becomes of what comes due.
+pub fn policy(context: &Context, key: Str<'_>, policy: &Policy) {
+    said_of_due(context, key, &policy.words());
+}
+
+fn said_of_due(context: &Context, key: Str<'_>, words: &[Cow<'_, [u8]>]) {
     greet(context);
-    let words = policy.words_with(Trust::Unconfirmed);
     let words: Vec<_> = words.iter().map(|word| OwnedStr::new(word)).collect();
     // SAFETY: the context is live. The format says what follows, as above.
     unsafe {

@@ -2,6 +2,7 @@
 
 use std::ffi::c_longlong;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::slice;
 
@@ -67,6 +68,11 @@ impl OwnedStr {
             api!(RedisModule_CreateStringFromLongLong(ptr::null_mut(), number as c_longlong))
         };
         Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
+    }
+
+    /// Gives the string to the server, which frees it.
+    pub fn into_raw(self) -> *mut RedisModuleString {
+        ManuallyDrop::new(self).raw.as_ptr()
     }
 
     /// Returns the string, to look at it.

@@ -43,6 +43,13 @@ impl Context {
         unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 & ANY != 0 }
     }
 
+    /// Returns whether this server is a node of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        // SAFETY: the context is live.
+        let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 };
+        flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+    }
+
     /// Returns whether this server is a replica to which nothing may be written.
     pub fn is_read_only(&self) -> bool {
         // SAFETY: the context is live.

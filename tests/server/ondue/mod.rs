@@ -2,6 +2,7 @@
 
 mod asleep;
 mod dead;
+mod default;
 mod delivery;
 mod event;
 mod ids;

@@ -1,0 +1,171 @@
+//! What ONDUE says of a dehydrator of which nobody has said anything: `dehydrator.default-ondue`.
+//!
+//! A dehydrator that is deleted, or lost by FLUSHALL, loses what ONDUE said of it; who pushes next makes another one, of which
+//! it would not hold. So an operator can say it of all keys whose names match a pattern: then it is said when a client's push
+//! makes the key, and replicas and the append-only file are told so as if the client had. From there on it is as any other.
+
+use std::cell::RefCell;
+
+use crate::data_type::Writing;
+use crate::policy::{Policy, Route};
+use crate::replicate;
+use crate::server::string::Args;
+use crate::server::{CommandContext, Error, OwnedStr, Str, log};
+
+use super::{args, glob};
+
+/// What stands between two rules.
+const NEXT: &[u8] = b";";
+/// What stands for the key in the name of a stream, a list or a channel.
+const KEY: u8 = b'*';
+
+/// A rule: a pattern, and the words of ONDUE behind the key.
+struct Rule {
+    pattern: Vec<u8>,
+    words: Vec<Vec<u8>>,
+}
+
+thread_local! {
+    // Commands and settings are the server's main thread's.
+    static RULES: RefCell<Vec<Rule>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Takes the setting.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn set(text: &[u8], is_cluster: bool) -> Result<(), String> {
+    let words: Vec<_> =
+        text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
+    let rules = words.split(|word| *word == NEXT).filter(|rule| !rule.is_empty());
+    let rules: Vec<_> = rules
+        .map(|rule| Rule {
+            pattern: rule[0].to_vec(),
+            words: rule[1..].iter().map(|word| word.to_vec()).collect(),
+        })
+        .collect();
+    for rule in &rules {
+        rule.check(is_cluster).map_err(|reason| {
+            format!("default-ondue: {}: {reason}", rule.pattern.escape_ascii())
+        })?;
+    }
+    RULES.set(rules);
+    Ok(())
+}
+
+/// Says of a dehydrator that a client's push has just made what the setting has for it.
+pub fn apply(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing<'_>) {
+    if !dehydrator.is_new() || RULES.with_borrow(Vec::is_empty) || context.is_replaying() {
+        return;
+    }
+    let is_cluster = context.is_cluster();
+    let policy = RULES.with_borrow(|rules| {
+        let rule = rules.iter().find(|rule| glob::matches(&rule.pattern, key.bytes()))?;
+        let policy = rule.policy(key.bytes(), is_cluster).ok()?;
+        if is_cluster && !is_in_slot(&policy, key.bytes()) {
+            log::warning(&format!(
+                "dehydrator: default-ondue does not hold for '{}': what it names is in another slot",
+                key.bytes().escape_ascii()
+            ));
+            return None;
+        }
+        Some(policy)
+    });
+    if let Some(policy) = policy
+        && dehydrator.set_policy_of_new(policy.clone())
+    {
+        replicate::policy(context, key, &policy);
+    }
+}
+
+impl Rule {
+    fn check(&self, is_cluster: bool) -> Result<(), String> {
+        for key in [&b"jobs"[..], b"{jobs}:1"] {
+            let policy = self.policy(key, is_cluster)?;
+            if policy == Policy::Hold {
+                return Err("HOLD without DELIVERIES is the default anyway".to_owned());
+            }
+            if is_cluster && !is_in_slot(&policy, key) {
+                return Err(
+                    "what it names must have a * for the key, to be in the key's slot".to_owned()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the policy of a key.
+    fn policy(&self, key: &[u8], is_cluster: bool) -> Result<Policy, String> {
+        let stand_in = stand_in(key, is_cluster);
+        let with_key = |word: &Vec<u8>| {
+            let parts: Vec<_> = word.split(|byte| *byte == KEY).collect();
+            OwnedStr::new(&parts.join(&stand_in[..]))
+        };
+        let head = [OwnedStr::new(b"DEHYDRATOR.ONDUE"), OwnedStr::new(key)];
+        let words: Vec<_> = head.into_iter().chain(self.words.iter().map(with_key)).collect();
+        let pointers: Vec<_> = words.iter().map(|word| word.as_str().as_ptr()).collect();
+        // SAFETY: the strings live, unchanged, until this returns.
+        let args = unsafe { Args::from_raw(pointers.as_ptr(), pointers.len()) };
+        let asked = args::OnDue::parse(args).map_err(reason)?;
+        if asked.trust.is_confirmed() {
+            Ok(asked.policy)
+        } else {
+            Err("UNCONFIRMED is for replication".to_owned())
+        }
+    }
+}
+
+fn reason(error: Error) -> String {
+    match error {
+        Error::Refused(reason) => reason.into_owned(),
+        _ => "what ONDUE says behind its key must follow".to_owned(),
+    }
+}
+
+/// Returns what stands for a key: its name, in a cluster such that what holds it is in the key's slot.
+fn stand_in(key: &[u8], is_cluster: bool) -> Vec<u8> {
+    if !is_cluster || tag(key).len() < key.len() {
+        return key.to_vec();
+    }
+    [b"{", key, b"}"].concat()
+}
+
+/// Returns what the slot of a key is made of.
+fn tag(key: &[u8]) -> &[u8] {
+    let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let behind = &key[open + 1..];
+        behind.iter().position(|byte| *byte == b'}').map(|close| &behind[..close])
+    });
+    tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
+}
+
+/// Returns whether the key to which a policy sends elements, if there is one, is in this key's slot.
+fn is_in_slot(policy: &Policy, key: &[u8]) -> bool {
+    match policy.route() {
+        Some(Route::Stream { dest, .. }) => tag(dest) == tag(key),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_for_a_key_is_in_its_slot() {
+        for (key, plain, clustered) in [
+            ("jobs", "jobs", "{jobs}"),
+            ("{jobs}:1", "{jobs}:1", "{jobs}:1"),
+            ("a{b}c", "a{b}c", "a{b}c"),
+            ("{}a", "{}a", "{{}a}"),
+        ] {
+            assert_eq!(stand_in(key.as_bytes(), false), plain.as_bytes());
+            assert_eq!(stand_in(key.as_bytes(), true), clustered.as_bytes());
+        }
+        let tags = [("jobs", "jobs"), ("{jobs}:dead", "jobs"), ("{}a", "{}a"), ("{a", "{a")];
+        assert!(tags.iter().all(|(key, of)| tag(key.as_bytes()) == of.as_bytes()));
+        // Which is why it is looked at when a key comes, too.
+        assert_ne!(tag(b"{{}a}"), tag(b"{}a"));
+    }
+}
