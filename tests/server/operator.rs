@@ -152,7 +152,7 @@ fn the_server_knows_what_varies_and_what_rede_had() {
     let mut client = server.connect();
     let help: Vec<String> = cmd("DEHYDRATOR.HELP").query(&mut client).expect("an array");
     // Of which the reply depends on the clock or on chance.
-    let varying = "poll mpoll look range ttn pttl scan info gidpush xpoll xack";
+    let varying = "poll mpoll look range ttn pttl scan info late gidpush xpoll xack";
     let of_rede = "push pull poll look update ttn gidpush xpoll xack";
     let is_one = |list: &str, verb: &str| list.split(' ').any(|it| it == verb);
     for pair in help.chunks_exact(2) {

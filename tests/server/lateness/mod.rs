@@ -1,5 +1,7 @@
 //! How late it was is counted from when it could have been on time.
 
+mod alerts;
+mod counts;
 mod oldest;
 mod polled;
 

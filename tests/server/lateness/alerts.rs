@@ -1,0 +1,282 @@
+//! The alerts of docs/operations.md fire when they should, and not otherwise. The conditions are read from the page. A minute
+//! of the page is a second here.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use redis::{Connection, Value};
+
+use super::time;
+use crate::harness::{Ask, Server, cmd, field_of};
+
+/// An alert: it fires while a field of INFO, or what that has grown by, is greater than a number.
+struct Alert {
+    name: String,
+    field: String,
+    of: Of,
+    threshold: f64,
+}
+
+enum Of {
+    Value,
+    /// In a second.
+    Rate,
+    Increase,
+}
+
+fn alerts() -> Vec<Alert> {
+    let page = fs::read_to_string("docs/operations.md").expect("a page");
+    let (_, rest) = page.split_once("### Alerts").expect("a heading");
+    let yaml = rest.split("```").nth(1).expect("rules");
+    let mut lines = yaml.lines().map(str::trim);
+    let mut alerts = Vec::new();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix("- alert: ") else { continue };
+        let name = name.split(' ').next().expect("a name").to_owned();
+        let expr = lines.next().and_then(|line| line.strip_prefix("expr: ")).expect("a condition");
+        let (what, threshold) = expr.split_once(" > ").expect("a comparison");
+        let (of, range) = match what.split_once('(') {
+            None => (Of::Value, what),
+            Some(("rate", range)) => (Of::Rate, range),
+            Some(("increase", range)) => (Of::Increase, range),
+            Some(other) => panic!("{other:?}"),
+        };
+        let field = range.strip_prefix("redis_script_values{key=\"").expect("a metric");
+        let (field, rest) = field.split_once("\"}").expect("a metric");
+        assert!(matches!(rest, "" | "[5m])" | "[10m])"), "{expr}");
+        let threshold: f64 = threshold.parse().expect("a number");
+        let threshold = if field.ends_with("_s") { threshold / 60.0 } else { threshold };
+        alerts.push(Alert { name, field: field.to_owned(), of, threshold });
+    }
+    alerts
+}
+
+/// Which alerts fire after a second of a case, and each for half a second more.
+fn fired(server: &Server) -> BTreeSet<String> {
+    let mut client = server.connect();
+    let mut look = || {
+        let info: String = cmd("INFO dehydrator").query(&mut client).expect("text");
+        (time(&mut client) as f64 / 1e6, info)
+    };
+    let alerts = alerts();
+    let (began, first) = look();
+    let mut firing: Option<BTreeSet<String>> = None;
+    let mut last = began;
+    while last < began + 3.5 {
+        let (now, info) = look();
+        if now < began + 3.0 || now < last + 0.05 {
+            continue;
+        }
+        last = now;
+        let fires = |alert: &&Alert| {
+            let value = |info: &str| field_of(info, &alert.field) as f64;
+            let number = match alert.of {
+                Of::Value => value(&info),
+                Of::Rate => (value(&info) - value(&first)) / (now - began),
+                Of::Increase => value(&info) - value(&first),
+            };
+            number > alert.threshold
+        };
+        let now: BTreeSet<_> = alerts.iter().filter(fires).map(|it| it.name.clone()).collect();
+        firing = Some(firing.map_or(now.clone(), |before| &before & &now));
+    }
+    firing.expect("it was looked")
+}
+
+/// Somebody who does something again and again, each with a number, until this is dropped.
+struct Again(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Again {
+    fn start(server: &Server, mut what: impl FnMut(&mut Connection, u64) + Send + 'static) -> Self {
+        let mut client = server.connect();
+        let ends = Arc::new(AtomicBool::new(false));
+        let until = Arc::clone(&ends);
+        let thread = thread::spawn(move || {
+            for number in 0.. {
+                if until.load(Ordering::Relaxed) {
+                    return;
+                }
+                what(&mut client, number);
+            }
+        });
+        Self(ends, Some(thread))
+    }
+}
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let ended = self.1.take().map(JoinHandle::join);
+        assert!(thread::panicking() || matches!(ended, Some(Ok(()))));
+    }
+}
+
+/// Puts an element away now and then, which is due after so many milliseconds.
+fn pushes(server: &Server, key: &'static str, ttl: u64) -> Again {
+    Again::start(server, move |client, number| {
+        client.ask(&format!("DEHYDRATOR.PUSH {key} {ttl} x {number}"));
+        client.ask("DEHYDRATOR.POLL nothing-is-here BLOCK 10");
+    })
+}
+
+/// The id and the token of what a worker is given.
+fn taken(client: &mut Connection, key: &str, lease: u64) -> Option<(String, String)> {
+    let reply = client.ask(&format!("DEHYDRATOR.POLL {key} COUNT 1 BLOCK 50 LEASE {lease}"));
+    let Value::Array(rows) = reply else { return None };
+    let Value::Array(row) = rows.into_iter().next()? else { panic!("a row") };
+    let text = |at: usize| redis::from_redis_value(row[at].clone()).expect("text");
+    Some((text(0), text(3)))
+}
+
+fn works(server: &Server, key: &'static str) -> Again {
+    Again::start(server, move |client, _| {
+        if let Some((id, token)) = taken(client, key, 60_000) {
+            client.ask(&format!("DEHYDRATOR.SETTLE {key} {token} {id}"));
+        }
+    })
+}
+
+fn backlog(client: &mut Connection, key: &str) {
+    for id in 0..200 {
+        client.ask(&format!("DEHYDRATOR.PUSH {key} 0 x {id}"));
+    }
+}
+
+/// What is there, who does what, and which alerts fire.
+type Case = (&'static str, fn(&Server, &mut Connection) -> Vec<Again>, &'static [&'static str]);
+
+const CASES: [Case; 11] = [
+    (
+        "nobody polls a key with a backlog",
+        |_, client| {
+            backlog(client, "k");
+            vec![]
+        },
+        &["Backlog"],
+    ),
+    (
+        "workers on one key, a backlog in another",
+        |server, client| {
+            backlog(client, "other");
+            vec![pushes(server, "k", 5), works(server, "k"), works(server, "k")]
+        },
+        &["Backlog"],
+    ),
+    (
+        "workers who have nothing to do, and elements that are not due",
+        |server, client| {
+            client.ask("DEHYDRATOR.PUSH k 600000 x id");
+            vec![works(server, "k")]
+        },
+        &[],
+    ),
+    (
+        "elements that are not due, and nobody there",
+        |server, _| vec![pushes(server, "k", 600_000)],
+        &[],
+    ),
+    ("ordinary work", |server, _| vec![pushes(server, "k", 5), works(server, "k")], &[]),
+    (
+        "ONDUE STREAM alone",
+        |server, client| {
+            client.ask("DEHYDRATOR.ONDUE k STREAM s");
+            vec![pushes(server, "k", 5)]
+        },
+        &[],
+    ),
+    (
+        "ordinary back-off",
+        |server, _| {
+            let retries = Again::start(server, |client, number| {
+                if let Some((id, token)) = taken(client, "k", 60_000) {
+                    let verb = if number % 4 == 0 { "SETTLE k" } else { "RELEASE k 40" };
+                    client.ask(&format!("DEHYDRATOR.{verb} {token} {id}"));
+                }
+            });
+            vec![pushes(server, "k", 5), retries]
+        },
+        &[],
+    ),
+    (
+        "workers die",
+        |server, client| {
+            for id in 0..3 {
+                client.ask(&format!("DEHYDRATOR.PUSH k 5 x {id}"));
+            }
+            let dies = |server| Again::start(server, |client, _| _ = taken(client, "k", 50));
+            vec![dies(server), dies(server)]
+        },
+        &["WorkersDie"],
+    ),
+    (
+        "a stuck stream",
+        |server, client| {
+            client.ask("DEHYDRATOR.ONDUE k STREAM s");
+            client.ask("SET s text");
+            vec![pushes(server, "k", 5)]
+        },
+        &["Backlog", "DeliveriesFail"],
+    ),
+    (
+        "dead letters that cannot go, and work that goes on",
+        |server, client| {
+            client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+            client.ask("SET s text");
+            client.ask("DEHYDRATOR.PUSH k 5 x dead AT 5 DELIVERIES 1");
+            vec![pushes(server, "k", 5), works(server, "k")]
+        },
+        &["DeliveriesFail"],
+    ),
+    (
+        "a backlog that is paused",
+        |_, client| {
+            backlog(client, "k");
+            client.ask("DEHYDRATOR.PAUSE k");
+            vec![]
+        },
+        &["PausedForLong"],
+    ),
+];
+
+#[test]
+fn each_alert_fires_when_it_should() {
+    let names: BTreeSet<_> = alerts().into_iter().map(|alert| alert.name).collect();
+    let expected =
+        ["Backlog", "DeliveriesFail", "Late", "WorkersDie", "DeadLetters", "PausedForLong"];
+    assert_eq!(names, expected.map(str::to_owned).into());
+    thread::scope(|scope| {
+        for (what, begin, expected) in CASES {
+            scope.spawn(move || {
+                let server = Server::start(&[]);
+                let mut client = server.connect();
+                let others = begin(&server, &mut client);
+                let fired = fired(&server);
+                drop(others);
+                let expected = expected.iter().map(|name| (*name).to_owned()).collect();
+                assert_eq!(fired, expected, "{what}");
+            });
+        }
+    });
+}
+
+/// What is taken late, and what was given out too often, counts when it is.
+#[test]
+fn polls_that_are_too_rare_and_dead_letters_fire() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE dead HOLD DELIVERIES 1 DROP");
+    let _pushes = pushes(&server, "k", 0);
+    let _polls = Again::start(&server, |client, _| {
+        client.ask("DEHYDRATOR.POLL nothing-is-here BLOCK 600");
+        client.ask("DEHYDRATOR.POLL k");
+    });
+    let _dies = Again::start(&server, |client, number| {
+        client.ask(&format!("DEHYDRATOR.PUSH dead 5 x {number} AT 5 DELIVERIES 1 NX"));
+        client.ask("DEHYDRATOR.POLL nothing-is-here BLOCK 50");
+    });
+    let fired = fired(&server);
+    assert_eq!(fired, ["Late".to_owned(), "DeadLetters".to_owned()].into());
+}
