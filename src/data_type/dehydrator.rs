@@ -31,7 +31,6 @@ pub struct Dehydrator {
     pub rules: Kept,
     pub past: Past,
     tracking: Tracking,
-    counted: Counted,
 }
 
 impl Dehydrator {
@@ -46,15 +45,9 @@ impl Dehydrator {
             lawn.watch_held(true);
             lawn.count_held();
         }
-        let mut new = Self {
-            lawn,
-            rules: rules.into(),
-            past,
-            tracking: Tracking::none(),
-            counted: Counted::default(),
-        };
+        let new = Self { lawn, rules: rules.into(), past, tracking: Tracking::none() };
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
-        new.recount();
+        Counted::default().become_those_of(&new);
         new.look_for_stuck();
         new
     }
@@ -252,12 +245,7 @@ impl Dehydrator {
 
     /// Returns since when what is due in it is overdue.
     pub fn overdue(&self) -> Overdue {
-        let overdue = self.tracking.place.overdue();
-        match self.rules.limits {
-            // It could not be given out before there was room.
-            Some(_) => overdue.not_before(self.next()),
-            None => overdue,
-        }
+        self.tracking.place.overdue(self.next())
     }
 
     /// Returns for how long the oldest element has been due that could be given out or delivered at this time, in
@@ -274,17 +262,14 @@ impl Dehydrator {
         if is_overdue { self.lawn.count_due(now.saturating_sub(OVERDUE)) } else { 0 }
     }
 
-    /// Counts what is in it anew, after it was changed. O(1).
-    pub fn recount(&mut self) {
-        let now = Counted {
-            elements: counted(self.lawn.len()),
-            given_out: counted(self.lawn.delivered()),
-            leased: counted(self.lawn.leased()),
-            ttls_and_pause: counted(self.lawn.ttls())
-                | if self.rules.pause.is_some() { IS_PAUSED } else { 0 },
-        };
-        if now != self.counted {
-            self.counted.replace(now);
+    /// Returns what it adds to the census. O(1).
+    pub fn counted(&self) -> Counted {
+        Counted {
+            elements: self.lawn.len(),
+            given_out: self.lawn.delivered(),
+            leased: self.lawn.leased(),
+            ttls: self.lawn.ttls(),
+            paused: self.rules.pause.is_some().into(),
         }
     }
 
@@ -303,7 +288,7 @@ impl Clone for Dehydrator {
 
 impl Drop for Dehydrator {
     fn drop(&mut self) {
-        self.counted.replace(Counted::default());
+        self.counted().become_other(Counted::default());
         DEHYDRATORS.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -382,36 +367,33 @@ impl Census {
     }
 }
 
-/// What one dehydrator adds to the census. A lawn numbers its elements in 30 bits, so there are no more.
+/// What one dehydrator adds to the census. It is not kept: whoever changes one counts before and afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Counted {
-    elements: u32,
-    given_out: u32,
-    leased: u32,
-    /// And [`IS_PAUSED`]: one number more would have a dehydrator take twenty bytes more.
-    ttls_and_pause: u32,
-}
-
-const IS_PAUSED: u32 = 1 << 31;
-
-fn counted(number: usize) -> u32 {
-    number.try_into().unwrap_or(u32::MAX)
+pub struct Counted {
+    elements: usize,
+    given_out: usize,
+    leased: usize,
+    ttls: usize,
+    paused: usize,
 }
 
 impl Counted {
-    /// Puts other numbers in the place of these, and corrects the sums by the difference.
-    fn replace(&mut self, new: Self) {
-        let old = std::mem::replace(self, new);
+    /// Corrects the sums, of which these numbers were a part, for what the dehydrator has become. O(1).
+    pub fn become_those_of(self, dehydrator: &Dehydrator) {
+        self.become_other(dehydrator.counted());
+    }
+
+    fn become_other(self, new: Self) {
         for (sum, old, new) in [
-            (&ELEMENTS, old.elements, new.elements),
-            (&GIVEN_OUT, old.given_out, new.given_out),
-            (&LEASED, old.leased, new.leased),
-            (&TTLS, old.ttls_and_pause & !IS_PAUSED, new.ttls_and_pause & !IS_PAUSED),
-            (&PAUSED, old.ttls_and_pause / IS_PAUSED, new.ttls_and_pause / IS_PAUSED),
+            (&ELEMENTS, self.elements, new.elements),
+            (&GIVEN_OUT, self.given_out, new.given_out),
+            (&LEASED, self.leased, new.leased),
+            (&TTLS, self.ttls, new.ttls),
+            (&PAUSED, self.paused, new.paused),
         ] {
             if old != new {
                 // Modulo 2^64, so that a decrease is the same addition.
-                sum.fetch_add((new as usize).wrapping_sub(old as usize), Ordering::Relaxed);
+                sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
             }
         }
     }
@@ -525,3 +507,6 @@ pub fn moved() -> usize {
 pub fn track_all(all: bool) {
     ALL_ARE_TRACKED.store(all, Ordering::Relaxed);
 }
+
+// One of 88 bytes takes 96: see docs/operations.md, of what a key of one element takes.
+const _: () = assert!(size_of::<Dehydrator>() <= 80);

@@ -46,6 +46,7 @@ use crate::server::notify::publishes_module_events;
 use crate::server::{Context, Key, Str};
 
 pub use callbacks::register;
+use dehydrator::Counted;
 pub use dehydrator::{Census, DEAD_LETTERS_MAX, Dehydrator, STUCK, is_stuck, moved, track_all};
 pub use leaving::forget_some;
 
@@ -149,6 +150,8 @@ pub struct Writing<'a> {
     has_grown: bool,
     /// The time at which it is changed, in milliseconds since the epoch, once it has been read.
     now: Option<u64>,
+    /// What it adds to the census as yet.
+    counted: Counted,
 }
 
 impl<'a> Writing<'a> {
@@ -163,7 +166,21 @@ impl<'a> Writing<'a> {
         trap::pass("open");
         let (key, hold, whole) = (Some(key), Some(Hold::begin()), None);
         let (new, is_leftover, has_grown, now) = (None, false, false, None);
-        Ok(Self { whole, context, name, key, value, hold, new, is_leftover, has_grown, now })
+        // SAFETY: as in `Reading::dehydrator`.
+        let counted = value.map(|value| unsafe { value.as_ref() }.counted()).unwrap_or_default();
+        Ok(Self {
+            whole,
+            context,
+            name,
+            key,
+            value,
+            hold,
+            new,
+            is_leftover,
+            has_grown,
+            now,
+            counted,
+        })
     }
 
     /// Opens it, at a time that was read from the clock before.
@@ -217,8 +234,14 @@ impl<'a> Writing<'a> {
         let mut lawn = new_lawn();
         let changed = change(&mut lawn)?;
         self.begin();
-        self.new = Some(Dehydrator::new(lawn, Rules::default()));
+        self.make(Dehydrator::new(lawn, Rules::default()));
         Ok(changed)
+    }
+
+    /// Has a dehydrator come into being.
+    fn make(&mut self, new: Dehydrator) {
+        self.counted = new.counted();
+        self.new = Some(new);
     }
 
     /// Returns whether there was no dehydrator, and a change has made one.
@@ -271,7 +294,7 @@ impl<'a> Writing<'a> {
             None if policy == Policy::Hold => return false,
             None => {
                 let rules = Rules { policy, trust, ..Rules::default() };
-                self.new = Some(Dehydrator::new(new_lawn(), rules));
+                self.make(Dehydrator::new(new_lawn(), rules));
             }
         }
         true
@@ -294,7 +317,7 @@ impl<'a> Writing<'a> {
             None if pause.is_none() => return false,
             None => {
                 let rules = Rules { pause, ..Rules::default() };
-                self.new = Some(Dehydrator::new(new_lawn(), rules));
+                self.make(Dehydrator::new(new_lawn(), rules));
             }
         }
         true
@@ -331,7 +354,7 @@ impl<'a> Writing<'a> {
             None if limits.is_none() => return false,
             None => {
                 let rules = Rules { limits, ..Rules::default() };
-                self.new = Some(Dehydrator::new(new_lawn(), rules));
+                self.make(Dehydrator::new(new_lawn(), rules));
             }
         }
         true
@@ -404,10 +427,11 @@ impl<'a> Writing<'a> {
         let Some(mut key) = self.key.take() else { return false };
         let (context, name, value) = (self.context, self.name, self.value.take());
         let (mut new, mut is_idle) = (self.new.take(), false);
+        let counted = self.counted;
         // SAFETY: as in `existing`; the value is used no more when this block ends.
         let dehydrator = new.as_mut().or(value.map(|mut value| unsafe { value.as_mut() }));
         if let Some(dehydrator) = dehydrator {
-            follow_up(context, name, dehydrator, self.now, self.has_grown);
+            follow_up(context, name, dehydrator, counted, self.now, self.has_grown);
             is_idle = if_idle == IfIdle::Goes && dehydrator.is_idle();
         }
         self.hold = None;
@@ -446,10 +470,11 @@ fn follow_up(
     context: &Context,
     name: Str<'_>,
     dehydrator: &mut Dehydrator,
+    counted: Counted,
     now: Option<u64>,
     has_grown: bool,
 ) {
-    dehydrator.recount();
+    counted.become_those_of(dehydrator);
     dehydrator.note_next(|| now.unwrap_or_else(clock::now));
     let mark = dehydrator.tracking().mark();
     if !has_grown && !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
@@ -560,11 +585,19 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
         return Compacted::Done;
     }
     let _whole = Whole::begin();
-    while dehydrator.lawn.compact(MOVES) {
+    let counted = dehydrator.counted();
+    let is_done = loop {
+        if !dehydrator.lawn.compact(MOVES) {
+            break true;
+        }
         trap::pass("compact");
         if !go_on() {
-            return Compacted::More;
+            break false;
         }
+    };
+    counted.become_those_of(dehydrator);
+    if !is_done {
+        return Compacted::More;
     }
     dehydrator.tracking().mark().looked_at();
     if dehydrator.rules.limits.is_some() {

@@ -51,15 +51,15 @@ impl Overdue {
         Self { since_us: clock::now_us(), ..Self::default() }
     }
 
+    /// Counts nothing as overdue before `next`, in milliseconds since the epoch.
+    pub fn from(next: Option<u64>) -> Self {
+        Self { next, ..Self::default() }
+    }
+
     /// Counts what is due before `before` as overdue since that moment, in milliseconds since the epoch, and all else since
     /// its deadline.
     pub fn since(moment: u64, before: u64) -> Self {
         Self { since_us: moment.saturating_mul(1000), before: Some(before), next: None }
-    }
-
-    /// Counts nothing as overdue before that moment, in milliseconds since the epoch.
-    pub fn not_before(self, next: Option<u64>) -> Self {
-        Self { next, ..self }
     }
 
     /// Notes when the next element comes due, or did. The clock, in microseconds since the epoch, is read if that matters.

@@ -157,9 +157,17 @@ impl Place {
         }
     }
 
-    /// Returns since when elements of the value are overdue, for those that are given out.
-    pub fn overdue(&self) -> Overdue {
-        self.floor().map_or_else(Overdue::default, |it| Overdue::since(it.since, it.before))
+    /// Returns since when elements of the value are overdue, for those that are given out. `next`: when the first could be,
+    /// as far as is known now.
+    pub fn overdue(&self, next: Option<u64>) -> Overdue {
+        match self.floor() {
+            Some(floor) => Overdue::since(floor.since, floor.before),
+            // None is older than what was noted: there was no room before, which is forgotten by now.
+            None => {
+                let noted = Some(slots::second(self.slot())).filter(|second| *second != NEVER);
+                Overdue::from(next.max(noted.map(|second| u64::from(second) * 1000)))
+            }
+        }
     }
 
     /// Returns for how long the first element has been overdue at this time, in milliseconds, if its turn was `next`.
