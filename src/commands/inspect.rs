@@ -86,7 +86,10 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let Limits { length, held, rate, remember } = rules.limits.as_deref().unwrap_or(&none);
     reply.push(b"length-limit").integer(*length as i64);
     reply.push(b"held-limit").integer(*held as i64);
-    reply.push(b"running").integer(number(lawn.map(|lawn| lawn.running(now))));
+    match lawn.filter(|_| *held > 0) {
+        Some(lawn) => reply.push(b"running").integer(lawn.running(now) as i64),
+        None => reply.push(b"running").null(),
+    }
     reply.push(b"rate-limit").integer(rate.as_ref().map_or(0, Rate::most) as i64);
     reply.push(b"rate-per").integer(rate.as_ref().map_or(0, Rate::per) as i64);
     let room = rate.as_ref().map(|rate| rate.room(now));

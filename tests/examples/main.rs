@@ -61,6 +61,17 @@ fn calls_that_come_too_fast_are_put_off() {
 }
 
 #[test]
+fn a_service_is_called_no_more_often_than_it_bears() {
+    // Twelve calls, four in any 300 ms; and then each caller waits in vain for half a second.
+    run_on_a_server("polite_client.py", 1100);
+}
+
+#[test]
+fn no_more_than_ten_import_at_once() {
+    run_on_a_server("few_at_once.py", 700);
+}
+
+#[test]
 fn two_streams_are_joined_within_a_window() {
     run_on_a_server("stream_join.js", 1000);
 }

@@ -5,7 +5,7 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text, until};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 25] = [
+const VERBS: [&str; 27] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
@@ -30,6 +30,8 @@ const VERBS: [&str; 25] = [
     "DEHYDRATOR.INFO KEY",
     "DEHYDRATOR.PAUSE KEY",
     "DEHYDRATOR.RESUME KEY",
+    "DEHYDRATOR.LIMIT KEY",
+    "DEHYDRATOR.GIVEN KEY 5 5",
     "DEHYDRATOR.ONDUE KEY DROP",
 ];
 

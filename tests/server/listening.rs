@@ -46,7 +46,7 @@ const DEEDS: [&str; 9] = [
 ];
 
 /// What brings an event about, and which.
-const VERBS: [(&str, &str); 18] = [
+const VERBS: [(&str, &str); 19] = [
     ("DEHYDRATOR.PUSH k 600000 element new", "dehydrator.push"),
     ("DEHYDRATOR.PUSH k 600000 element a REPLACE", "dehydrator.push"),
     ("DEHYDRATOR.MPUSH k 600000 element x 600000 element y", "dehydrator.push"),
@@ -65,6 +65,7 @@ const VERBS: [(&str, &str); 18] = [
     ("DEHYDRATOR.RELEASE k 700000 mine d", "dehydrator.release"),
     ("DEHYDRATOR.ONDUE k PUBLISH nowhere", "dehydrator.ondue"),
     ("DEHYDRATOR.PAUSE k", "dehydrator.pause"),
+    ("DEHYDRATOR.LIMIT k HELD 5 RATE 5 PER 5000", "dehydrator.limit"),
 ];
 
 /// One that is due, and three that are not, of which one is held.

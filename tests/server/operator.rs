@@ -33,6 +33,8 @@ fn what_the_server_is_told_of_each_command() {
         ("len", 2, "readonly fast", "RO"),
         ("scan", -3, "readonly", "RO access"),
         ("info", -2, "readonly", "RO"),
+        ("limit", -2, "write fast", "RW update"),
+        ("given", 4, "write fast", "RW update"),
         ("pause", -2, "write fast", "RW update"),
         ("resume", 2, "write fast", "RW update"),
     ];
@@ -278,6 +280,9 @@ fn no_verb_gets_at_a_key_without_the_right_to_it() {
         "ONDUE other DROP",
         "ONDUE other HOLD DELIVERIES 5 DROP",
         "PAUSE other",
+        "LIMIT other",
+        "LIMIT other HELD 5",
+        "GIVEN other 5 5",
         "RESUME other",
         "TTN other",
         "PTTL other id",

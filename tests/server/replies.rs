@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 use crate::harness::{Ask, Server, cmd, refusal};
 
 /// Each command of the page as it is sent there. `mine` holds the element `id` wherever that is.
-const LINES: [(&str, &str); 32] = [
+const LINES: [(&str, &str); 34] = [
     ("PUSH", "PUSH k 600000 element id"),
     ("PUSH NX", "PUSH k 600000 element id NX"),
     ("PUSH REPLACE", "PUSH k 600000 element id REPLACE"),
@@ -42,6 +42,8 @@ const LINES: [(&str, &str); 32] = [
     ("ONDUE", "ONDUE k DROP"),
     ("PAUSE", "PAUSE k"),
     ("RESUME", "RESUME k"),
+    ("LIMIT", "LIMIT k HELD 5"),
+    ("GIVEN", "GIVEN k 5 5"),
 ];
 
 /// Commands with options that the page has no line for.

@@ -27,6 +27,7 @@ const TRIED: &[(&str, fn())] = &[
     ("INFO", || reads("DEHYDRATOR.INFO k")),
     ("XPOLL", || reads("DEHYDRATOR.XPOLL k")),
     ("ONDUE", || reads("DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 DROP")),
+    ("LIMIT", || reads("DEHYDRATOR.LIMIT k HELD 5")),
     ("PAUSE", || reads("DEHYDRATOR.PAUSE k")),
     ("REM", || replies("DEHYDRATOR.REM k b", Value::Int(1), Value::Int(0))),
     ("RESUME", || {
