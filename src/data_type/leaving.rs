@@ -109,5 +109,5 @@ pub fn forget_some(context: &Context, name: &Name, now: u64, mut go_on: impl FnM
     if let Some(ids) = past.ids_mut() {
         while ids.forget(now, IDS) > 0 && go_on() {}
     }
-    past.note(name.db, &name.key);
+    past.note_from(name.db, &name.key, now);
 }

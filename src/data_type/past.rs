@@ -61,11 +61,17 @@ impl Past {
 
     /// Notes when there is something to forget, under the name that the value has.
     pub fn note(&self, db: i32, key: &[u8]) {
+        self.note_from(db, key, 0);
+    }
+
+    /// Notes that too, after it was looked at: what is over by `now` is not put off.
+    pub fn note_from(&self, db: i32, key: &[u8], now: u64) {
         if let Some(Kept { ids, mark }) = self.0.as_deref()
             && !mark.is_noted()
             && let Some(next) = ids.next()
         {
-            fading::note(mark, db, key, next.saturating_add(fading::LATER));
+            let at = if next <= now { now } else { next.saturating_add(fading::LATER) };
+            fading::note(mark, db, key, at);
         }
     }
 

@@ -36,6 +36,7 @@ mod range;
 mod rede;
 mod refused;
 mod released;
+mod remembered;
 mod replication;
 mod replies;
 mod run;

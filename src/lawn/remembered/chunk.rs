@@ -65,8 +65,9 @@ pub(super) struct Chunk {
     bytes: Vec<u8>,
     /// Where the first one is that is not gone. There is one, but in a chunk that is vacant or new.
     front: u16,
-    /// Bytes of those that are not gone.
+    /// Bytes of those that are not gone, and how many they are.
     live: u16,
+    count: u16,
     /// Neighbours in its pile; `next` also links vacant numbers.
     pub(super) prev: u32,
     pub(super) next: u32,
@@ -85,7 +86,7 @@ impl Clone for Chunk {
 impl Chunk {
     /// Makes one without memory.
     pub(super) fn vacant(next: u32) -> Self {
-        Self { base: 0, bytes: Vec::new(), front: 0, live: 0, prev: NIL, next, pile: 0 }
+        Self { base: 0, bytes: Vec::new(), front: 0, live: 0, count: 0, prev: NIL, next, pile: 0 }
     }
 
     /// Makes an empty one for moments from `base` on. `is_first`: of its pile.
@@ -128,6 +129,7 @@ impl Chunk {
         self.bytes.extend_from_slice(bytes);
         self.bytes.resize(at + width, 0);
         self.live += width as u16;
+        self.count += 1;
         (at / UNIT) as u32
     }
 
@@ -153,6 +155,7 @@ impl Chunk {
     pub(super) fn remove(&mut self, unit: u32) {
         let at = unit as usize * UNIT;
         self.live -= self.entry_at(at).content.width() as u16;
+        self.count -= 1;
         self.bytes[at + HEAD - 1] |= (GONE >> 8) as u8;
         while let Some(entry) = self.front().filter(|entry| entry.is_gone) {
             self.front += entry.content.width() as u16;
@@ -178,6 +181,16 @@ impl Chunk {
             Some((unit, entry))
         });
         all.filter(|(_, entry)| !entry.is_gone)
+    }
+
+    /// Returns the moment of the first one that was put into it.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Returns how many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count.into()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -220,6 +233,7 @@ impl Chunk {
     pub(super) fn check(&self) {
         let live: usize = self.entries().map(|(_, entry)| entry.content.width()).sum();
         assert_eq!(usize::from(self.live), live, "bytes in use");
+        assert_eq!(self.len(), self.entries().count(), "how many there are");
         assert!(self.front().is_none_or(|entry| !entry.is_gone), "the front is gone");
     }
 }

@@ -210,6 +210,24 @@ impl Piles {
         })
     }
 
+    /// Returns how many there are whose time is over at `now`, but for what is buried. Costs O(1) for each chunk of them.
+    pub(super) fn over(&self, now: u64) -> usize {
+        let mut over = 0;
+        for pile in &self.piles {
+            let mut at = pile.first;
+            while at != NIL {
+                let chunk = self.chunk(at);
+                // What follows begins later than all that is here ends.
+                let is_all = chunk.next != NIL && self.chunk(chunk.next).base() <= now;
+                let is_over = |(_, entry): &(u32, Entry<'_>)| entry.until <= now;
+                over +=
+                    if is_all { chunk.len() } else { chunk.entries().take_while(is_over).count() };
+                at = if is_all { chunk.next } else { NIL };
+            }
+        }
+        over
+    }
+
     /// Moves the lists.
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
         self.chunks.defrag(mover);

@@ -63,10 +63,9 @@ impl Remembered {
         self.len() == 0
     }
 
-    /// Returns how many ids are remembered at `now`. Costs O(1) for each whose time is over.
+    /// Returns how many ids are remembered at `now`. Costs O(1) for each chunk of those whose time is over.
     pub fn len_at(&self, now: u64) -> usize {
-        let over = |(_, entry): &(Place, Entry<'_>)| entry.until <= now;
-        self.len() - self.piles.each().map(|pile| pile.take_while(over).count()).sum::<usize>()
+        self.len() - self.piles.over(now)
     }
 
     /// Returns until when an id is remembered. That moment itself may be over.

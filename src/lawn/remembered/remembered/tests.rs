@@ -167,7 +167,11 @@ fn run(ops: &[Op]) {
         all.sort();
         assert!(all.iter().map(|(id, until)| (id, until)).eq(&oracle.0), "{op:?}");
         let live = oracle.0.values().filter(|until| **until > now).count();
-        assert!(it.len_at(now) >= live, "{} of {live}", it.len_at(now));
+        // Exact, unless so many moments fell in a row that some are buried.
+        let untils = it.iter().map(|(until, _)| until);
+        if untils.is_sorted() {
+            assert_eq!(it.len_at(now), live, "{op:?}");
+        }
         for id in (0..40).map(name) {
             let until = oracle.0.get(&id).copied();
             assert_eq!((it.until(&id), it.contains(&id, now)), (until, until > Some(now)));
