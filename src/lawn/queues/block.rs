@@ -69,6 +69,9 @@ const _: () = assert!(TINY || size_of::<Block>() == 256);
 const _: () = assert!(size_of::<Bits>() == 16 && PLACES < 64);
 // What was joined is not sparse, or it would be joined at every removal.
 const _: () = assert!(TINY || 2 * SPARSE as usize <= JOINED_MAX);
+const _: () = assert!(2 * SPARSE_WIDE as usize <= JOINED_WIDE_MAX);
+// What was joined has room for as many as make a block not sparse, or it would be split again at once.
+const _: () = assert!(JOINED_WIDE_MAX + SPARSE_WIDE as usize <= PLACES);
 
 impl Default for Block {
     fn default() -> Self {
