@@ -9,7 +9,6 @@ use redis::Value;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{Ask, Server, cmd, texts, until};
-use crate::remembered::remembered;
 use crate::sleeper::{Sleeper, waiters};
 use crate::threads::servers;
 
@@ -101,25 +100,6 @@ fn one_that_hangs_up_right_before_a_push_swallows_nothing() {
         client.ask("DEHYDRATOR.PUSH k 0 element id");
         let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 1000");
         assert_eq!(next, texts(&["element"]), "swallowed in round {round}");
-    }
-}
-
-#[test]
-fn what_one_that_hung_up_was_given_is_remembered_no_more() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
-    for round in 0..150 {
-        let sleeper = asleep_on_a_socket(&server);
-        hang_up(&sleeper);
-        client.ask(&format!("DEHYDRATOR.PUSH k 0 element {round}"));
-        until("it is there, and nobody is asleep", || {
-            let is_there = client.ask("DEHYDRATOR.LEN k") == Value::Int(1);
-            (is_there && waiters(&server) == 0).then_some(())
-        });
-        assert_eq!(remembered(&mut client, "k"), round);
-        assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["element"]), "round {round}");
-        assert_eq!(client.ask(&format!("DEHYDRATOR.PUSH k 0 x {round} NX")), Value::Nil);
     }
 }
 

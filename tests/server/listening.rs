@@ -3,6 +3,7 @@
 use redis::{Connection, Value};
 
 use crate::harness::{Ask, Server, cmd, refusal, texts, until};
+use crate::remembered::remembered;
 use crate::sleeper::Sleeper;
 
 /// A primary that the other module is loaded in, and a replica that it is not loaded in.
@@ -309,6 +310,24 @@ fn what_is_given_back_to_a_key_that_went_expires_with_it_as_before() {
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(2), "it was given back");
     assert_eq!(client.ask("PEXPIRETIME k"), Value::Int(-1));
     pair.compare("another key");
+}
+
+#[test]
+fn what_is_given_back_is_remembered_no_more() {
+    let pair = Pair::start();
+    let mut client = pair.primary.connect();
+    client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
+    let sleeper = Sleeper::start(&pair.primary, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask(&format!("LISTENER.ON 1 dehydrator.poll CLIENT KILL ID {}", sleeper.id));
+    client.ask("DEHYDRATOR.PUSH k 5 element id AT 5");
+    assert!(sleeper.outcome().is_err(), "it was killed");
+    until("it is given back", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(1)).then_some(()));
+    assert_eq!(remembered(&mut client, "k"), 0);
+    pair.compare("what was given back");
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["element"]));
+    assert_eq!(remembered(&mut client, "k"), 1);
+    assert_eq!(client.ask("DEHYDRATOR.PUSH k 5 element id NX"), Value::Nil);
+    pair.compare("what was taken then");
 }
 
 #[test]
