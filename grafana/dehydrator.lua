@@ -10,4 +10,18 @@ for name, value in string.gmatch(redis.call('INFO', 'dehydrator'), '(dehydrator_
         values[#values + 1] = value
     end
 end
+
+-- The dehydrators that are overdue the longest: late:database:key, in seconds. A module before 0.1.0 has no such command.
+local seen = {}
+local rows = redis.pcall('DEHYDRATOR.LATE', 'COUNT', '10')
+for _, row in ipairs(rows.err and {} or rows) do
+    if row[1] then
+        local name = 'late:' .. row[2] .. ':' .. string.gsub(row[1], '[^ -~]', '?')
+        if not seen[name] then
+            seen[name] = true
+            values[#values + 1] = name
+            values[#values + 1] = string.format('%d', row[3] / 1000)
+        end
+    end
+end
 return values

@@ -63,6 +63,9 @@ until_true "the server is up" ask PING
 ask DEHYDRATOR.PUSH jobs 0 element 1 >/dev/null
 ask DEHYDRATOR.PUSH jobs 600000 element 2 >/dev/null
 ask DEHYDRATOR.POLL jobs >/dev/null
+ask DEHYDRATOR.PUSH overdue 0 element 1 >/dev/null
+is_late() { ask DEHYDRATOR.LATE | grep -q overdue; }
+until_true "a key is overdue" is_late
 
 prometheus-redis-exporter -redis.addr "redis://127.0.0.1:$port" -web.listen-address "127.0.0.1:$exporter" \
     -script grafana/dehydrator.lua >"$work/exporter.log" 2>&1 &

@@ -113,4 +113,16 @@ fn the_script_of_the_dashboard_hands_over_numbers_alone() {
     assert_eq!(pairs["dehydrator_git_dirty"].len(), 1);
     assert!(pairs.len() > 20 && pairs.values().all(|it| it.parse::<u64>().is_ok()), "{pairs:?}");
     assert!(!pairs.contains_key("dehydrator_git_sha1"), "it is not counted, whatever its digits");
+
+    // And what is overdue the longest, by name.
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH jobs 0 x id");
+    let age = until("it is overdue", || {
+        let script = fs::read_to_string("grafana/dehydrator.lua").expect("a script");
+        let mut asked = redis::cmd("EVAL");
+        let pairs: HashMap<String, String> =
+            asked.arg(script).arg(0).query(&mut client).expect("names and values");
+        pairs.get("late:0:jobs").cloned()
+    });
+    assert!(age.parse::<u64>().is_ok_and(|age| (1..60).contains(&age)), "{age}");
 }

@@ -27,6 +27,10 @@ pub struct Facts {
     pub paused: bool,
     /// When that ends by itself, in unix milliseconds.
     pub paused_until: Option<u64>,
+    /// Elements that could have been given out for a second or longer. Older modules do not say; nor since when.
+    pub overdue: u64,
+    /// For how long the oldest could have been, in milliseconds.
+    pub oldest_due_ms: Option<u64>,
 }
 
 /// Why there is nothing new to show.
@@ -66,6 +70,9 @@ pub struct Model {
     pub walks: u64,
     pub order: Order,
     pub selected: Option<Vec<u8>>,
+    /// Those that are overdue the longest, of all databases, as far as they are known by name: key, database, milliseconds.
+    /// Older modules do not say.
+    pub worst: Vec<(Vec<u8>, u64, u64)>,
     /// What went wrong, if the last refresh did.
     pub trouble: Option<Trouble>,
 }

@@ -26,7 +26,8 @@ may also be in REDISCLI_AUTH.
   --insecure          do not check the server's certificate
 
 One node of a cluster is shown at a time, one database of a server. An ACL user needs
-+info +scan +dehydrator.info, and ~*.";
++info +scan +dehydrator.info, and ~*; with +dehydrator.late it is shown what is overdue
+the longest.";
 
 pub struct Options {
     pub client: Client,

@@ -15,7 +15,7 @@ use redis::Connection;
 use crate::model::{Facts, Model, Order};
 use crate::watch::Watch;
 use crate::{pressed, view};
-use harness::{Ask, Server, cmd};
+use harness::{Ask, Server, cmd, until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -104,6 +104,34 @@ fn shows_what_a_server_holds() {
     let second = drawn(&model);
     assert_eq!(line_with(&second, "jobs")[..5], ["jobs", "1,540", "0", "0", "+10.0"]);
     assert!(second.concat().contains(" dehydrators: 2 "), "{second:#?}");
+}
+
+#[test]
+fn shows_what_is_overdue_and_who_is_the_longest() {
+    let server = Server::start_with_port(&[]);
+    let mut client = server.connect();
+    push(&mut client, b"jobs", 0, 0..7);
+    push(&mut client, b"later", 60_000, 0..7);
+    until("it is overdue, and found", || {
+        let late: Vec<(Option<String>, Option<u64>, u64, Option<u64>)> =
+            cmd("DEHYDRATOR.LATE").query(&mut client).expect("rows");
+        late.first().is_some_and(|row| row.0.is_some()).then_some(())
+    });
+    let (mut watch, mut model) = (watch(&server), Model::default());
+    watch.refresh(&mut model, SECOND);
+    let drawn = drawn(&model);
+    let all = words(&drawn);
+    assert!(all.contains("overdue: jobs (db 0) 1."), "{drawn:#?}");
+    assert!(all.contains("7 overdue, by 1."), "{drawn:#?}");
+    assert!(all.contains("leased 0 given back 0"), "{drawn:#?}");
+
+    // Who may not ask that sees the rest.
+    client.ask("ACL SETUSER looker on >secret ~* +info +scan +dehydrator.info");
+    let url = format!("redis://looker:secret@127.0.0.1:{}", server.port());
+    let client = redis::Client::open(url).expect("a url");
+    let (mut watch, mut model) = (Watch::new(client), Model::default());
+    watch.refresh(&mut model, SECOND);
+    assert_eq!((model.trouble, model.worst, model.dehydrators.len()), (None, vec![], 2));
 }
 
 #[test]

@@ -91,10 +91,13 @@ fn flowing(words: Vec<String>, width: usize) -> Vec<String> {
 fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
     let field = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |value| count(*value));
     let time = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |us| duration(us / 1e3));
+    let seconds = |name: &str| model.fields.get(name).map_or(UNKNOWN.into(), |s| duration(s * 1e3));
     let rate = |name: &str| model.rate(name).map_or(UNKNOWN.into(), per_second);
     let mut there = vec![
         ("elements", field("elements")),
         ("given out", field("given_out")),
+        ("leased", field("leased")),
+        ("given back", field("given_back")),
         ("blocked", field("blocked_clients")),
         ("retries", field("retries")),
         ("dead letters", field("dead_letters")),
@@ -116,13 +119,24 @@ fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
             ("redeliveries", rate("redeliveries")),
         ],
         vec![
+            ("oldest due", seconds("oldest_due_s")),
             ("late: last", time("lateness_last_us")),
             ("p50", time("lateness_p50_us")),
             ("p99", time("lateness_p99_us")),
             ("max", time("lateness_max_us")),
         ],
     ];
-    groups.into_iter().flat_map(|group| pairs(group, width)).collect()
+    let worst = worst(model).map(|worst| Line::from(fitting(&worst, width)).red());
+    groups.into_iter().flat_map(|group| pairs(group, width)).chain(worst).collect()
+}
+
+/// Who is overdue the longest. `None`: nobody.
+fn worst(model: &Model) -> Option<String> {
+    let one = |(key, db, age): &(Vec<u8>, u64, u64)| {
+        format!("{} (db {db}) {}", shown(key), duration(*age as f64))
+    };
+    let all: Vec<_> = model.worst.iter().map(one).collect();
+    (!all.is_empty()).then(|| format!(" overdue: {}", all.join(", ")))
 }
 
 /// Names and values, in as many lines as they need.
@@ -188,6 +202,9 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, model: &Model) {
         if let Some(pause) = pause(dehydrator, model.now_ms) {
             text.push_line(Line::from(fitting(&pause, room)).red());
         }
+        if let Some(overdue) = overdue(dehydrator) {
+            text.push_line(Line::from(fitting(&overdue, room)).red());
+        }
         if let Some(failure) = failure(dehydrator, model.now_ms) {
             text.push_line(Line::from(fitting(&failure, room)).red());
         }
@@ -249,6 +266,13 @@ fn pause(dehydrator: &Dehydrator, now_ms: u64) -> Option<String> {
     let left = facts.paused_until.map(|end| duration(end.saturating_sub(now_ms) as f64));
     let left = left.map_or("until it is resumed".to_owned(), |left| format!("for {left} more"));
     facts.paused.then(|| format!("  paused {left}"))
+}
+
+/// How many are overdue, and for how long the oldest is. `None`: none are, or the module does not say.
+fn overdue(dehydrator: &Dehydrator) -> Option<String> {
+    let facts = &dehydrator.facts;
+    let oldest = duration(facts.oldest_due_ms? as f64);
+    (facts.overdue > 0).then(|| format!("  {} overdue, by {oldest}", count(facts.overdue as f64)))
 }
 
 /// Since when deliveries fail, how often, and why. `None`: they do not, or the module does not say.

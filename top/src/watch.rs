@@ -10,6 +10,8 @@ use crate::model::{Facts, Model, Trouble};
 
 /// So many slots of the server's table of keys does one SCAN look at: well below a millisecond.
 const COUNT: usize = 500;
+/// Dehydrators that are shown as overdue the longest.
+const WORST: usize = 3;
 /// So many SCANs at one refresh; the next one carries on. A million keys are walked over in 40 refreshes.
 const SCANS: usize = 50;
 /// So many dehydrators are asked at one refresh; the next one carries on with the others.
@@ -139,6 +141,7 @@ impl Watch {
             return Ok(());
         }
 
+        model.worst = ask_worst(connection)?;
         for _ in 0..SCANS {
             let mut scan = redis::cmd("SCAN");
             scan.arg(self.cursor).arg("COUNT").arg(COUNT).arg("TYPE").arg("dehy-type");
@@ -185,6 +188,16 @@ fn is_about_tls(error: &RedisError) -> bool {
         .any(|word| error.contains(word))
 }
 
+/// Asks who is overdue the longest. A user who may not ask that, and a module that does not know, tell of nobody.
+fn ask_worst(connection: &mut Connection) -> RedisResult<Vec<(Vec<u8>, u64, u64)>> {
+    let late = redis::cmd("DEHYDRATOR.LATE").arg("COUNT").arg(WORST).query(connection);
+    let rows: Vec<(Option<Vec<u8>>, Option<u64>, u64, Option<u64>)> = match late {
+        Err(error) if error.code().is_some() => return Ok(Vec::new()),
+        rows => rows?,
+    };
+    Ok(rows.into_iter().filter_map(|(key, db, age, _)| Some((key?, db?, age))).collect())
+}
+
 fn ask_selected(connection: &mut Connection, model: &mut Model) -> RedisResult<()> {
     let Some(key) = &model.selected else { return Ok(()) };
     let mut full = redis::cmd("DEHYDRATOR.INFO");
@@ -222,6 +235,8 @@ fn parse(reply: &Value) -> Option<(Facts, Vec<(u64, u64)>)> {
             b"last-failure" => facts.last_failure = text(value),
             b"paused" => facts.paused = number(value) == Some(1),
             b"paused-until" => facts.paused_until = number(value),
+            b"overdue" => facts.overdue = number(value).unwrap_or(0),
+            b"oldest-due-ms" => facts.oldest_due_ms = number(value),
             b"elements-by-ttl" => {
                 let pairs = value.as_map_iter()?;
                 by_ttl = pairs.filter_map(|(ttl, n)| Some((number(ttl)?, number(n)?))).collect();

@@ -121,3 +121,37 @@ fn what_is_stuck_does_not_wait_for_the_backlog_of_another_key() {
     let Value::Int(left) = client.ask("DEHYDRATOR.LEN backlog") else { panic!("a number") };
     assert!(left > 0, "the backlog came first");
 }
+
+/// As many as an outage leaves: they are put aside once, and from there on nothing is written, nor said to replicas.
+#[test]
+fn fifty_thousand_that_are_stuck_write_nothing_for_as_long_as_they_are() {
+    const MANY: usize = 50_000;
+    let server = Server::start(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    client.ask("SET s text");
+    for ids in (0..MANY).collect::<Vec<_>>().chunks(1000) {
+        let mut pipe = redis::pipe();
+        for id in ids {
+            pipe.add_command(cmd(&format!("DEHYDRATOR.PUSH k 5 element {id} AT 5 DELIVERIES 1")));
+        }
+        pipe.exec(&mut client).expect("pushes");
+    }
+    let stuck = |client: &mut Connection| {
+        let counts = client.ask("DEHYDRATOR.XPOLL k COUNT 1");
+        (counts == Value::Array(vec![])).then_some(())
+    };
+    until("all are put aside", || stuck(&mut client));
+    let sizes = |client: &mut Connection| {
+        let file = client.info("persistence", "aof_current_size");
+        (file, client.info("replication", "master_repl_offset"))
+    };
+    let before = sizes(&mut client);
+    let tried = field(&server, "retries");
+    until("it is tried again and again", || (field(&server, "retries") > tried + 4).then_some(()));
+    assert_eq!(sizes(&mut client), before);
+    client.ask("DEL s");
+    let many = Value::Int(MANY as i64);
+    until("all have gone", || (client.ask("XLEN s") == many).then_some(()));
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
+}
