@@ -143,7 +143,7 @@ fn tag(key: &[u8]) -> &[u8] {
 /// Returns whether the key to which a policy sends elements, if there is one, is in this key's slot.
 fn is_in_slot(policy: &Policy, key: &[u8]) -> bool {
     match policy.route() {
-        Some(Route::Stream { dest, .. }) => tag(dest) == tag(key),
+        Some(Route::Stream { dest, .. } | Route::List { dest, .. }) => tag(dest) == tag(key),
         _ => true,
     }
 }

@@ -97,6 +97,7 @@ fn nonsense_is_refused_and_what_was_set_stays() {
         ("* HOLD DELIVERIES 0 DROP", "DELIVERIES '0' is not a whole number from 1 to 65535"),
         ("* HOLD DELIVERIES 5", "DELIVERIES needs"),
         ("* STREAM", "STREAM needs a value"),
+        ("* LIST", "LIST needs a value"),
         ("* STREAM *", "STREAM must not be the dehydrator's own key"),
         ("* STREAM s UNCONFIRMED", "UNCONFIRMED is for replication"),
         ("a DROP ; b NONSENSE", "default-ondue: b: syntax error, unexpected 'NONSENSE'"),
@@ -156,6 +157,7 @@ fn in_a_cluster_what_a_rule_names_is_in_the_slot_of_the_key() {
     });
     let refused = set(&mut client, "* STREAM dead").expect_err("it is elsewhere");
     assert!(refused.contains("to be in the key's slot"), "{refused}");
+    set(&mut client, "* LIST dead").expect_err("it is elsewhere");
     set(&mut client, "* HOLD DELIVERIES 1 STREAM *:dead").expect("it is set");
     for (key, dest) in
         [("jobs", "{jobs}:dead"), ("{jobs}:1", "{jobs}:1:dead"), ("a{b}c", "a{b}c:dead")]
