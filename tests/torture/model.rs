@@ -3,6 +3,7 @@
 //! It knows nothing of queues, heaps or indexes, and reads no clock: the test hands it the time.
 
 mod keyspace;
+mod limits;
 mod op;
 mod verbs;
 
@@ -10,6 +11,7 @@ use std::collections::BTreeMap;
 
 use redis::Value;
 
+pub use limits::Limits;
 pub use op::{IfThere, Moment, Op, Policy};
 
 /// The latest deadline there is, and the largest number that any argument may be.
@@ -28,6 +30,8 @@ pub struct Entry {
     pub deliveries: u64,
     /// Under which it is held.
     pub token: Option<u64>,
+    /// Whether it is held under one that the server has drawn, and perhaps not told yet.
+    pub is_drawn: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -36,6 +40,7 @@ pub struct Dehydrator {
     pub policy: Policy,
     /// When a pause ends; [`MAX`]: when it is resumed.
     pub pause: Option<u64>,
+    pub limits: Limits,
 }
 
 #[derive(Clone, Debug)]
@@ -145,13 +150,20 @@ impl Dehydrator {
         if self.is_paused(now) {
             return dead;
         }
+        let most = self.deliverable(now);
         for id in self.due(now) {
             let at = self.find(&id).expect("it is due");
+            if dead.len() as u64 == most {
+                break;
+            }
             if !self.policy.sends(&self.entries[at]) {
                 break;
             }
             let entry = self.entries.remove(at);
             dead.push((entry.id, entry.element, entry.deliveries));
+        }
+        if most < MAX {
+            self.limits.give(now, dead.len() as u64);
         }
         dead
     }
@@ -208,8 +220,10 @@ impl World {
             let elements = std::mem::take(&mut self.met);
             self.delivered.push(Delivered { db, policy, elements });
         }
-        // What is empty is no key, unless it has a policy or is paused.
-        if inside.entries.is_empty() && inside.policy == Policy::Hold && inside.pause.is_none() {
+        // What is empty is no key, unless it has a policy or limits, or is paused.
+        let is_usual =
+            inside.policy == Policy::Hold && inside.pause.is_none() && !inside.limits.is_any();
+        if inside.entries.is_empty() && is_usual {
             self.dbs[db].remove(key);
         } else {
             self.dbs[db].insert(key, Kept::Dehydrator(inside));
@@ -237,7 +251,8 @@ impl World {
             let is_held = |it: &Entry| token.is_some() && it.token == *token && it.deadline > now;
             it.entries.iter().any(is_held)
         };
-        let gives = |it: &Dehydrator| !it.is_paused(now) && !it.due(now).is_empty();
+        let gives =
+            |it: &Dehydrator| !it.is_paused(now) && !it.due(now).is_empty() && it.room(now) > 0;
         let has = |world: &Self, key: &str, has: &dyn Fn(&Dehydrator) -> bool| {
             world.dehydrator(db, key).is_some_and(has)
         };
@@ -295,7 +310,7 @@ impl World {
                     return true;
                 }
                 it.pause = None;
-                !it.entries.is_empty() || it.policy != Policy::Hold
+                !it.entries.is_empty() || it.policy != Policy::Hold || it.limits.is_any()
             });
         }
         self.paused() < before
@@ -322,12 +337,12 @@ impl Entry {
         (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);
         // It was given back.
         if ttl == 0 {
-            self.token = None;
+            (self.token, self.is_drawn) = (None, false);
         }
     }
 
     fn lease(&mut self, ttl: u64, deadline: u64, sequence: u64, token: Option<u64>) {
-        self.token = token;
+        (self.token, self.is_drawn) = (token, false);
         // It is counted no further than 16 bits go.
         self.deliveries = (self.deliveries + 1).min(65_535);
         (self.ttl, self.deadline, self.sequence) = (ttl, deadline, sequence);

@@ -19,7 +19,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use redis::{Connection, Value};
 
 use crate::harness::{Ask, Server, cmd, until};
-use crate::model::{Bytes, Delivered, Expect, Kept, Op, Policy, World};
+use crate::model::{Bytes, Dehydrator, Delivered, Expect, Kept, Op, Policy, World};
 use crate::random::{Random, seed, setting};
 
 use words::{command, words_of};
@@ -356,15 +356,42 @@ impl Torture {
         self.replica.connect().ask(&command);
     }
 
+    /// Takes all rates away. When who looked at the clock that was set back, the model does not know.
+    fn forget_rates(&mut self) {
+        let now = self.now();
+        let no_rate = Op::Limit { length: None, held: None, rate: Some((0, 0)), remember: None };
+        for db in 0..2 {
+            self.select(db);
+            for key in KEYS {
+                let is_limited = |it: &Dehydrator| it.limits.rate.is_some();
+                if !self.world.dehydrator(db, key).is_some_and(is_limited) {
+                    continue;
+                }
+                assert_eq!(
+                    self.world.apply(db, key, &no_rate, now, false),
+                    Expect::Is(Value::Okay)
+                );
+                let mut limit = redis::cmd("DEHYDRATOR.LIMIT");
+                let done = limit.arg(key).arg("RATE").arg(0).query(&mut self.client);
+                assert_eq!(done, Ok(Value::Okay));
+            }
+        }
+        self.deliver();
+    }
+
     /// Time passes, and now and then the clock is set back.
     fn pass(&mut self) {
         let grains = self.random.below(4) * GRAIN;
-        self.offset = if self.random.one_in(6) {
+        let offset = if self.random.one_in(6) {
             self.offset.saturating_sub(grains)
         } else {
             self.offset + grains
         };
-        self.note(format!("the clock is stepped to {} grains", self.offset / GRAIN));
+        self.note(format!("the clock is stepped to {} grains", offset / GRAIN));
+        if offset < self.offset {
+            self.forget_rates();
+        }
+        self.offset = offset;
         self.set_clock();
         self.deliver();
     }

@@ -143,6 +143,17 @@ pub enum Op {
         at: Option<u64>,
     },
     Resume,
+    Limit {
+        length: Option<u64>,
+        held: Option<u64>,
+        rate: Option<(u64, u64)>,
+        remember: Option<u64>,
+    },
+    /// What replicas are told of a rate.
+    Given {
+        at: u64,
+        count: u64,
+    },
     Ttn,
     Pttl(Bytes),
     Len,

@@ -1,7 +1,5 @@
 //! What the model makes of each verb.
 
-use std::collections::BTreeSet;
-
 use redis::Value;
 
 use super::{
@@ -29,6 +27,7 @@ impl World {
                     (Some(_), IfThere::Refuse) => return Expect::Refused("EXISTS"),
                     (Some(_), IfThere::Nx) => return Expect::Is(Value::Nil),
                     (Some(old), IfThere::Replace) => drop(it.entries.remove(old)),
+                    (None, _) if it.is_full() => return Expect::Refused("FULL"),
                     (None, _) => {}
                 }
                 it.entries.push(Entry {
@@ -39,13 +38,18 @@ impl World {
                     ttl,
                     deliveries: deliveries.unwrap_or(0),
                     token: *token,
+                    is_drawn: false,
                 });
                 Expect::Is(Value::Okay)
             }
             Op::GidPush { ttl, slack, .. } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 // The id is known when the reply has come: see `named`.
-                if at_or(None, ttl).is_some() { Expect::NewId } else { REFUSED }
+                match at_or(None, ttl) {
+                    Some(_) if it.is_full() => Expect::Refused("FULL"),
+                    Some(_) => Expect::NewId,
+                    None => REFUSED,
+                }
             }
             Op::MPush { elements, if_there, slack, at } => {
                 let timer = |(ttl, ..): &(u64, Bytes, Bytes)| {
@@ -54,15 +58,17 @@ impl World {
                 };
                 let timers: Option<Vec<_>> = elements.iter().map(timer).collect();
                 let Some(timers) = timers else { return REFUSED };
-                let ids: BTreeSet<_> = elements.iter().map(|(_, _, id)| id).collect();
-                let is_any_there =
-                    ids.len() < elements.len() || ids.iter().any(|id| it.find(id).is_some());
-                if *if_there == IfThere::Refuse && is_any_there {
-                    return Expect::Refused("EXISTS");
-                }
-                let mut started = Vec::new();
+                let (mut started, before) = (Vec::new(), it.clone());
                 for ((_, element, id), (ttl, deadline)) in elements.iter().zip(timers) {
                     let found = it.find(id);
+                    if found.is_some() && *if_there == IfThere::Refuse {
+                        *it = before;
+                        return Expect::Refused("EXISTS");
+                    }
+                    if found.is_none() && it.is_full() {
+                        started.push(Value::Int(-1));
+                        continue;
+                    }
                     let is_started = found.is_none() || *if_there == IfThere::Replace;
                     if is_started {
                         found.map(|found| it.entries.remove(found));
@@ -74,6 +80,7 @@ impl World {
                             ttl,
                             deliveries: 0,
                             token: None,
+                            is_drawn: false,
                         });
                     }
                     started.push(Value::Int(is_started.into()));
@@ -106,11 +113,13 @@ impl World {
                     let sleeps = block.is_some() && !transaction;
                     return Expect::Is(if sleeps { Value::Nil } else { Value::Array(vec![]) });
                 }
+                let room = it.room(now);
+                let count = count.min(room as usize);
                 // Dead letters in the way are moved; one that is first has somebody sleep until it has gone.
                 if block.is_some() && !transaction {
                     let dead = if it.policy.holds() { it.bury(now) } else { Default::default() };
                     self.met.extend(dead);
-                    if it.due(now).is_empty() {
+                    if it.due(now).is_empty() || room == 0 {
                         return Expect::Is(Value::Nil);
                     }
                 }
@@ -128,6 +137,7 @@ impl World {
                     match lease {
                         Some(ttl) => {
                             entry.lease(*ttl, now + ttl, self.next(), *token);
+                            entry.is_drawn = token.is_none();
                             rows.push(row(&entry));
                             it.entries.push(entry);
                         }
@@ -135,6 +145,7 @@ impl World {
                         None => given.push(element),
                     }
                 }
+                it.limits.give(now, (given.len() + rows.len()) as u64);
                 match (lease, token) {
                     (Some(_), Some(token)) => leased(rows, *token),
                     (Some(_), None) => Expect::Leased(rows),
@@ -143,7 +154,8 @@ impl World {
             }
             Op::XPoll(count) => {
                 let due = it.alive().into_iter().filter(|entry| entry.deadline <= now);
-                let count = if it.is_paused(now) { 0 } else { count.unwrap_or(MAX) };
+                let room = if it.is_paused(now) { 0 } else { it.room(now) };
+                let count = count.unwrap_or(MAX).min(room);
                 let due = due.take(count as usize);
                 Expect::Is(Value::Array(due.map(|entry| bulk(&entry.id)).collect()))
             }
@@ -170,7 +182,9 @@ impl World {
                 let Some(deadline) = at_or(None, *ttl) else { return REFUSED };
                 let mut replies = Vec::new();
                 for (token, id) in held {
-                    let found = it.held(*token, id);
+                    let has_room = *ttl == 0 || it.held_room(now) > 0;
+                    let may_run = |at: &usize| has_room || it.entries[*at].deadline > now;
+                    let found = it.held(*token, id).filter(may_run);
                     replies.push(Value::Int(found.is_some().into()));
                     if let Some(at) = found {
                         let sequence = self.next();
@@ -209,6 +223,11 @@ impl World {
                         // With a moment 0 gives nothing back.
                         let keeps = at.is_some() && entry.token.is_some();
                         let ttl = if keeps { (*ttl).max(1) } else { *ttl };
+                        // Where leases that run are counted, one that has run out ends by it.
+                        let is_held = entry.token.is_some() || entry.is_drawn;
+                        let is_over = entry.deadline <= now && deadline > now;
+                        let ends = it.limits.held > 0 && is_held && is_over;
+                        let ttl = if ends { 0 } else { ttl };
                         entry.restart(ttl, deadline, self.next());
                         count += 1;
                     }
@@ -248,9 +267,28 @@ impl World {
                 it.pause = None;
                 int(was_paused.into())
             }
+            Op::Limit { length, held, rate, remember: _ } => {
+                let limits = &mut it.limits;
+                limits.length = length.unwrap_or(limits.length);
+                limits.held = held.unwrap_or(limits.held);
+                limits.rate = match (rate, limits.rate.take()) {
+                    (None, before) => before,
+                    (Some((0, _)), _) => None,
+                    (Some((most, per)), before) => {
+                        Some((*most, *per, before.map_or(vec![], |before| before.2)))
+                    }
+                };
+                Expect::Is(Value::Okay)
+            }
+            Op::Given { at, count } => {
+                it.limits.give(*at, *count);
+                int(it.limits.rate.is_some().into())
+            }
             Op::Ttn => match it.ordered().first() {
                 Some(_) if it.pause == Some(MAX) => Expect::Is(Value::Nil),
-                Some(first) => left(first.deadline.max(it.pause.unwrap_or(0)), now),
+                Some(first) => {
+                    left(first.deadline.max(it.pause.unwrap_or(0)).max(it.room_from(now)), now)
+                }
                 None => Expect::Is(Value::Nil),
             },
             Op::Pttl(id) => match it.find(id) {

@@ -95,6 +95,22 @@ impl Torture {
         }
     }
 
+    /// What a window begins with is in it until half a grain before its end.
+    fn limit(&mut self) -> Op {
+        let grains = 1 + self.random.below(3);
+        let per = grains * GRAIN - GRAIN / 2;
+        if self.random.one_in(3) {
+            // Or soon nothing could be done any more.
+            let (length, held, rate) = (Some(0), Some(0), Some((0, per)));
+            return Op::Limit { length, held, rate, remember: Some(0) };
+        }
+        let length = self.random.one_in(3).then(|| self.random.pick(&[1, 5, 20, 100]));
+        let rate = self.random.one_in(2).then(|| (self.random.pick(&[1, 2, 3, 10]), per));
+        let held = length.is_none() && rate.is_none() || self.random.one_in(2);
+        let held = held.then(|| self.random.pick(&[1, 2, 5, 100]));
+        Op::Limit { length, held, rate, remember: None }
+    }
+
     pub(super) fn route(&mut self) -> Policy {
         let lengths = [None, Some((false, 1_000_000)), Some((true, 3))];
         match self.random.below(6) {
@@ -238,7 +254,9 @@ impl Torture {
             866..875 => Op::Resume,
             875..880 => Op::Ttn,
             880..900 => Op::Pttl(self.id()),
-            900..910 => Op::Len,
+            900..903 => Op::Len,
+            903..909 => self.limit(),
+            909 => Op::Given { at: self.now(), count: 1 + self.random.below(3) },
             910..940 => nonsense(&mut self.random),
             940..955 => Op::Copy {
                 to: self.random.pick(&KEYS),

@@ -158,6 +158,11 @@ impl Torture {
         near("next-deadline", ordered.first().map(|entry| entry.deadline));
         assert_eq!(info.number("paused"), it.is_paused(now).into());
         near("paused-until", it.pause.filter(|end| *end != MAX));
+        let limits = &it.limits;
+        let rate = limits.rate.as_ref().map_or((0, 0), |(most, per, _)| (*most, *per));
+        let shown = ["length-limit", "held-limit", "rate-limit", "rate-per"];
+        let shown = shown.map(|name| info.number(name));
+        assert_eq!(shown, [limits.length, limits.held, rate.0, rate.1]);
         let policy = words_of("", &Op::OnDue(it.policy.clone()))[2..].join(&b' ');
         let Value::BulkString(shown) = info.get("policy") else { panic!("{:?}", info.0) };
         assert!(shown.eq_ignore_ascii_case(&policy), "{}", shown.escape_ascii());

@@ -176,6 +176,18 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words
         }
         Op::Resume => verb("RESUME"),
+        Op::Limit { length, held, rate, remember } => {
+            let mut words = verb("LIMIT");
+            words.extend(option("REMEMBER", *remember));
+            words.extend(option("RATE", rate.map(|(most, _)| most)));
+            words.extend(
+                option("per", rate.map(|(_, per)| per)).map(|word| word.to_ascii_uppercase()),
+            );
+            words.extend(option("Held", *held));
+            words.extend(option("LENGTH", *length));
+            words
+        }
+        Op::Given { at, count } => [verb("GIVEN"), vec![number(*at), number(*count)]].concat(),
         Op::Ttn => verb("TTN"),
         Op::Pttl(id) => [verb("PTTL"), vec![id.clone()]].concat(),
         Op::Len => verb("LEN"),
@@ -289,6 +301,14 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "PAUSE 0".to_owned(),
         "PAUSE 5|5".to_owned(),
         "RESUME now".to_owned(),
+        format!("LIMIT LENGTH|{bad}"),
+        format!("LIMIT HELD|{bad}"),
+        format!("LIMIT RATE|5|PER|{bad}"),
+        "LIMIT RATE|5".to_owned(),
+        "LIMIT RATE|5|PER|0".to_owned(),
+        "LIMIT HELD|5|HELD|5".to_owned(),
+        format!("GIVEN {bad}|1"),
+        "GIVEN 1|0".to_owned(),
         "TTN now".to_owned(),
         "SCAN cursor".to_owned(),
         format!("SCAN 0|COUNT|{bad}"),
