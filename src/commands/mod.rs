@@ -7,7 +7,7 @@
 //! | `push` | PUSH, GIDPUSH, MPUSH |
 //! | `poll` | POLL, MPOLL: what is due, also for a client that sleeps until then |
 //! | `take` | PULL, XACK, REM, LEASE: by ids |
-//! | `settle` | SETTLE, RENEW, RELEASE: for those who hold a lease |
+//! | `settle` | SETTLE, RENEW, RELEASE, REJECT: for those who hold a lease |
 //! | `update` | UPDATE, TOUCH |
 //! | `due` | XPOLL, TTN, PTTL: what is due, or next |
 //! | `look` | LOOK: one element, as it stands |

@@ -21,6 +21,13 @@ fn no_such_id(id: &[u8]) -> Error {
     Error::Coded("NOSUCHID", format!("no such id '{}'", shown(id)).into())
 }
 
+/// Says that nobody has said where dead letters go.
+pub fn no_rule() -> Error {
+    let reason =
+        "there is no rule for dead letters: say ONDUE key HOLD DELIVERIES n and where they go";
+    Error::Coded("NORULE", reason.into())
+}
+
 /// Says that there is no room for one more element, or a larger one, until others have gone.
 pub fn full(reason: &'static str) -> Error {
     Error::Coded("FULL", reason.into())

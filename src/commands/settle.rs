@@ -1,14 +1,16 @@
-//! What a client does with elements that it holds: SETTLE, RENEW, RELEASE. Whoever holds them no more, does nothing.
+//! What a client does with elements that it holds: SETTLE, RENEW, RELEASE, REJECT. Whoever holds them no more, does nothing.
 
 use std::ffi::CStr;
 
-use crate::data_type::Writing;
+use crate::clock;
+use crate::courier;
+use crate::data_type::{Reading, Writing};
 use crate::lawn::Lawn;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 
-use super::{args, limits};
+use super::{args, limits, refusal};
 
 /// Runs `SETTLE key token id [token id ...]`: for each 1 if it was held under that token, and is gone, or 0.
 pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
@@ -91,4 +93,27 @@ fn restart(
     if any {
         dehydrator.changed(event);
     }
+}
+
+/// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token, and is a dead letter now, or 0.
+pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
+    let args::Settle { key, held } = args::read(context, args, args::Settle::parse)?;
+    let now = clock::now();
+
+    let policy = {
+        let reading = Reading::open(context, key)?;
+        reading.dehydrator().map(|dehydrator| dehydrator.rules.policy.clone())
+    };
+    let rejected = match policy {
+        // What is not there is held by nobody.
+        None => vec![false; held.len()],
+        Some(policy) if policy.limits() => {
+            let held: Vec<_> = held.iter().map(|args::Held { token, id }| (token, id)).collect();
+            courier::reject(context, key, &policy, &held, now)
+        }
+        Some(_) => return Err(refusal::no_rule()),
+    };
+    let mut reply = context.reply_array(rejected.len());
+    rejected.into_iter().for_each(|is_rejected| reply.push_integer(is_rejected.into()));
+    Ok(())
 }

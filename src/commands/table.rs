@@ -78,6 +78,11 @@ pub fn commands() -> Vec<Command> {
                 c"O(N), N being the number of ids",
                 c"Gives those of the given elements back that are held under the given tokens, to be given out again later.",
             ),
+        Command::new(c"reject", handler!(settle::reject), c"write", -4, access::DELETE).described(
+            "key token id [token id ...]",
+            c"O(N), N being the number of ids",
+            c"Makes dead letters of those of the given elements that are held under the given tokens.",
+        ),
         Command::new(c"look", handler!(look::look), c"readonly fast", -3, access::READ)
             .described(
                 "key id [FULL]",

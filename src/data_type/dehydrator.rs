@@ -20,9 +20,22 @@ pub const DEAD_LETTERS_MAX: usize = 1024;
 /// that can be given out, in the order in which they got stuck. No clock ever comes to it, and no client's TTL is that long.
 pub const STUCK: u64 = DEADLINE_MAX;
 
+/// The TTL of dead letters that are stuck and were rejected: they are dead letters by any limit of deliveries.
+pub const REJECTED: u64 = STUCK - 1;
+
 /// Returns whether an element is a dead letter that is stuck.
 pub fn is_stuck(row: &Row<'_>) -> bool {
-    row.element.deliveries > 0 && row.element.deadline == STUCK && row.ttl == STUCK
+    row.element.deliveries > 0 && sticks(row.ttl, row.element.deadline)
+}
+
+/// Returns whether an element that is stuck goes by this policy, and is no dead letter that it was by another one.
+pub fn is_dead(row: &Row<'_>, policy: &Policy) -> bool {
+    policy.limits() && (row.ttl == REJECTED || policy.sends(row.element.deliveries))
+}
+
+/// Returns whether a dead letter of this timer is stuck.
+pub fn sticks(ttl: u64, deadline: u64) -> bool {
+    deadline == STUCK && (ttl == STUCK || ttl == REJECTED)
 }
 
 /// The value of a key.

@@ -47,7 +47,9 @@ use crate::server::{Context, Key, Str};
 
 pub use callbacks::register;
 use dehydrator::Counted;
-pub use dehydrator::{Census, DEAD_LETTERS_MAX, Dehydrator, STUCK, is_stuck, moved, track_all};
+pub use dehydrator::{
+    Census, DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, is_dead, is_stuck, moved, track_all,
+};
 pub use leaving::forget_some;
 
 /// The type, once it is registered.
@@ -376,8 +378,7 @@ impl<'a> Writing<'a> {
 
     /// Says that an element was given this TTL and this deadline, which may mean that it is stuck.
     pub fn note_timer(&mut self, ttl: u64, deadline: u64) {
-        if ttl == STUCK
-            && deadline == STUCK
+        if dehydrator::sticks(ttl, deadline)
             && let Some(dehydrator) = self.existing()
         {
             dehydrator.tracking().note_stuck(true);

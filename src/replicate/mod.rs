@@ -17,6 +17,7 @@
 //! | the file is rewritten, and an element is leased | `DEHYDRATOR.PUSH ... DELIVERIES n TOKEN token` |
 //! | elements were leased | `DEHYDRATOR.LEASE key ttl@deadline@token id [id ...]` |
 //! | an element was updated | `DEHYDRATOR.UPDATE key id element` |
+//! | an element was rejected and could not go | `DEHYDRATOR.TOUCH key id 0@now`, and TOUCH with a ttl of 2^63 - 2 |
 //! | an element's timer started anew | `DEHYDRATOR.TOUCH key id ttl@deadline`; with a ttl of 0 it is given back as well |
 //! | what becomes of what comes due | `DEHYDRATOR.ONDUE key policy` |
 //! | a policy that came by RESTORE sends nothing yet | `DEHYDRATOR.ONDUE key policy UNCONFIRMED` |

@@ -5,7 +5,7 @@ use redis::Value;
 use crate::harness::{Ask, Server, cmd, refusal, text, until};
 
 /// Each verb with arguments that it would accept.
-const VERBS: [&str; 27] = [
+const VERBS: [&str; 28] = [
     "DEHYDRATOR.PUSH KEY 600000 element id",
     "DEHYDRATOR.GIDPUSH KEY 600000 element",
     "DEHYDRATOR.PULL KEY id",
@@ -24,6 +24,7 @@ const VERBS: [&str; 27] = [
     "DEHYDRATOR.SETTLE KEY token id",
     "DEHYDRATOR.RENEW KEY 5 token id",
     "DEHYDRATOR.RELEASE KEY 5 token id",
+    "DEHYDRATOR.REJECT KEY token id",
     "DEHYDRATOR.LEN KEY",
     "DEHYDRATOR.RANGE KEY - +",
     "DEHYDRATOR.SCAN KEY 0",

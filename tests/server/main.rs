@@ -35,6 +35,7 @@ mod persistence;
 mod range;
 mod rede;
 mod refused;
+mod rejected;
 mod released;
 mod remembered;
 mod replication;

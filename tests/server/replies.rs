@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 use crate::harness::{Ask, Server, cmd, refusal};
 
 /// Each command of the page as it is sent there. `mine` holds the element `id` wherever that is.
-const LINES: [(&str, &str); 34] = [
+const LINES: [(&str, &str); 35] = [
     ("PUSH", "PUSH k 600000 element id"),
     ("PUSH NX", "PUSH k 600000 element id NX"),
     ("PUSH REPLACE", "PUSH k 600000 element id REPLACE"),
@@ -27,6 +27,7 @@ const LINES: [(&str, &str); 34] = [
     ("SETTLE", "SETTLE k mine id"),
     ("RENEW", "RENEW k 600000 mine id"),
     ("RELEASE", "RELEASE k 600000 mine id"),
+    ("REJECT", "REJECT k mine id"),
     ("XACK", "XACK k id"),
     ("LEASE", "LEASE k 600000@4102444800000@7 id"),
     ("GIDPUSH", "GIDPUSH k 600000 element"),
@@ -155,6 +156,9 @@ fn check(figure: &[Vec<String>], situations: &[&[&str]]) {
             for (cell, situation) in row[1..].iter().zip(situations) {
                 client.ask("FLUSHALL");
                 situation.iter().for_each(|line| drop(client.ask(&format!("DEHYDRATOR.{line}"))));
+                if row[0] == "REJECT" && client.exists("k") {
+                    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 DROP");
+                }
                 let replied = reply(&mut client, line_of(&row[0]));
                 let what = format!("{} after {situation:?} in RESP{protocol}", row[0]);
                 assert!(is(&replied, cell), "{what}: {replied:?} is not {cell}");
@@ -251,6 +255,10 @@ fn the_codes_of_limits_are_replied_by_whom_the_page_says() {
         client.ask("DEHYDRATOR.PUSH k 5 element id");
     });
     assert_eq!(limit, codes["LIMIT"]);
+    let no_rule = who_replies("NORULE", &server, |client| {
+        client.ask("DEHYDRATOR.PUSH k 5 element id");
+    });
+    assert_eq!(no_rule, codes["NORULE"]);
     let oom = who_replies("OOM", &server, |client| {
         client.ask("CONFIG SET maxmemory 1");
     });

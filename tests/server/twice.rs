@@ -86,6 +86,11 @@ const TRIED: &[(&str, fn())] = &[
         let server = leased();
         twice(&server, "DEHYDRATOR.RELEASE k 5000 word a", each(1), each(0));
     }),
+    ("REJECT", || {
+        let server = leased();
+        server.connect().ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 5 DROP");
+        twice(&server, "DEHYDRATOR.REJECT k word a", each(1), each(0));
+    }),
     ("PULL", || replies("DEHYDRATOR.PULL k b", text("B"), Value::Nil)),
     ("POLL and MPOLL without `LEASE`", || {
         replies("DEHYDRATOR.POLL k", texts(&["A"]), texts(&[]));

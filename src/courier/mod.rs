@@ -23,39 +23,28 @@
 //! tried from there again and again, of which nobody need hear. So what is first in the order is always something that can
 //! be given out, or that may go; nobody walks over what is stuck, however much that is.
 
-use std::cell::Cell;
-use std::ffi::CStr;
+mod carrier;
+mod delivery;
 
-use crate::clock;
-use crate::data_type::{Dehydrator, STUCK, Writing, inspect};
-use crate::lawn::{Element, Lawn};
+use std::cell::Cell;
+
+use self::carrier::Carrier;
+use self::delivery::{BATCH, Delivery, batch_of, batch_of_held};
+use crate::data_type::{Dehydrator, REJECTED, STUCK, Writing, inspect, is_dead};
+use crate::lawn::Token;
 use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
-use crate::pending::{schedule, timer};
-use crate::policy::{End, MaxLen, Policy, Route};
+use crate::pending::schedule;
+use crate::policy::{Policy, Route};
 use crate::replicate::{self, Batch};
 use crate::server::guard::{Whole, trap};
 use crate::server::key::Name;
-use crate::server::{Context, OwnedStr, Str, log};
-
-/// Elements that are delivered before their removal is told: a few, so that the time that takes is
-/// within the budget too.
-const BATCH: usize = 64;
-/// Bytes of elements in a batch, but for the last one: they are copied, and copied again by what takes them.
-const BATCH_BYTES: usize = 64 * 1024;
+use crate::server::{Context, Str, log};
 
 /// Why nothing is dropped or published while clients may not write.
 pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
 
 /// Why nothing goes by a policy that came by RESTORE.
 const UNCONFIRMED: &str = "the policy came by RESTORE: send it again by ONDUE to confirm it";
-
-/// What an element is delivered as.
-struct Delivery {
-    id: OwnedStr,
-    element: OwnedStr,
-    deadline: u64,
-    deliveries: u16,
-}
 
 /// Moves some of what comes first, and is due, to where the policy sends it, for as long as `go_on` says so. Returns how
 /// many were moved, and, if one could not be, why.
@@ -80,11 +69,12 @@ pub fn deliver(
         batch_of(due.take_while(|element| policy.sends(element.deliveries)))
     };
     let batch = inspect(context, key, collect).unwrap_or_default();
-    send(context, key, policy, batch, now, go_on)
+    let (sent, result) = send(context, key, policy, batch, now, go_on);
+    (sent.len() as u64, result)
 }
 
-/// Sends copies of elements where the policy has them go, and takes those out that have gone. Returns how many have, and,
-/// if one could not go, why.
+/// Sends copies of elements where the policy has them go, and takes those out that have gone. Returns which have, and, if
+/// one could not go, why.
 fn send(
     context: &Context,
     key: Str<'_>,
@@ -92,25 +82,27 @@ fn send(
     batch: Vec<Delivery>,
     now: u64,
     mut go_on: impl FnMut() -> bool,
-) -> (u64, Result<(), String>) {
-    let Some(route) = policy.route().filter(|_| !batch.is_empty()) else { return (0, Ok(())) };
+) -> (Vec<Delivery>, Result<(), String>) {
+    let Some(route) = policy.route().filter(|_| !batch.is_empty()) else {
+        return (Vec::new(), Ok(()));
+    };
     let mut carrier = Carrier::of(route, policy.limits());
     let adds = carrier.as_ref().is_some_and(|carrier| carrier.adds);
     if adds && context.is_out_of_memory() {
-        return (0, Err("OOM used memory > 'maxmemory'".to_owned()));
+        return (Vec::new(), Err("OOM used memory > 'maxmemory'".to_owned()));
     }
     // A stream is written to, and refuses by itself.
     if !adds && !context.lets_clients_write(key) {
-        return (0, Err(REFUSED.to_owned()));
+        return (Vec::new(), Err(REFUSED.to_owned()));
     }
     let is_confirmed = |dehydrator: &Dehydrator| dehydrator.rules.trust.is_confirmed();
     if inspect(context, key, is_confirmed) == Some(false) {
-        return (0, Err(UNCONFIRMED.to_owned()));
+        return (Vec::new(), Err(UNCONFIRMED.to_owned()));
     }
     let is_there = |delivery: &Delivery, dehydrator: &Dehydrator| {
         dehydrator.rules.policy == *policy
             && is_confirmed(dehydrator)
-            && !dehydrator.is_paused(now)
+            && (delivery.rejected.is_some() || !dehydrator.is_paused(now))
             && delivery.is_in(&dehydrator.lawn)
     };
     let (mut sent, mut result) = (Vec::new(), Ok(()));
@@ -138,7 +130,7 @@ fn send(
     }
     remove(context, key, policy, &sent, now);
     drop(whole);
-    (sent.len() as u64, result)
+    (sent, result)
 }
 
 /// Moves some of the dead letters that come first to where they go, or puts them aside if they cannot go there. Returns
@@ -251,11 +243,12 @@ pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> b
     give_back_stuck(context, key, &policy, now);
     let first = |dehydrator: &Dehydrator| {
         dehydrator.look_for_stuck();
-        let rows = dehydrator.stuck().map(|row| row.element);
-        batch_of(rows.take_while(|element| policy.limits() && policy.sends(element.deliveries)))
+        let dead = dehydrator.stuck().take_while(|row| is_dead(row, &policy));
+        batch_of(dead.map(|row| row.element))
     };
     let batch = inspect(context, key, first).unwrap_or_default();
     let (moved, result) = send(context, key, &policy, batch, now, go_on);
+    let moved = moved.len() as u64;
     counters::count(&DEAD_LETTERS, moved);
     if moved > 0 {
         schedule::succeeded(context, &Name::of(context, key));
@@ -272,9 +265,8 @@ pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> b
 
 /// Gives some of what is stuck back that is no dead letter by this policy.
 fn give_back_stuck(context: &Context, key: Str<'_>, policy: &Policy, now: u64) {
-    let is_dead = |deliveries| policy.limits() && policy.sends(deliveries);
     let alive = inspect(context, key, |dehydrator| {
-        let first = dehydrator.stuck().take(BATCH).filter(|row| !is_dead(row.element.deliveries));
+        let first = dehydrator.stuck().take(BATCH).filter(|row| !is_dead(row, policy));
         first.map(|row| row.element.id.to_vec()).collect::<Vec<_>>()
     });
     let Some(alive) = alive.filter(|ids| !ids.is_empty()) else { return };
@@ -289,129 +281,72 @@ fn give_back_stuck(context: &Context, key: Str<'_>, policy: &Policy, now: u64) {
     dehydrator.changed(c"dehydrator.touch");
 }
 
-impl Delivery {
-    /// Returns whether the element that was copied is still there, and waits for the same time.
-    fn is_in(&self, lawn: &Lawn) -> bool {
-        lawn.look(self.id.as_str().bytes()).is_some_and(|element| {
-            element.deadline == self.deadline && element.deliveries == self.deliveries
-        })
-    }
-}
-
-/// Copies of the first of these elements.
-fn batch_of<'a>(elements: impl Iterator<Item = Element<'a>>) -> Vec<Delivery> {
-    let mut batch = Vec::new();
-    let mut bytes = 0;
-    for element in elements.take(BATCH) {
-        bytes += element.payload.len();
-        batch.push(Delivery {
-            id: OwnedStr::new(element.id),
-            element: OwnedStr::new(element.payload),
-            deadline: element.deadline,
-            deliveries: element.deliveries,
-        });
-        if bytes >= BATCH_BYTES {
-            break;
-        }
-    }
-    batch
-}
-
-/// The command of the server's that moves elements.
-struct Carrier {
-    name: &'static CStr,
-    /// The words before the id, or before the element if that is all that is sent.
-    head: Vec<OwnedStr>,
-    /// The names of a stream's fields.
-    fields: Option<FieldNames>,
-    /// Whether it moves a batch at once.
-    takes_all: bool,
-    /// Whether it adds data, which a server without memory does not take.
-    adds: bool,
-    /// Whether the stream's last id is later than the clock, so that the server makes the next one.
-    is_ahead: bool,
-}
-
-/// The names of the fields of a stream's entry.
-struct FieldNames {
-    id: OwnedStr,
-    element: OwnedStr,
-    /// Of a dead letter's.
-    deliveries: Option<OwnedStr>,
-}
-
-impl Carrier {
-    /// Makes the command. `None` if nothing is sent.
-    fn of(route: &Route, is_dead: bool) -> Option<Self> {
-        let plain = |name, key: &[u8]| Self {
-            name,
-            head: vec![OwnedStr::new(key)],
-            fields: None,
-            takes_all: false,
-            adds: false,
-            is_ahead: false,
-        };
-        match route {
-            Route::Drop => None,
-            Route::Stream { dest, maxlen } => {
-                let mut carrier = Self { adds: true, ..plain(c"XADD", dest) };
-                let trim = maxlen.map(MaxLen::words).into_iter().flatten();
-                carrier.head.extend(trim.map(|word| OwnedStr::new(&word)));
-                carrier.fields = Some(FieldNames {
-                    id: OwnedStr::new(b"id"),
-                    element: OwnedStr::new(b"element"),
-                    deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
-                });
-                Some(carrier)
-            }
-            Route::List { dest, end } => {
-                let name = match end {
-                    End::Right => c"RPUSH",
-                    End::Left => c"LPUSH",
-                };
-                Some(Self { takes_all: true, adds: true, ..plain(name, dest) })
-            }
-            Route::Publish { channel } => Some(plain(c"PUBLISH", channel)),
-        }
-    }
-
-    /// Sends copies of these elements, in order.
-    fn send(&mut self, context: &Context, load: &[Delivery]) -> Result<(), String> {
-        let result = if self.fields.is_some() {
-            load.iter().try_for_each(|delivery| self.add(context, delivery))
-        } else {
-            let elements = load.iter().map(|delivery| &delivery.element);
-            let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
-            context.call(self.name, &words.collect::<Vec<_>>())
-        };
-        // After a command the server looks by itself for who waits for the key.
-        if self.adds && context.command().is_none() {
-            timer::once_more();
-        }
-        result
-    }
-
-    /// Adds one to the stream.
-    fn add(&mut self, context: &Context, delivery: &Delivery) -> Result<(), String> {
-        let Some(fields) = &self.fields else { return Ok(()) };
-        let deliveries = OwnedStr::of_number(delivery.deliveries.into());
-        let mut pairs = vec![&fields.id, &delivery.id, &fields.element, &delivery.element];
-        pairs.extend(fields.deliveries.iter().flat_map(|name| [name, &deliveries]));
-        let add = |id: &OwnedStr| {
-            let pairs = pairs.iter().copied().map(OwnedStr::as_str);
-            let words = self.head.iter().chain([id]).map(OwnedStr::as_str).chain(pairs);
-            context.call(self.name, &words.collect::<Vec<_>>())
-        };
-        // The id says when the element was delivered. The server's own `*` may say what time it was when the
-        // server last looked, which can be before the deadline (Redis 8, Valkey 8).
-        if !self.is_ahead {
-            let result = add(&OwnedStr::new(format!("{}-*", clock::now()).as_bytes()));
+/// Moves elements that somebody holds to where dead letters go, whatever their counts, or puts them aside if they cannot go
+/// there. Returns for each whether it was held under that token, and is a dead letter now.
+pub fn reject(
+    context: &Context,
+    key: Str<'_>,
+    policy: &Policy,
+    held: &[(Token, Str<'_>)],
+    now: u64,
+) -> Vec<bool> {
+    let guard = Retiring::begin();
+    let name = Name::of(context, key);
+    let mut rejected = vec![false; held.len()];
+    let mut next = 0;
+    while next < held.len() {
+        let first = next;
+        let batch =
+            inspect(context, key, |dehydrator| batch_of_held(&dehydrator.lawn, held, &mut next));
+        let Some(batch) = batch else { break };
+        // Who listens to what is sent may reject more. That waits for its turn, as after what failed a moment ago.
+        if guard.is_some() && !schedule::waits(&name) {
+            let (sent, result) = send(context, key, policy, batch, now, || true);
+            counters::count(&DEAD_LETTERS, sent.len() as u64);
             match result {
-                Err(reason) if reason.contains("equal or smaller") => self.is_ahead = true,
-                result => return result,
+                Err(reason) => _ = failed(&name, &reason),
+                Ok(()) if !sent.is_empty() => schedule::succeeded(context, &name),
+                Ok(()) => {}
+            }
+            let by = sent.iter().filter_map(|delivery| delivery.rejected.as_ref());
+            by.for_each(|it| rejected[it.at] = true);
+        }
+        put_rejected_aside(context, key, policy, now, &held[first..next], &mut rejected[first..]);
+    }
+    rejected
+}
+
+/// Puts those of these elements that are still held behind everything else, where dead letters stand that are stuck.
+fn put_rejected_aside(
+    context: &Context,
+    key: Str<'_>,
+    policy: &Policy,
+    now: u64,
+    held: &[(Token, Str<'_>)],
+    rejected: &mut [bool],
+) {
+    let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
+    if dehydrator.policy() != policy {
+        return;
+    }
+    let Some(lawn) = dehydrator.lawn() else { return };
+    let mut any = false;
+    for ((token, id), is_rejected) in held.iter().zip(rejected) {
+        if !lawn.holds(id.bytes(), *token) {
+            continue;
+        }
+        // Nobody is to hold it any more.
+        for (ttl, deadline) in [(0, now), (REJECTED, STUCK)] {
+            if lawn.restart_at(id.bytes(), ttl, deadline) {
+                replicate::touched(context, key, id.bytes(), ttl, deadline);
             }
         }
-        add(&OwnedStr::new(b"*"))
+        *is_rejected = true;
+        any = true;
+    }
+    if any {
+        dehydrator.note_timer(REJECTED, STUCK);
+        dehydrator.changed(c"dehydrator.touch");
     }
 }
 
@@ -430,7 +365,8 @@ fn remove<'a>(
         for delivery in batch {
             let id = delivery.id.as_str();
             // A listener to the stream's events may have taken it, and put another one there.
-            if delivery.is_in(leaving.lawn) && leaving.settle(id.bytes()) {
+            let is_there = delivery.is_in(leaving.lawn) || delivery.is_put_aside(leaving.lawn);
+            if is_there && leaving.settle(id.bytes()) {
                 removed.push_sent(id);
             }
         }
@@ -442,7 +378,9 @@ fn remove<'a>(
                 replicate::given(context, key, now, count);
             }
         }
-        dehydrator.shrunk(c"dehydrator.deliver");
+        let is_dropped = policy.route() == Some(&Route::Drop);
+        let event = if is_dropped { c"dehydrator.drop" } else { c"dehydrator.deliver" };
+        dehydrator.shrunk(event);
     }
 }
 

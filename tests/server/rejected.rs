@@ -1,0 +1,339 @@
+//! Jobs that will never work: REJECT makes dead letters of them, whatever their counts.
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd, text, texts, until};
+use crate::replication::{catch_up, replica_of};
+
+/// What POLL gives under a lease.
+type Row = (String, String, u64, String);
+
+const RULE: &str = "DEHYDRATOR.ONDUE k HOLD DELIVERIES 5";
+
+fn numbers(numbers: &[i64]) -> Value {
+    Value::Array(numbers.iter().copied().map(Value::Int).collect())
+}
+
+/// Puts elements away, all due, and leases them under `mine`, in order.
+fn lease(client: &mut Connection, ids: &[&str]) {
+    for (at, id) in ids.iter().enumerate() {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 {id}-element {id} AT {}", at + 1));
+    }
+    let rows: Vec<Row> =
+        cmd("DEHYDRATOR.POLL k LEASE 600000 TOKEN mine").query(client).expect("rows");
+    assert_eq!(rows.iter().map(|row| &row.0[..]).collect::<Vec<_>>(), ids);
+}
+
+fn stuck(client: &mut Connection) -> usize {
+    let rows: (Value, Vec<Vec<Value>>) =
+        cmd("DEHYDRATOR.RANGE k 9223372036854775807 +").query(client).expect("rows");
+    rows.1.len()
+}
+
+#[test]
+fn what_is_rejected_goes_where_dead_letters_go_in_order_and_at_once() {
+    for protocol in [2, 3] {
+        let server = Server::start(&[]);
+        let mut client = server.connect();
+        client.ask(&format!("HELLO {protocol}"));
+        for (route, read, expected) in [
+            ("STREAM d", "XLEN d", Value::Int(2)),
+            ("LIST d", "LRANGE d 0 -1", texts(&["c-element", "a-element"])),
+            ("LIST d LEFT", "LRANGE d 0 -1", texts(&["a-element", "c-element"])),
+            ("DROP", "EXISTS d", Value::Int(0)),
+            ("PUBLISH d", "EXISTS d", Value::Int(0)),
+        ] {
+            client.ask("FLUSHALL");
+            client.ask(&format!("{RULE} {route}"));
+            lease(&mut client, &["a", "b", "c"]);
+            // In the order in which they are named; each once; and only what is held.
+            let reply = client.ask("DEHYDRATOR.REJECT k yours c mine c mine a mine c mine nobody");
+            assert_eq!(reply, numbers(&[0, 1, 1, 0, 0]), "{route}");
+            assert_eq!(client.ask(read), expected, "{route}");
+            assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1), "{route}");
+            assert_eq!(client.ask("DEHYDRATOR.SETTLE k mine a mine b"), numbers(&[0, 1]));
+        }
+        assert_eq!(server.info("dehydrator", "dehydrator_dead_letters"), 10);
+        // An entry tells how often it was given out: not as often as the rule allows.
+        client.ask("FLUSHALL");
+        client.ask(&format!("{RULE} STREAM d"));
+        lease(&mut client, &["a"]);
+        client.ask("DEHYDRATOR.REJECT k mine a");
+        let entries: Vec<(String, Vec<String>)> =
+            cmd("XRANGE d - +").query(&mut client).expect("entries");
+        assert_eq!(entries[0].1, ["id", "a", "element", "a-element", "deliveries", "1"]);
+    }
+}
+
+#[test]
+fn subscribers_hear_what_is_rejected() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let mut other = server.connect();
+    let mut listener = other.as_pubsub();
+    listener.subscribe("news").expect("a subscription");
+    client.ask(&format!("{RULE} PUBLISH news"));
+    lease(&mut client, &["a"]);
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
+    let heard: String = listener.get_message().expect("a message").get_payload().expect("text");
+    assert_eq!(heard, "a-element");
+}
+
+#[test]
+fn without_a_rule_it_is_an_error_that_says_so() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    lease(&mut client, &["a"]);
+    let error = "NORULE there is no rule for dead letters: say ONDUE key HOLD DELIVERIES n and where they go";
+    for rule in ["HOLD", "STREAM s", "DROP"] {
+        client.ask(&format!("DEHYDRATOR.ONDUE k {rule}"));
+        for line in ["k mine a", "k yours a", "k mine nobody"] {
+            assert_eq!(client.refused(&format!("DEHYDRATOR.REJECT {line}")), error, "{rule}");
+        }
+        client.ask("DEHYDRATOR.ONDUE k HOLD");
+    }
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k mine a"), numbers(&[1]));
+    // There is nothing to reject where there is nothing.
+    assert_eq!(client.ask("DEHYDRATOR.REJECT nowhere mine a"), numbers(&[0]));
+    client.ask("SET taken text");
+    assert!(client.refused("DEHYDRATOR.REJECT taken mine a").starts_with("WRONGTYPE"));
+    for line in ["k", "k mine", "k mine a mine"] {
+        let refused = client.refused(&format!("DEHYDRATOR.REJECT {line}"));
+        assert!(refused.starts_with("ERR wrong number of arguments"), "{refused}");
+    }
+}
+
+#[test]
+fn who_holds_it_no_more_rejects_nothing() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask(&format!("{RULE} LIST d"));
+    for between in [
+        "PUSH k 0 other a REPLACE",
+        "TOUCH k a 0",
+        "RELEASE k 5000 mine a",
+        "SETTLE k mine a",
+        "LEASE k 5@4102444800000@7 a",
+    ] {
+        lease(&mut client, &["a"]);
+        client.ask(&format!("DEHYDRATOR.{between}"));
+        let digest = client.digest("k");
+        assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[0]), "{between}");
+        assert_eq!(client.digest("k"), digest, "{between}");
+        client.ask("DEHYDRATOR.REM k a");
+    }
+    assert!(!client.exists("d"));
+    // One whose lease has run out is held until somebody else is given it.
+    lease(&mut client, &["a"]);
+    client.ask("DEHYDRATOR.TOUCH k a 0 AT 5");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
+    assert_eq!(client.ask("LRANGE d 0 -1"), texts(&["a-element"]));
+}
+
+#[test]
+fn what_cannot_go_is_stuck_and_stays_a_dead_letter_by_any_count() {
+    let mut server = Server::start(&["--appendonly", "yes"]);
+    let mut client = server.connect();
+    client.ask(&format!("{RULE} LIST d"));
+    client.ask("SET d text");
+    lease(&mut client, &["a", "b", "c"]);
+    client.ask("DEHYDRATOR.PUSH k 0 alive alive");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a mine b mine a"), numbers(&[1, 1, 0]));
+    assert_eq!(stuck(&mut client), 2);
+    // Nobody holds it, nobody is given it, nobody waits for it.
+    let nothing = numbers(&[0]);
+    for line in ["REJECT k mine a", "SETTLE k mine a", "RENEW k 5 mine a", "RELEASE k 5 mine a"] {
+        assert_eq!(client.ask(&format!("DEHYDRATOR.{line}")), nothing, "{line}");
+    }
+    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&["alive"]));
+    assert_eq!(client.ask("DEHYDRATOR.PTTL k a"), Value::Int(-1));
+    // Another limit, a restart, a rewritten file: it is rejected all the same.
+    for line in ["MULTI", "DEHYDRATOR.ONDUE k HOLD DELIVERIES 65535 LIST e", "SET e text", "EXEC"] {
+        client.ask(line);
+    }
+    for rewrites in [false, true] {
+        if rewrites {
+            client.ask("BGREWRITEAOF");
+            until("it is rewritten", || {
+                let running = client.info("persistence", "aof_rewrite_in_progress");
+                (running == 0).then_some(())
+            });
+        }
+        let digest = client.digest("k");
+        server.restart();
+        client = server.connect();
+        assert_eq!(client.digest("k"), digest);
+        let before = server.info("dehydrator", "dehydrator_retries");
+        until("it is tried", || {
+            (server.info("dehydrator", "dehydrator_retries") > before).then_some(())
+        });
+        assert_eq!(stuck(&mut client), 2);
+    }
+    client.ask("DEL e");
+    until("both are there", || {
+        (client.ask("LRANGE e 0 -1") == texts(&["a-element", "b-element"])).then_some(())
+    });
+
+    // Without a rule for dead letters it is none, and given out again with the count that it has.
+    client.ask("DEL e");
+    client.ask("SET e text");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine c"), numbers(&[1]));
+    client.ask("DEHYDRATOR.ONDUE k HOLD");
+    let rows: Vec<Row> =
+        cmd("DEHYDRATOR.POLL k BLOCK 0 LEASE 600000").query(&mut client).expect("rows");
+    assert_eq!((&rows[0].0[..], rows[0].2), ("c", 2));
+}
+
+#[test]
+fn it_names_ids_so_it_goes_on_while_the_key_is_paused() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask(&format!("{RULE} LIST d"));
+    lease(&mut client, &["a"]);
+    client.ask("DEHYDRATOR.PAUSE k");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
+    assert_eq!(client.ask("LRANGE d 0 -1"), texts(&["a-element"]));
+}
+
+#[test]
+fn in_a_server_that_is_full_it_is_stuck_until_there_is_room_and_a_drop_needs_none() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
+    let mut client = server.connect();
+    client.ask(&format!("{RULE} STREAM d"));
+    lease(&mut client, &["a", "b"]);
+    client.ask("CONFIG SET maxmemory 1");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
+    assert_eq!(stuck(&mut client), 1);
+    client.ask("CONFIG SET maxmemory 0");
+    until("it goes", || (client.ask("XLEN d") == Value::Int(1)).then_some(()));
+    client.ask(&format!("{RULE} DROP"));
+    client.ask("CONFIG SET maxmemory 1");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine b"), numbers(&[1]));
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
+}
+
+#[test]
+fn a_rule_that_came_by_restore_moves_nothing_that_is_rejected() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask(&format!("{RULE} LIST d"));
+    lease(&mut client, &["a"]);
+    let Value::BulkString(dump) = client.ask("DUMP k") else { panic!("a dump") };
+    client.ask("DEL k");
+    redis::cmd("RESTORE").arg("k").arg(0).arg(dump).exec(&mut client).expect("OK");
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
+    assert!(!client.exists("d"));
+    assert_eq!(stuck(&mut client), 1);
+    client.ask(&format!("{RULE} LIST d"));
+    until("it goes", || (client.ask("LLEN d") == Value::Int(1)).then_some(()));
+}
+
+#[test]
+fn a_replica_and_an_append_only_file_hear_what_became_of_it_in_one_transaction() {
+    let mut primary = Server::start_with_port(&["--appendonly", "yes"]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    client.ask(&format!("{RULE} LIST d"));
+    let ids: Vec<_> = (0..300).map(|id| id.to_string()).collect();
+    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+    lease(&mut client, &ids);
+    let pairs: String = ids[..200].iter().map(|id| format!(" mine {id}")).collect();
+    assert_eq!(client.ask(&format!("DEHYDRATOR.REJECT k{pairs}")), numbers(&[1; 200]));
+    client.ask("RENAME d e");
+    client.ask("SET d text");
+    let pairs: String = ids[100..].iter().map(|id| format!(" mine {id}")).collect();
+    let expected = [[0; 100], [1; 100]].concat();
+    assert_eq!(client.ask(&format!("DEHYDRATOR.REJECT k{pairs}")), numbers(&expected));
+    let list: Vec<String> = cmd("LRANGE e 0 -1").query(&mut client).expect("elements");
+    let elements: Vec<_> = ids[..200].iter().map(|id| format!("{id}-element")).collect();
+    assert!(list == elements, "each once, in order");
+    catch_up(&primary, &replica);
+    let digests = ["k", "e"].map(|key| client.digest(key));
+    assert_eq!(["k", "e"].map(|key| replica.connect().digest(key)), digests);
+    primary.restart();
+    client = primary.connect();
+    assert_eq!(["k", "e"].map(|key| client.digest(key)), digests);
+
+    // The replica takes over: it knows of them that they are dead letters, though they were given out once.
+    let mut there = replica.connect();
+    there.ask("REPLICAOF NO ONE");
+    there.ask("DEL d");
+    until("they have gone", || (there.ask("LLEN d") == Value::Int(100)).then_some(()));
+    assert_eq!(there.ask("DEHYDRATOR.LEN k"), Value::Int(0));
+}
+
+#[test]
+fn in_a_transaction_and_in_a_script_it_is_the_same() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask(&format!("{RULE} LIST d"));
+    lease(&mut client, &["a", "b"]);
+    client.ask("MULTI");
+    client.ask("DEHYDRATOR.REJECT k mine a");
+    client.ask("LLEN d");
+    let Value::Array(replies) = client.ask("EXEC") else { panic!("an array") };
+    assert_eq!(replies, [numbers(&[1]), Value::Int(1)]);
+    let script = "return redis.call('DEHYDRATOR.REJECT', KEYS[1], 'mine', 'b', 'mine', 'b')";
+    let mut eval = redis::cmd("EVAL");
+    let reply: Vec<u64> = eval.arg(script).arg(1).arg("k").query(&mut client).expect("numbers");
+    assert_eq!(reply, [1, 0]);
+    assert_eq!(client.ask("LRANGE d 0 -1"), texts(&["a-element", "b-element"]));
+}
+
+/// The server delivers as nobody: who may reject may not need to write where dead letters go.
+#[test]
+fn who_may_reject_needs_no_right_to_where_dead_letters_go() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask(&format!("{RULE} LIST d"));
+    lease(&mut client, &["a"]);
+    client.ask("ACL SETUSER worker on nopass -@all +dehydrator.reject ~k");
+    let mut worker = server.connect();
+    worker.ask("AUTH worker any");
+    assert_eq!(worker.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
+    assert!(worker.refused("DEHYDRATOR.REJECT d mine a").starts_with("NOPERM"));
+    assert_eq!(client.ask("LRANGE d 0 -1"), texts(&["a-element"]));
+}
+
+#[test]
+fn who_sleeps_where_dead_letters_go_is_woken() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask(&format!("{RULE} LIST d"));
+    lease(&mut client, &["a"]);
+    let mut sleeper = server.connect();
+    let thread = std::thread::spawn(move || sleeper.ask("BRPOP d 0"));
+    until("it sleeps", || (client.info("clients", "blocked_clients") == 1).then_some(()));
+    assert_eq!(client.ask("DEHYDRATOR.REJECT k mine a"), numbers(&[1]));
+    assert_eq!(thread.join().expect("no panic"), texts(&["d", "a-element"]));
+    assert_eq!(client.ask("LLEN d"), Value::Int(0));
+    assert_eq!(client.ask("DEHYDRATOR.LOOK k a"), Value::Nil);
+    // What goes first is what was rejected first.
+    lease(&mut client, &["x", "y"]);
+    client.ask("DEHYDRATOR.REJECT k mine y mine x");
+    assert_eq!(client.ask("RPOP d"), text("x-element"));
+}
+
+/// Whoever listens may reject more, while what was rejected is on its way.
+#[test]
+fn a_listener_that_rejects_in_between_rejects_each_once() {
+    let server = Server::start_with_listener(&[]);
+    let mut client = server.connect();
+    for (route, event) in
+        [("LIST d", "rpush"), ("LIST d", "dehydrator.deliver"), ("STREAM d", "xadd")]
+    {
+        client.ask("LISTENER.OFF");
+        client.ask("FLUSHALL");
+        client.ask(&format!("{RULE} {route}"));
+        lease(&mut client, &["a", "b", "c"]);
+        client.ask(&format!("LISTENER.ON 1 {event} DEHYDRATOR.REJECT k mine b mine c"));
+        let replied = client.ask("DEHYDRATOR.REJECT k mine a mine b");
+        assert_eq!(client.ask("LISTENER.RAN"), texts(&["ok"]), "{event}");
+        assert!([numbers(&[1, 1]), numbers(&[1, 0])].contains(&replied), "{event}: {replied:?}");
+        let length = if route == "LIST d" { "LLEN d" } else { "XLEN d" };
+        until(&format!("all have gone, after {event}"), || {
+            (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(())
+        });
+        assert_eq!(client.ask(length), Value::Int(3), "{event}");
+    }
+}
