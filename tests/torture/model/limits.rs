@@ -7,9 +7,12 @@ use super::{Dehydrator, Entry, MAX, Policy};
 pub struct Limits {
     pub length: u64,
     pub held: u64,
-    /// How many, in how many milliseconds, and when how many were given out.
-    pub rate: Option<(u64, u64, Vec<(u64, u64)>)>,
+    /// How many, in how many milliseconds, and what was given out.
+    pub rate: Option<(u64, u64, Given)>,
 }
+
+/// When how many were given out.
+pub type Given = Vec<(u64, u64)>;
 
 impl Limits {
     pub fn is_any(&self) -> bool {
