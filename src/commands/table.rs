@@ -212,15 +212,15 @@ pub fn commands() -> Vec<Command> {
             c"O(N), N being the number of ids",
             c"For replication and tools; workers use POLL. Leases elements by their ids, due or not.",
         ),
-        Command::new(c"settled", handler!(take::settled), c"write fast", -4, access::DELETE).described(
-            "key unix-ms id [id ...]",
-            c"O(N), N being the number of ids",
-            c"For replication. Removes elements by their ids, due or not, which are remembered until then, for a limit of REMEMBER.",
-        ),
         Command::new(c"given", handler!(limit::given), c"write fast", 4, access::TOUCH).described(
             "key unix-ms n",
             c"O(1)",
             c"For replication. Notes that so many elements were given out at a moment, for a limit of RATE.",
+        ),
+        Command::new(c"settled", handler!(take::settled), c"write fast", -4, access::DELETE).described(
+            "key unix-ms id [id ...]",
+            c"O(N), N being the number of ids",
+            c"For replication. Removes elements by their ids, due or not, which are remembered until then, for a limit of REMEMBER.",
         ),
         Command::without_key(c"require", handler!(require::require), c"write fast", -2)
             .described(

@@ -212,7 +212,7 @@ impl Dehydrator {
     pub fn memory(&self) -> usize {
         const KEPT_IN: usize = 2 * 16;
         /// What the schedule keeps of its name, about.
-        const SCHEDULED: usize = 220;
+        const SCHEDULED: usize = 240;
         let own = KEPT_IN + rounded(size_of::<Self>());
         let scheduled = if self.tracking.is_tracked() { SCHEDULED } else { 0 };
         self.lawn.memory() - size_of::<Lawn>()

@@ -72,6 +72,12 @@ fn no_more_than_ten_import_at_once() {
 }
 
 #[test]
+fn what_comes_twice_is_done_once_also_when_it_is_done() {
+    // A second in which the id is remembered.
+    run_on_a_server("exactly_one.py", 1000);
+}
+
+#[test]
 fn two_streams_are_joined_within_a_window() {
     run_on_a_server("stream_join.js", 1000);
 }

@@ -33,6 +33,7 @@ const VERBS: [&str; 28] = [
     "DEHYDRATOR.RESUME KEY",
     "DEHYDRATOR.LIMIT KEY",
     "DEHYDRATOR.GIVEN KEY 5 5",
+    "DEHYDRATOR.SETTLED KEY 5 id",
     "DEHYDRATOR.ONDUE KEY DROP",
 ];
 
@@ -169,7 +170,8 @@ fn every_verb_on_a_key_of_another_type() {
 fn every_verb_with_too_few_and_too_many_arguments() {
     let server = Server::start(&[]);
     let mut client = server.connect();
-    let takes_any_number = ["DEHYDRATOR.XACK", "DEHYDRATOR.REM", "DEHYDRATOR.LEASE"];
+    let takes_any_number =
+        ["DEHYDRATOR.XACK", "DEHYDRATOR.REM", "DEHYDRATOR.LEASE", "DEHYDRATOR.SETTLED"];
     for verb in VERBS {
         let words: Vec<_> = verb.split(' ').collect();
         let fewest = if words[0] == "DEHYDRATOR.XACK" { words.len() - 1 } else { words.len() };

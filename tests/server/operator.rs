@@ -36,6 +36,7 @@ fn what_the_server_is_told_of_each_command() {
         ("info", -2, "readonly", "RO"),
         ("limit", -2, "write fast", "RW update"),
         ("given", 4, "write fast", "RW update"),
+        ("settled", -4, "write fast", "RW delete"),
         ("pause", -2, "write fast", "RW update"),
         ("resume", 2, "write fast", "RW update"),
     ];
@@ -199,10 +200,11 @@ fn access_lists_know_the_commands_by_what_they_do() {
     // and of Valkey 7.2 and 8.0 does not list those that are in one.
     let lists = if version.is_valkey { version >= (8, 1) } else { version >= (8, 0) };
     if lists {
-        let reading = ["help", "info", "len", "look", "pttl", "range", "scan", "ttn", "xpoll"];
+        let reading =
+            ["help", "info", "late", "len", "look", "pttl", "range", "scan", "ttn", "xpoll"];
         assert_eq!(in_category("read"), reading.map(|verb| format!("dehydrator.{verb}")));
         assert_eq!(in_category("blocking"), ["dehydrator.mpoll", "dehydrator.poll"]);
-        for (category, count) in [("write", 17), ("fast", 19), ("slow", 7), ("dehydrator", 26)] {
+        for (category, count) in [("write", 22), ("fast", 23), ("slow", 9), ("dehydrator", 32)] {
             let found = in_category(category);
             assert_eq!(found.len(), count, "{category}: {found:?}");
         }
@@ -285,6 +287,7 @@ fn no_verb_gets_at_a_key_without_the_right_to_it() {
         "LIMIT other",
         "LIMIT other HELD 5",
         "GIVEN other 5 5",
+        "SETTLED other 5 id",
         "RESUME other",
         "TTN other",
         "PTTL other id",

@@ -45,6 +45,7 @@ const LINES: [(&str, &str); 35] = [
     ("RESUME", "RESUME k"),
     ("LIMIT", "LIMIT k HELD 5"),
     ("GIVEN", "GIVEN k 5 5"),
+    ("SETTLED", "SETTLED k 5 id"),
 ];
 
 /// Commands with options that the page has no line for.
