@@ -65,9 +65,11 @@ fn fired(server: &Server) -> BTreeSet<String> {
     let (began, first) = look();
     let mut firing: Option<BTreeSet<String>> = None;
     let mut last = began;
+    let mut waits = server.connect();
     while last < began + 3.5 {
+        waits.ask("DEHYDRATOR.POLL nothing-is-here BLOCK 50");
         let (now, info) = look();
-        if now < began + 3.0 || now < last + 0.05 {
+        if now < began + 3.0 {
             continue;
         }
         last = now;
@@ -118,7 +120,7 @@ impl Drop for Again {
 fn pushes(server: &Server, key: &'static str, ttl: u64) -> Again {
     Again::start(server, move |client, number| {
         client.ask(&format!("DEHYDRATOR.PUSH {key} {ttl} x {number}"));
-        client.ask("DEHYDRATOR.POLL nothing-is-here BLOCK 10");
+        client.ask("DEHYDRATOR.POLL nothing-is-here BLOCK 30");
     })
 }
 
@@ -247,19 +249,22 @@ fn each_alert_fires_when_it_should() {
     let expected =
         ["Backlog", "DeliveriesFail", "Late", "WorkersDie", "DeadLetters", "PausedForLong"];
     assert_eq!(names, expected.map(str::to_owned).into());
-    thread::scope(|scope| {
-        for (what, begin, expected) in CASES {
-            scope.spawn(move || {
-                let server = Server::start(&[]);
-                let mut client = server.connect();
-                let others = begin(&server, &mut client);
-                let fired = fired(&server);
-                drop(others);
-                let expected = expected.iter().map(|name| (*name).to_owned()).collect();
-                assert_eq!(fired, expected, "{what}");
-            });
-        }
-    });
+    // A few at a time: on a machine that is busy with all of them, some are late.
+    for cases in CASES.chunks(3) {
+        thread::scope(|scope| {
+            for (what, begin, expected) in cases {
+                scope.spawn(move || {
+                    let server = Server::start(&[]);
+                    let mut client = server.connect();
+                    let others = begin(&server, &mut client);
+                    let fired = fired(&server);
+                    drop(others);
+                    let expected = expected.iter().map(|name| (*name).to_owned()).collect();
+                    assert_eq!(fired, expected, "{what}");
+                });
+            }
+        });
+    }
 }
 
 /// What is taken late, and what was given out too often, counts when it is.
