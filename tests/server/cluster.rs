@@ -286,6 +286,34 @@ fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
 }
 
 #[test]
+fn what_holds_a_key_back_moves_with_its_slot_and_refuses_nothing_that_arrives() {
+    let cluster = start();
+    let mut here = cluster.nodes[0].connect();
+    for number in 0..300 {
+        here.ask(&format!("DEHYDRATOR.PUSH {{fHh}}:k 0 element {number}"));
+    }
+    here.ask("DEHYDRATOR.LIMIT {fHh}:k LENGTH 1 HELD 2 RATE 3 PER 600000");
+    let given = here.ask("DEHYDRATOR.POLL {fHh}:k LEASE 600000 TOKEN me");
+    assert!(matches!(given, Value::Array(rows) if rows.len() == 2));
+    let (from, to) = (cluster.id_of(0), cluster.id_of(1));
+    let address = cluster.address(0);
+    let mut reshard = vec!["reshard", &address, "--cluster-from", &from, "--cluster-to", &to];
+    reshard.extend(["--cluster-slots", "10", "--cluster-pipeline", "1"]);
+    cluster.manage(&reshard);
+    for line in ["LIMIT {fHh}:k", "LIMIT {fHh}:k HELD 9", "GIVEN {fHh}:k 1 1"] {
+        let refused = here.refused(&format!("DEHYDRATOR.{line}"));
+        assert!(refused.starts_with("MOVED"), "{line}: {refused}");
+    }
+    let mut there = cluster.nodes[1].connect();
+    assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(300));
+    assert!(there.refused("DEHYDRATOR.PUSH {fHh}:k 0 element new").starts_with("FULL"));
+    assert_eq!(there.ask("DEHYDRATOR.POLL {fHh}:k"), Value::Array(vec![]), "two are held");
+    there.ask("DEHYDRATOR.SETTLE {fHh}:k me 0 me 1");
+    let given = there.ask("DEHYDRATOR.POLL {fHh}:k COUNT 2");
+    assert!(matches!(given, Value::Array(rows) if rows.len() == 1), "three in ten minutes");
+}
+
+#[test]
 fn a_limit_and_a_pause_move_with_their_slot() {
     let cluster = start();
     let mut here = cluster.nodes[0].connect();

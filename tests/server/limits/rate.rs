@@ -230,3 +230,31 @@ fn who_wants_more_than_is_left_is_given_what_is_left_and_the_line_goes_on() {
     client.ask("DEHYDRATOR.GIVEN k 1 1");
     assert_eq!(client.ask("DEHYDRATOR.GIVEN none 1 1"), Value::Int(0));
 }
+
+#[test]
+fn a_planned_failover_hands_over_what_was_given_out_and_what_is_held() {
+    let primary = Server::start_with_port(&[]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&primary);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.LIMIT k RATE 4 PER 600000 HELD 2");
+    push(&mut client, "k", 10);
+    assert_eq!(count(&client.ask("DEHYDRATOR.POLL k COUNT 5 LEASE 600000 TOKEN me")), 2);
+    let sleeper = Sleeper::start(&primary, "DEHYDRATOR.POLL k BLOCK 0 COUNT 1");
+    let digest = client.digest("k");
+    let mut there = replica.connect();
+    until("the replica is the same", || (there.digest("k") == digest).then_some(()));
+    client.ask("FAILOVER");
+    assert!(sleeper.error().contains("UNBLOCKED"));
+    let is_primary = |client: &mut Connection| {
+        let Value::Array(role) = client.ask("ROLE") else { panic!("a role") };
+        role[0] == text("master")
+    };
+    until("the other one is the primary", || is_primary(&mut there).then_some(()));
+    until("the failover is done", || (!is_primary(&mut client)).then_some(()));
+    assert_eq!(count(&there.ask("DEHYDRATOR.POLL k COUNT 5")), 0, "two are held");
+    there.ask("DEHYDRATOR.SETTLE k me 0 me 1");
+    assert_eq!(count(&there.ask("DEHYDRATOR.POLL k COUNT 5 LEASE 600000")), 2);
+    assert_eq!(count(&there.ask("DEHYDRATOR.POLL k COUNT 5 LEASE 600000")), 0);
+    assert_eq!(field(&mut there, "k", "rate-room"), Value::Int(0));
+}
