@@ -2,8 +2,13 @@
 
 use super::full::Full;
 use super::memory::Mover;
+use super::tiny::TINY;
 #[cfg(any(test, fuzzing))]
 use super::turn::DEADLINE_MAX;
+
+/// So many elements are looked at in one go when it is to be known what is held. A few would cost as much: the index is
+/// walked table by table.
+const HELD_AT_A_TIME: usize = if TINY { 2 } else { 1024 };
 
 impl Full {
     /// Returns whether [`Full::compact`] would find something to do. O(1).
@@ -16,7 +21,7 @@ impl Full {
     pub fn compact(&mut self, moves: usize) -> bool {
         let mut done = 0;
         while done < moves {
-            done += if self.search_held(moves) || self.leases.free_waste(moves) {
+            done += if self.search_held(HELD_AT_A_TIME) || self.leases.free_waste(moves) {
                 moves
             } else if self.compact_record() {
                 1
