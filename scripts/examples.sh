@@ -6,10 +6,11 @@
 #     target/examples/venv     a Python environment with what examples/requirements.txt pins
 #     examples/node_modules    what examples/package-lock.json pins, where Node looks for it
 #     target/examples/ruby     redis-rb 5 and redis-client, of Debian trixie, for RUBYLIB
+#     target/examples/sidekiq  Sidekiq 6, of Debian bookworm, for RUBYLIB
 #     target/examples/php      Predis 2, of Debian trixie, for PHP's include path
 #     target/examples/go       go-redis 9, of Debian sid, and `go`, which finds it
 #
-# The last three are fetched by apt-get under folders of its own, unpacked, and not installed. They are left out
+# The last four are fetched by apt-get under folders of its own, unpacked, and not installed. They are left out
 # where apt-get knows no Debian, as on Ubuntu: `left-out` stands in their folder then.
 set -eu
 cd "$(dirname "$0")/.."
@@ -61,6 +62,13 @@ ruby_of_trixie() {
     cp -R "$1"/usr/share/rubygems-integration/all/gems/*/lib/. "$1/lib"
 }
 
+sidekiq_of_bookworm() {
+    debian "$1" bookworm ruby-sidekiq ruby-redis ruby-connection-pool ruby-rack
+    mkdir "$1/lib"
+    cp -R "$1"/usr/share/rubygems-integration/all/gems/*/lib/. "$1/lib"
+    ! [ -d "$1/usr/lib/ruby/vendor_ruby" ] || cp -R "$1/usr/lib/ruby/vendor_ruby/." "$1/lib"
+}
+
 php_of_trixie() { debian "$1" trixie php-predis; }
 
 # The language too: go-redis 9.17 needs Go 1.21, and bookworm's is 1.19.
@@ -84,6 +92,7 @@ SH
 }
 
 once ruby ruby_of_trixie
+once sidekiq sidekiq_of_bookworm
 once php php_of_trixie
 once go go_of_sid
 if [ -x target/examples/go/go ]; then

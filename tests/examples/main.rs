@@ -117,6 +117,20 @@ fn a_sorted_set_becomes_a_dehydrator_under_load() {
 }
 
 #[test]
+fn rq_s_own_worker_is_given_delayed_jobs_by_a_list() {
+    run_beside_a_framework("rq_later.py", 1600, &[]);
+}
+
+/// The version that Debian bookworm has.
+#[test]
+fn sidekiq_s_own_process_is_given_delayed_jobs_by_a_list() {
+    if workers::is_left_out("sidekiq") {
+        return;
+    }
+    run_beside_a_framework("sidekiq_later.rb", 1600, &[("RUBYLIB", "target/examples/sidekiq/lib")]);
+}
+
+#[test]
 fn a_dump_of_rede_is_taken_over() {
     let address = "redis://there-is-none.invalid";
     assert_eq!(run("migrate_rede.sh", address, &[]), promised("migrate_rede.sh"));
@@ -129,6 +143,16 @@ fn run_on_a_server(recipe: &str, at_least: u64) {
 
 /// As [`run_on_a_server`], with more in its environment.
 fn run_on_a_server_with(recipe: &str, at_least: u64, more: &[(&str, &str)]) {
+    run_and_look(recipe, at_least, more, "KEYS *");
+}
+
+/// As [`run_on_a_server_with`], beside a framework that keeps statistics of its own for all its queues.
+fn run_beside_a_framework(recipe: &str, at_least: u64, more: &[(&str, &str)]) {
+    run_and_look(recipe, at_least, more, "KEYS *demo:*");
+}
+
+/// Runs a recipe, and then looks for what it should not have left.
+fn run_and_look(recipe: &str, at_least: u64, more: &[(&str, &str)], look: &str) {
     let server = Server::start_with_port(&[]);
     let started = Instant::now();
     let address = format!("redis://127.0.0.1:{}", server.port());
@@ -138,7 +162,7 @@ fn run_on_a_server_with(recipe: &str, at_least: u64, more: &[(&str, &str)]) {
 
     let mut client = server.connect();
     until("the recipe has left nothing behind", || {
-        (client.ask("DBSIZE") == Value::Int(0)).then_some(())
+        (client.ask(look) == Value::Array(vec![])).then_some(())
     });
 }
 

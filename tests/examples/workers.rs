@@ -273,7 +273,7 @@ fn is_held(client: &mut Connection, id: &str) -> bool {
 }
 
 /// Whether the libraries of a language could not be fetched: see scripts/examples.sh, which says so.
-fn is_left_out(place: &str) -> bool {
+pub fn is_left_out(place: &str) -> bool {
     Path::new("target/examples").join(place).join("left-out").exists()
 }
 

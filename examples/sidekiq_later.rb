@@ -1,0 +1,95 @@
+#!/usr/bin/env ruby
+# frozen_string_literal: true
+
+# Delayed jobs for Sidekiq: they wait in a dehydrator, and come due into the list at which Sidekiq's own processes wait.
+#
+# Sidekiq's queue is a list of JSON. So the JSON waits (ONDUE LIST), and is in the queue at the millisecond, where Sidekiq
+# by itself looks every few seconds. Sidekiq takes from the right, so it is pushed to the LEFT. To cancel is a PULL by the
+# job's id. What becomes of a job whose process dies is Sidekiq's affair, as ever: without Sidekiq Pro it is lost.
+#
+# Prints:
+#
+#     sidekiq: send mail 17
+#     sidekiq: send mail 18
+#     cancelled: send mail 19
+#     sidekiq: send mail 20
+#     nothing came early, nothing is left
+
+require "json"
+require "securerandom"
+require "sidekiq"
+require "sidekiq/api"
+require "sidekiq/cli"
+
+QUEUE = "demo:mail"
+LATER = "{queue:demo:mail}:later"
+REDIS = { url: ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379") }.freeze
+
+class Mailer
+  include Sidekiq::Worker
+  sidekiq_options queue: QUEUE, retry: false
+
+  def perform(number)
+    puts "sidekiq: send mail #{number}"
+  end
+end
+
+# As Mailer.perform_in, but to the millisecond.
+def perform_in(server, delay_ms, worker, *args)
+  job = worker.get_sidekiq_options.merge(
+    "class" => worker.name, "args" => args, "jid" => SecureRandom.hex(12),
+    "created_at" => Time.now.to_f, "enqueued_at" => Time.now.to_f + delay_ms / 1000.0
+  )
+  server.multi do |transaction|
+    transaction.sadd("queues", [QUEUE])
+    transaction.call(["DEHYDRATOR.PUSH", LATER, delay_ms, JSON.generate(job), job["jid"]])
+  end
+  job["jid"]
+end
+
+# False: it is in the queue already, or done.
+def cancel(server, jid)
+  !server.call(["DEHYDRATOR.PULL", LATER, jid]).nil?
+end
+
+$stdout.sync = true
+# Sidekiq 6 says things as redis-rb 5 would not have them.
+Redis.silence_deprecations = true
+server = Redis.new(**REDIS)
+server.del(LATER)
+server.call(["DEHYDRATOR.ONDUE", LATER, "LIST", "queue:#{QUEUE}", "LEFT"])
+
+# A process of Sidekiq's, as `sidekiq -q demo:mail -r ./this.rb` would start it.
+sidekiq = fork do
+  Sidekiq.logger.level = Logger::ERROR
+  Sidekiq.configure_server { |config| config.redis = REDIS }
+  options = { queues: [QUEUE], concurrency: 1, timeout: 5, environment: "production", labels: [], tag: "demo" }
+  Sidekiq.options.merge!(options)
+  launcher = Sidekiq::Launcher.new(Sidekiq.options)
+  told = Queue.new
+  trap("TERM") { told << :end }
+  launcher.run
+  told.pop
+  launcher.stop
+end
+
+started = Process.clock_gettime(Process::CLOCK_MONOTONIC)
+took = -> { Process.clock_gettime(Process::CLOCK_MONOTONIC) - started }
+left = -> { server.call(["DEHYDRATOR.LEN", LATER]) + server.llen("queue:#{QUEUE}") }
+jobs = { 20 => 1600, 19 => 60_000, 18 => 800, 17 => 400 }.to_h do |number, delay|
+  [number, perform_in(server, delay, Mailer, number)]
+end
+sleep 0.01 while left.call > 2
+raise "it came early" if took.call < 0.8
+
+sleep 0.3
+puts "cancelled: send mail 19" if cancel(server, jobs[19])
+sleep 0.01 while left.call.positive?
+raise "it came early" if took.call < 1.6
+
+Process.kill("TERM", sidekiq)
+Process.wait(sidekiq)
+puts "nothing came early, nothing is left"
+
+server.del(LATER)
+server.srem("queues", [QUEUE])
