@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 # What drives it: tests by the beginning of their names, for `cargo test --test <file>`. Not those that
 # measure memory or time, those that ask for a release build, or several, and those that start no server.
 asan_tests=(
-    "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings:: unheard:: tracking:: access::"
+    "server aligned:: faults:: listening:: blocking:: hangup:: refused:: subscribed:: threads:: twice:: commands:: errors:: fenced:: keyspace:: mpoll:: pause:: range:: ondue:: rede:: settings:: unheard:: tracking:: access:: released:: rejected::"
     "torture operations:: restore::"
 )
 # Where the server moves the objects in which it keeps values.
@@ -24,7 +24,7 @@ valkey_tests=(
 )
 # What touches the most kinds of memory in a minute or two.
 quick_tests=(
-    "server listening:: commands:: fenced:: range:: refused:: ondue::dead keyspace:: unheard:: errors:: mpoll:: hangup::"
+    "server listening:: commands:: fenced:: range:: refused:: ondue::dead keyspace:: unheard:: errors:: mpoll:: hangup:: ondue::list rejected::"
     "torture restore::"
 )
 # The random operations: so many of them.

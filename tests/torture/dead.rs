@@ -61,8 +61,8 @@ fn consume(
             if number.is_multiple_of(5) || number.is_multiple_of(3) && deliveries == 1 {
                 // Given back at once, or forgotten.
                 if number.is_multiple_of(2) {
-                    let renew = format!("DEHYDRATOR.RENEW k 0 {token} {id}");
-                    cmd(&renew).query::<Vec<u64>>(&mut client)?;
+                    let release = format!("DEHYDRATOR.RELEASE k 0 {token} {id}");
+                    cmd(&release).query::<Vec<u64>>(&mut client)?;
                 }
                 continue;
             }

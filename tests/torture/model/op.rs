@@ -97,6 +97,11 @@ pub enum Op {
         ttl: u64,
         held: Vec<(u64, Bytes)>,
     },
+    Release {
+        ms: u64,
+        held: Vec<(u64, Bytes)>,
+    },
+    Reject(Vec<(u64, Bytes)>),
     Look {
         id: Bytes,
         full: bool,

@@ -193,6 +193,36 @@ impl World {
                 }
                 Expect::Is(Value::Array(replies))
             }
+            Op::Release { ms, held } => {
+                let Some(deadline) = at_or(None, *ms) else { return REFUSED };
+                let mut replies = Vec::new();
+                for (token, id) in held {
+                    let found = it.held(*token, id);
+                    replies.push(Value::Int(found.is_some().into()));
+                    if let Some(at) = found {
+                        let sequence = self.next();
+                        it.entries[at].restart(0, deadline, sequence);
+                    }
+                }
+                Expect::Is(Value::Array(replies))
+            }
+            Op::Reject(held) => {
+                let is_there =
+                    !it.entries.is_empty() || it.policy != Policy::Hold || it.pause.is_some();
+                if is_there && !matches!(it.policy, Policy::Limit(..)) {
+                    return Expect::Refused("NORULE");
+                }
+                let mut replies = Vec::new();
+                for (token, id) in held {
+                    let found = it.held(*token, id);
+                    replies.push(Value::Int(found.is_some().into()));
+                    if let Some(at) = found {
+                        let entry = it.entries.remove(at);
+                        self.met.push((entry.id, entry.element, entry.deliveries));
+                    }
+                }
+                Expect::Is(Value::Array(replies))
+            }
             Op::Look { full: true, .. }
             | Op::Range { .. }
             | Op::Scan { .. }

@@ -213,7 +213,12 @@ impl Torture {
             590..615 => Op::Settle(self.held(db, key)),
             615..640 => {
                 let ttl = if self.random.one_in(4) { 0 } else { self.ttl_or_too_much() };
-                Op::Renew { ttl, held: self.held(db, key) }
+                let held = self.held(db, key);
+                match self.random.below(4) {
+                    0 | 1 => Op::Renew { ttl, held },
+                    2 => Op::Release { ms: ttl, held },
+                    _ => Op::Reject(held),
+                }
             }
             640..650 => self.range(),
             650..655 => {

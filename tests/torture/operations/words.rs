@@ -76,6 +76,8 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         }
         Op::XAck(ids) => of_ids("XACK", ids),
         Op::Settle(held) => [verb("SETTLE"), pairs_of(held)].concat(),
+        Op::Release { ms, held } => [verb("RELEASE"), vec![number(*ms)], pairs_of(held)].concat(),
+        Op::Reject(held) => [verb("REJECT"), pairs_of(held)].concat(),
         Op::Renew { ttl, held } => [verb("RENEW"), vec![number(*ttl)], pairs_of(held)].concat(),
         Op::Look { id, full } => {
             let mut words = verb("LOOK");
@@ -256,6 +258,9 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "RENEW 5|token".to_owned(),
         "RENEW 5|token|id|token".to_owned(),
         format!("RENEW {bad}|token|id"),
+        "RELEASE 5|token".to_owned(),
+        format!("RELEASE {bad}|token|id"),
+        "REJECT token|id|token".to_owned(),
         "POLL TOKEN|token".to_owned(),
         "POLL LEASE|5|TOKEN|4611686018427387904".to_owned(),
         "LEASE 5|TOKEN|token|AT|5".to_owned(),
