@@ -251,13 +251,18 @@ impl Dehydrator {
     /// Notes when the first element can be given out, or since when, after something was changed. `now` is the time of that,
     /// in milliseconds since the epoch.
     pub fn note_next(&mut self, now: impl FnOnce() -> u64) {
-        self.lawn.settle_first();
-        let next = self.next();
+        let mut next = self.lawn.settle_first();
+        if !self.rules.are_usual() || next == Some(STUCK) {
+            next = self.next();
+        }
         self.tracking.place.note(next, now);
     }
 
     /// Returns since when what is due in it is overdue.
     pub fn overdue(&self) -> Overdue {
+        if self.rules.are_usual() && !self.tracking.place.is_floored() {
+            return Overdue::default();
+        }
         self.tracking.place.overdue(self.next())
     }
 
@@ -313,6 +318,12 @@ pub struct Kept(Option<Box<Rules>>);
 static USUAL: Rules = Rules::USUAL;
 
 impl Kept {
+    /// Returns whether they are the usual ones.
+    #[inline]
+    fn are_usual(&self) -> bool {
+        self.0.is_none()
+    }
+
     /// Returns bytes on the heap.
     fn memory_kept(&self) -> usize {
         let Some(rules) = &self.0 else { return 0 };

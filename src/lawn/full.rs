@@ -318,8 +318,9 @@ impl Full {
         self.queues.first(&self.records)
     }
 
-    pub(super) fn settle_first(&mut self) {
+    pub(super) fn settle_first(&mut self) -> Option<u64> {
         self.queues.settle(&mut self.records);
+        self.queues.first_turn().map(|turn| turn.deadline)
     }
 
     pub(super) fn first_element(&self) -> Option<Element<'_>> {

@@ -389,10 +389,12 @@ impl Lawn {
     }
 
     /// Works out whose turn is first, so that asking that, and for the next deadline, costs a read until something is taken
-    /// out. Otherwise each question walks over the queues whose heads have changed. O(log TTLs) for each of these.
-    pub fn settle_first(&mut self) {
-        if let Form::Full(full) = &mut self.form {
-            full.settle_first();
+    /// out. Otherwise each question walks over the queues whose heads have changed. O(log TTLs) for each of these. Returns the
+    /// next deadline.
+    pub fn settle_first(&mut self) -> Option<u64> {
+        match &mut self.form {
+            Form::Small(small) => small.next_deadline(),
+            Form::Full(full) => full.settle_first(),
         }
     }
 

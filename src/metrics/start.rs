@@ -35,6 +35,8 @@ thread_local! {
     static EARLIEST_US: Cell<u64> = const { Cell::new(0) };
     /// How far the wall clock is ahead of the monotonic clock, in microseconds, once that was looked at.
     static AHEAD_US: Cell<Option<u64>> = const { Cell::new(None) };
+    /// What time it was when that was last asked, by the wall clock.
+    static LAST_US: Cell<u64> = const { Cell::new(0) };
     static STEPS: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -88,14 +90,11 @@ fn take_back(steps: &mut Vec<Step>, mut by: u64) {
 /// Returns for how long something has been overdue at a time that could first have been given out at that moment, both in
 /// microseconds since the epoch.
 pub fn late_us(since_us: u64, now_us: u64) -> u64 {
-    let late_us = || now_us.saturating_sub(shifted(since_us).max(EARLIEST_US.get()));
-    let late = late_us();
-    if late <= STEP_US {
-        return late;
+    // The clock may have stepped since the last tick. Then it has gone on by as much since somebody asked.
+    if now_us.abs_diff(LAST_US.replace(now_us)) > STEP_US {
+        look_at_clock();
     }
-    // Perhaps it is the clock.
-    look_at_clock();
-    late_us()
+    now_us.saturating_sub(shifted(since_us).max(EARLIEST_US.get()))
 }
 
 /// Returns when a moment of the past would have been by the clock that it is now.

@@ -54,6 +54,11 @@ impl Queues {
         first
     }
 
+    /// Returns the earliest turn in any queue. Heads must be settled.
+    pub fn first_turn(&self) -> Option<Turn> {
+        self.heads.first().map(|(turn, _)| turn)
+    }
+
     /// Returns whether anything can be due at `now`: a look at the heads, of which one may say too early a turn.
     pub fn may_be_due(&self, now: u64) -> bool {
         self.heads.first().is_some_and(|(turn, _)| turn.deadline <= now)

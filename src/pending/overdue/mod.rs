@@ -92,7 +92,7 @@ impl Place {
     /// since the epoch. What could not be a moment ago, and is overdue now, is so since `now`.
     #[inline]
     pub fn note(&mut self, next: Option<u64>, now: impl FnOnce() -> u64) {
-        if self.bits & IS_FLOORED == 0 && second_of(next) == slots::second(self.slot()) {
+        if !self.is_floored() && second_of(next) == slots::second(self.slot()) {
             return;
         }
         self.note_other(next, now);
@@ -137,9 +137,16 @@ impl Place {
         }
     }
 
+    /// Returns whether what is due has not been so since its deadline.
+    #[inline]
+    pub fn is_floored(&self) -> bool {
+        self.bits & IS_FLOORED != 0
+    }
+
     fn floor(&self) -> Option<Floor> {
-        let is_floored = self.bits & IS_FLOORED != 0;
-        is_floored.then(|| FLOORS.with_borrow(|floors| floors.get(&self.slot()).copied())).flatten()
+        self.is_floored()
+            .then(|| FLOORS.with_borrow(|floors| floors.get(&self.slot()).copied()))
+            .flatten()
     }
 
     fn set_floor(&mut self, floor: Option<Floor>) {
@@ -149,7 +156,7 @@ impl Place {
                 FLOORS.with_borrow_mut(|floors| floors.insert(slot, floor));
                 self.bits |= IS_FLOORED;
             }
-            None if self.bits & IS_FLOORED != 0 => {
+            None if self.is_floored() => {
                 FLOORS.with_borrow_mut(|floors| floors.remove(&slot));
                 self.bits &= !IS_FLOORED;
             }
