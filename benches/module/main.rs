@@ -7,7 +7,7 @@
 //! stand in its table.
 //!
 //! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. An argument names a part, to run nothing
-//! else: `deadlines`, `workers`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
+//! else: `deadlines`, `workers`, `limits`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
 //! `charts`, which measures nothing and draws the charts from the tables in docs/benchmarks-full.md.
 
 #[path = "../chart.rs"]
@@ -18,6 +18,7 @@ mod deadlines;
 #[allow(dead_code)]
 mod harness;
 mod host;
+mod limits;
 mod load;
 #[path = "../../tests/server/nodes.rs"]
 #[allow(dead_code)]
@@ -272,6 +273,33 @@ fn many_workers() {
     }
 }
 
+/// Sleepers on a key that is held back.
+fn held_back() {
+    const ROUNDS: usize = 3;
+    let mut table = Table::default();
+    for _ in 0..ROUNDS {
+        limits::held(&mut table);
+        limits::rate(&mut table);
+        limits::free(&mut table);
+    }
+    let mut titles = columns(0, 2, &["median, ms", "99 of 100 within", "the latest"]);
+    titles.extend(columns(3, 1, &["server's us for each"]));
+    let told = [
+        format!(
+            "{} sleepers on one key; from the moment at which there is room (SETTLE is sent, the window is over, or, without \
+             a limit, PUSH is sent) to the reply of the next; medians of {ROUNDS} rounds; {}\n",
+            limits::SLEEPERS,
+            Host::ours().version()
+        ),
+        table.written("woken", &titles),
+    ]
+    .join("\n");
+    println!("{told}");
+    if is_for_the_page() {
+        page::put("module-limits", told.trim_end());
+    }
+}
+
 /// Columns of what [`workers`] notes: by turns operations and microseconds.
 fn rates(titles: &[&'static str]) -> Vec<Column> {
     let column = |(at, title): (usize, &&'static str)| Column::new(at, at % 2 * 2, title);
@@ -286,11 +314,13 @@ fn main() {
             one_worker();
             any_deadline();
             many_workers();
+            held_back();
         }
         ["deadlines"] => any_deadline(),
         ["workers"] => many_workers(),
+        ["limits"] => held_back(),
         ["hash-fields"] => hash_fields(),
         ["charts"] => draw(),
-        _ => panic!("{parts:?}: it may be deadlines, workers, hash-fields or charts"),
+        _ => panic!("{parts:?}: it may be deadlines, workers, limits, hash-fields or charts"),
     }
 }

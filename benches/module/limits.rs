@@ -1,0 +1,140 @@
+//! A thousand sleepers on a key that is held back: how soon the next wakes when there is room, and what that costs.
+//!
+//! The order in which sleepers are served is known, so one thread sends, reads and measures.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use redis::{Connection, Value};
+
+use crate::harness::{Ask, Server, cmd};
+use crate::load::{connect, cpu_us};
+use crate::table::Table;
+
+pub const SLEEPERS: usize = 1000;
+/// Under a lease at once at the most.
+pub const HELD: usize = 10;
+/// Given out in a second at the most.
+pub const RATE: usize = 100;
+const LEASE_MS: u64 = 600_000;
+
+/// A thousand clients asleep on a key, and one that is awake.
+struct Bed {
+    // Dropped first.
+    sleepers: Vec<Connection>,
+    client: Connection,
+    _server: Server,
+}
+
+impl Bed {
+    fn made(limits: &str) -> Self {
+        let server = Server::start(&["--maxclients", "5000"]);
+        let mut client = connect(&server);
+        if !limits.is_empty() {
+            client.ask(&format!("DEHYDRATOR.LIMIT k {limits}"));
+        }
+        let sleepers = (0..SLEEPERS).map(|number| {
+            let mut sleeper = connect(&server);
+            let poll =
+                format!("DEHYDRATOR.POLL k BLOCK 0 COUNT 1 LEASE {LEASE_MS} TOKEN t{number}");
+            sleeper.send_packed_command(&cmd(&poll).get_packed_command()).expect("sent");
+            while client.info("dehydrator", "dehydrator_blocked_clients") <= number as u64 {}
+            sleeper
+        });
+        let sleepers = sleepers.collect();
+        Self { sleepers, client: connect(&server), _server: server }
+    }
+
+    fn push_all(&mut self) {
+        let mut push = redis::cmd("DEHYDRATOR.MPUSH");
+        push.arg("k");
+        (0..SLEEPERS).for_each(|number| {
+            push.arg(0).arg("element").arg(number);
+        });
+        let _: Value = push.query(&mut self.client).expect("numbers");
+    }
+
+    /// The id that a sleeper is given, for which it is waited.
+    fn woken(&mut self, number: usize) -> String {
+        let reply = self.sleepers[number].recv_response().expect("a reply");
+        let rows: Vec<(String, String, u64, String)> =
+            redis::from_redis_value(reply).expect("a row");
+        rows[0].0.clone()
+    }
+
+    fn settle(&mut self, number: usize, id: &str) {
+        self.client.ask(&format!("DEHYDRATOR.SETTLE k t{number} {id}"));
+    }
+}
+
+/// Returns the median, the 99th of a hundred, and the greatest.
+fn percentiles(mut all: Vec<f64>) -> [f64; 3] {
+    all.sort_by(f64::total_cmp);
+    [all.len() / 2, all.len() * 99 / 100, all.len() - 1].map(|at| all[at])
+}
+
+/// All are given something and settle it, ten at a time at the most: from SETTLE to the next one's reply.
+pub fn held(table: &mut Table) {
+    let mut bed = Bed::made(&format!("HELD {HELD}"));
+    let before = cpu_us(&mut bed.client);
+    bed.push_all();
+    let mut ids: Vec<String> = (0..HELD).map(|number| bed.woken(number)).collect();
+    let mut took = Vec::new();
+    for number in HELD..SLEEPERS {
+        let running = bed.client.ask("DEHYDRATOR.POLL k LEASE 1");
+        assert_eq!(running, Value::Array(vec![]), "one too many");
+        let start = Instant::now();
+        let id = ids[number - HELD].clone();
+        bed.settle(number - HELD, &id);
+        ids.push(bed.woken(number));
+        took.push(start.elapsed().as_secs_f64() * 1e3);
+    }
+    let cpu = (cpu_us(&mut bed.client) - before) / SLEEPERS as f64;
+    table.note_all(&format!("HELD {HELD}"), 0, &percentiles(took));
+    table.note("HELD 10", 3, cpu);
+}
+
+/// All are given something, so many in a second: from the moment at which the next may go to its reply.
+pub fn rate(table: &mut Table) {
+    let mut bed = Bed::made(&format!("RATE {RATE} PER 1000"));
+    let before = cpu_us(&mut bed.client);
+    bed.push_all();
+    let mut heard = Vec::new();
+    for number in 0..SLEEPERS {
+        let id = bed.woken(number);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+        heard.push((id, now.as_secs_f64() * 1e3));
+    }
+    let cpu = (cpu_us(&mut bed.client) - before) / SLEEPERS as f64;
+    let given: Vec<u64> = heard
+        .iter()
+        .map(|(id, _)| {
+            let map: std::collections::BTreeMap<String, Value> =
+                cmd(&format!("DEHYDRATOR.LOOK k {id} FULL")).query(&mut bed.client).expect("a map");
+            redis::from_redis_value::<u64>(map["deadline"].clone()).expect("a moment") - LEASE_MS
+        })
+        .collect();
+    let late = (RATE..SLEEPERS).map(|number| {
+        let may_go = given[number - RATE] + 1000;
+        assert!(given[number] >= may_go, "{} is early", heard[number].0);
+        heard[number].1 - may_go as f64
+    });
+    table.note_all(&format!("RATE {RATE} PER 1000"), 0, &percentiles(late.collect()));
+    table.note(&format!("RATE {RATE} PER 1000"), 3, cpu);
+}
+
+/// The same without a limit, one after the other: from PUSH to the reply.
+pub fn free(table: &mut Table) {
+    let mut bed = Bed::made("");
+    let before = cpu_us(&mut bed.client);
+    let mut took = Vec::new();
+    for number in 0..SLEEPERS {
+        let start = Instant::now();
+        bed.client.ask(&format!("DEHYDRATOR.PUSH k 0 element {number}"));
+        let id = bed.woken(number);
+        took.push(start.elapsed().as_secs_f64() * 1e3);
+        bed.settle(number, &id);
+    }
+    let cpu = (cpu_us(&mut bed.client) - before) / SLEEPERS as f64;
+    table.note_all("no limit", 0, &percentiles(took));
+    table.note("no limit", 3, cpu);
+}
