@@ -257,10 +257,18 @@ fn each_alert_fires_when_it_should() {
                     let server = Server::start(&[]);
                     let mut client = server.connect();
                     let others = begin(&server, &mut client);
-                    let fired = fired(&server);
+                    let expected: BTreeSet<_> =
+                        expected.iter().map(|name| (*name).to_owned()).collect();
+                    // An alert that fires for ten minutes is one; a machine that is busy for a moment is none.
+                    let mut seen = fired(&server);
+                    for _ in 0..4 {
+                        if seen == expected {
+                            break;
+                        }
+                        seen = fired(&server);
+                    }
                     drop(others);
-                    let expected = expected.iter().map(|name| (*name).to_owned()).collect();
-                    assert_eq!(fired, expected, "{what}");
+                    assert_eq!(seen, expected, "{what}");
                 });
             }
         });
