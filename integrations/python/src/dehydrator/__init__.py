@@ -1,0 +1,39 @@
+"""Delayed jobs in Redis and Valkey, by the module dehydrator.
+
+    jobs = Queue("redis://127.0.0.1:6379", "jobs")
+    jobs.put({"mail": "anna"}, delay=5)
+
+    Worker(jobs, send, concurrency=20).run()
+
+`dehydrator.aio` has the same for asyncio; `dehydrator.kombu`, `.dramatiq`, `.taskiq` and `.rq` are for frameworks.
+"""
+
+from dehydrator.backoff import Backoff
+from dehydrator.codec import Codec, Json, Raw
+from dehydrator.errors import DehydratorError, ModuleMissingError, ModuleTooOldError, Reject, Retry
+from dehydrator.hooks import Hooks
+from dehydrator.job import DeadLetter, Delivery, Item, Job, Waiting
+from dehydrator.queue import Queue
+from dehydrator.worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Backoff",
+    "Codec",
+    "DeadLetter",
+    "DehydratorError",
+    "Delivery",
+    "Hooks",
+    "Item",
+    "Job",
+    "Json",
+    "ModuleMissingError",
+    "ModuleTooOldError",
+    "Queue",
+    "Raw",
+    "Reject",
+    "Retry",
+    "Waiting",
+    "Worker",
+]

@@ -1,0 +1,119 @@
+"""A queue for asyncio: see dehydrator.queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from datetime import datetime
+from typing import Any
+
+from dehydrator.aio.server import Server
+from dehydrator.codec import Codec, Json
+from dehydrator.job import DeadLetter, Item, Waiting
+from dehydrator.library import Client, connect
+from dehydrator.moment import Duration
+from dehydrator.queue import dead_of
+from dehydrator.verbs import Verbs
+
+
+class Queue:
+    """Puts jobs away, and reads, postpones and cancels them by their ids.
+
+    All commands are sent again when the connection breaks, for `patience` seconds, and take effect once. Durations are
+    in seconds, or timedeltas; `at` is a datetime with its time zone, or seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        server: str | Client,
+        name: str,
+        *,
+        codec: Codec | None = None,
+        dead: str | None = None,
+        patience: float = 10.0,
+    ) -> None:
+        """Names a queue. `server`: a URL, or a client of redis-py or valkey-py that you made yourself."""
+        self._url = server if isinstance(server, str) else None
+        client: Client = connect(server, timeout=15.0, asyncio=True) if isinstance(server, str) else server
+        self.name = name
+        self.server = Server(client, patience)
+        self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json())
+
+    async def put(
+        self,
+        payload: Any,
+        *,
+        id: str | bytes | None = None,
+        delay: Duration = 0.0,
+        at: datetime | float | None = None,
+        replace: bool = False,
+    ) -> str | None:
+        """Puts a payload away; returns its id. Without an id one is drawn.
+
+        An id that is there already stays as it was, and None is returned; with `replace` the new payload takes its
+        place, and its delay begins anew: a debounce.
+        """
+        return await self.server.ask(self.verbs.put(payload, id, delay, at, replace))
+
+    async def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
+        """Puts many away, a thousand in a command; returns for each what `put` would."""
+        return [id for question in self.verbs.put_many(items, replace) for id in await self.server.ask(question)]
+
+    async def cancel(self, *ids: str | bytes) -> int:
+        """Removes jobs, whether they wait or a worker has them; returns how many were there."""
+        return await self.server.ask(self.verbs.cancel(ids)) if ids else 0
+
+    async def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
+        """Sets when a job is due, from now, later or earlier than it was; returns whether it is there."""
+        return await self.server.ask(self.verbs.postpone(id, delay, at))
+
+    async def look(self, id: str | bytes) -> Waiting | None:
+        """Returns what is known of a job, and leaves it as it is."""
+        return await self.server.ask(self.verbs.look(id))
+
+    async def update(self, id: str | bytes, payload: Any) -> None:
+        """Replaces a payload; the deadline stays. If there is no such id the server's error, NOSUCHID, is raised."""
+        await self.server.ask(self.verbs.update(id, payload))
+
+    async def __aiter__(self) -> AsyncIterator[Waiting]:
+        """Yields all that is in the queue, in the order of delivery, and takes nothing."""
+        start: Any = "-"
+        while start is not None:
+            start, rows = await self.server.ask(self.verbs.page(start))
+            for row in rows:
+                yield row
+
+    async def length(self) -> int:
+        """Returns how many jobs there are: due, with workers, and waiting."""
+        return await self.server.ask(self.verbs.length())
+
+    async def info(self) -> dict[str, Any]:
+        """Returns what DEHYDRATOR.INFO tells."""
+        return await self.server.ask(self.verbs.info())
+
+    async def pause(self, duration: Duration | None = None) -> None:
+        """Gives out nothing for a while, or until `resume`."""
+        await self.server.ask(self.verbs.pause(duration))
+
+    async def resume(self) -> bool:
+        """Ends a pause; returns whether there was one."""
+        return await self.server.ask(self.verbs.resume())
+
+    async def dead_letters(self, count: int = 100) -> list[DeadLetter]:
+        """Returns the first of the dead letters, with the reasons."""
+        return await self.server.ask(self.verbs.dead_letters(count))
+
+    async def revive(self, count: int = 100) -> int:
+        """Puts the first dead letters away again, due at once; returns how many there were."""
+        return await self.server.ask(self.verbs.revive(count))
+
+    async def check(self) -> None:
+        """Raises ModuleMissingError or ModuleTooOldError, which say what to do, if the server cannot do this."""
+        await self.server.check()
+
+    def patient(self, timeout: float) -> Client:
+        """Returns a client that waits for a reply that long: another one, if the queue was made by a URL."""
+        return self.server.client if self._url is None else connect(self._url, timeout, asyncio=True)
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self.server.client.aclose()  # type: ignore[attr-defined]

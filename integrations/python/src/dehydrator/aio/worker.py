@@ -1,0 +1,193 @@
+"""A worker of asyncio: see dehydrator.worker, of which this is the same in tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from dehydrator.aio.queue import Queue
+from dehydrator.aio.server import Server
+from dehydrator.backoff import Backoff
+from dehydrator.held import Held
+from dehydrator.hooks import Hooks
+from dehydrator.job import Delivery, Job
+from dehydrator.library import ResponseError, passes, read_timeout
+from dehydrator.moment import Duration
+from dehydrator.terms import Again, Dead, Terms, reason_of, verdict
+from dehydrator.verbs import Question, new_token, poll
+from dehydrator.worker import GRACE, MOST_AT_ONCE
+
+
+class Worker:
+    """Takes what is due, and awaits `work` with a Job, `concurrency` of them at a time.
+
+    What ends is settled, what raises is given out again: see dehydrator.Worker. The work of a job that is lost is
+    cancelled.
+    """
+
+    def __init__(
+        self,
+        queues: Queue | Sequence[Queue],
+        work: Callable[[Job], Awaitable[Any]],
+        *,
+        concurrency: int = 1,
+        lease: Duration = 60.0,
+        attempts: int | None = 5,
+        backoff: Backoff | None = None,
+        block: Duration = 2.0,
+        hooks: Hooks | None = None,
+    ) -> None:
+        """Several queues are asked in their order: the first that has something is served."""
+        some = [queues] if isinstance(queues, Queue) else list(queues)
+        if not some:
+            raise ValueError("a worker needs a queue")
+        self._queues = {queue.name: queue for queue in some}
+        self._work = work
+        self._terms = Terms.of(concurrency, lease, block, attempts, backoff)
+        self._hooks = hooks or Hooks()
+        self._held = Held()
+        self._works: dict[int, asyncio.Future[Any]] = {}
+        self._stopping = False
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """Has the worker take nothing more, finish what it has in hand, and return from `run`."""
+        self._stopping = True
+
+    async def run(self, *, signals: bool = True) -> None:
+        """Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is raised."""
+        loop, caught = asyncio.get_running_loop(), []
+        if signals:
+            # Elsewhere than in the main thread, and on Windows, there are none to be caught.
+            with suppress(NotImplementedError, RuntimeError, ValueError):
+                for number in (signal.SIGTERM, signal.SIGINT):
+                    loop.add_signal_handler(number, self.stop)
+                    caught.append(number)
+        try:
+            await self._run()
+        finally:
+            for number in caught:
+                loop.remove_signal_handler(number)
+
+    async def _run(self) -> None:
+        first = next(iter(self._queues.values()))
+        server = Server(first.patient(self._terms.block_ms / 1000 + GRACE), patience=float("inf"))
+        block_ms = self._terms.block_ms
+        if (timeout := read_timeout(server.client)) is not None:
+            # A client of the user's own may wait for a shorter time: a reply must come before that.
+            block_ms = min(block_ms, int(timeout * 500))
+        await server.check(lambda: self._stopping)
+        for queue in self._queues.values():
+            if self._terms.attempts is not None:
+                await self._ask(queue, queue.verbs.limit_attempts(self._terms.attempts))
+        renewing = asyncio.create_task(self._renew())
+        try:
+            while not self._stopping:
+                await self._take(server, block_ms)
+        except Exception as error:
+            if not (self._stopping and passes(error)):
+                raise
+        finally:
+            if self._ending:
+                await asyncio.wait(self._ending)
+            renewing.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewing
+            if server.client is not first.server.client:
+                await server.client.aclose()  # type: ignore[attr-defined]
+
+    async def _take(self, server: Server, block_ms: int) -> None:
+        """Waits for room, and for as many jobs as there is room for."""
+        room = min(self._terms.concurrency - len(self._ending), MOST_AT_ONCE)
+        if room == 0:
+            await asyncio.wait(self._ending, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
+            return
+        question = poll(list(self._queues), room, self._terms.lease_ms, new_token(), block_ms)
+        for delivery in await server.ask(question, None, lambda: self._stopping, self._hooks.interrupted):
+            task = asyncio.create_task(self._serve(delivery))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _serve(self, delivery: Delivery) -> None:
+        try:
+            await self._do(delivery)
+        except Exception as error:
+            # It was neither settled nor given back, and comes again when its lease has run out.
+            self._hooks.crashed(error)
+
+    async def _do(self, delivery: Delivery) -> None:
+        queue = self._queues[delivery.key]
+        try:
+            job = Job.of(delivery, queue.verbs.codec.decode)
+        except Exception as error:
+            await self._bury(queue, delivery, f"it cannot be decoded: {reason_of(error)}")
+            return
+        self._held.add(delivery, job)
+        began = time.monotonic()
+        failure: BaseException | None = None
+        try:
+            self._hooks.started(job)
+            self._works[id(job)] = asyncio.ensure_future(self._work(job))
+            await self._works[id(job)]
+        except (Exception, asyncio.CancelledError) as error:
+            failure = error
+        finally:
+            self._works.pop(id(job), None)
+            self._held.remove(delivery)
+        seconds = time.monotonic() - began
+        if job.lost.is_set():
+            return
+        if failure is None:
+            # A 0 may mean that the first of two SETTLEs was answered by a connection that broke.
+            await self._ask(queue, queue.verbs.settle(delivery.token, delivery.id))
+            self._hooks.succeeded(job, seconds)
+            return
+        match verdict(failure, delivery, self._terms):
+            case Again(delay):
+                await self._ask(queue, queue.verbs.release(delay, delivery.token, delivery.id))
+                self._hooks.retried(job, seconds, failure, delay)
+            case Dead(reason):
+                await self._bury(queue, delivery, reason)
+
+    async def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
+        if self._terms.attempts is not None:
+            await self._ask(queue, queue.verbs.bury(delivery, reason))
+        else:
+            # Where dead letters go is not this worker's to say: the policy of the queue says it, or nothing does.
+            try:
+                await self._ask(queue, queue.verbs.reject(delivery.token, delivery.id))
+            except ResponseError as error:
+                delay = self._terms.backoff.most
+                await self._ask(queue, queue.verbs.release(delay, delivery.token, delivery.id))
+                reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
+        self._hooks.buried(delivery, reason)
+
+    async def _ask(self, queue: Queue, question: Question[Any]) -> Any:
+        """Asks for as long as a lease: after that the answer no longer counts."""
+        patience = max(self._terms.lease_ms / 1000, 10.0)
+        return await queue.server.ask(question, patience, tell=self._hooks.interrupted)
+
+    async def _renew(self) -> None:
+        """Renews what is in hand, three times in the time of a lease."""
+        while True:
+            await asyncio.sleep(self._terms.renewal)
+            for name, held in self._held.by_queue().items():
+                queue = self._queues[name]
+                try:
+                    renewed = await queue.server.ask(
+                        queue.verbs.renew(self._terms.lease_ms, held),
+                        self._terms.renewal,
+                        tell=self._hooks.interrupted,
+                    )
+                except Exception as error:
+                    self._hooks.crashed(error)
+                    continue
+                for (token, element), still in zip(held, renewed, strict=True):
+                    if not still and (job := self._held.lose(name, token, element)) is not None:
+                        if (work := self._works.get(id(job))) is not None:
+                            work.cancel()
+                        self._hooks.lost(job)

@@ -1,0 +1,37 @@
+"""What can go wrong, and what a worker's function may raise."""
+
+
+class DehydratorError(Exception):
+    """Stands above all errors of this package."""
+
+
+class ModuleMissingError(DehydratorError):
+    """Says that the server has not loaded the module."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The server has not loaded the module dehydrator. Start it with `--loadmodule /path/to/libdehydrator.so`, "
+            "or send `MODULE LOAD`. docs/operations.md, section Install, says how to get it."
+        )
+
+
+class ModuleTooOldError(DehydratorError):
+    """Says that the server's module lacks a command that this package needs."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"The server's module dehydrator has no command {command}: it is older than this package needs. "
+            "docs/operations.md, section Upgrade, says how to replace it."
+        )
+
+
+class Reject(Exception):
+    """Raised by a worker's function: the job goes to the dead letters now, with this reason."""
+
+
+class Retry(Exception):
+    """Raised by a worker's function: the job is given out again in so many seconds, if it has attempts left."""
+
+    def __init__(self, delay: float, reason: str = "the work asked to be tried again") -> None:
+        super().__init__(reason)
+        self.delay = delay

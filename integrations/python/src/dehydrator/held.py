@@ -1,0 +1,43 @@
+"""What a worker has in hand, whose leases are to be renewed."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+
+from dehydrator.job import Delivery, Job
+
+
+class Held:
+    """Jobs in hand, by their leases. Safe for many threads."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[tuple[str, str, bytes], Job] = {}
+        self._lock = threading.Lock()
+
+    def add(self, delivery: Delivery, job: Job) -> None:
+        with self._lock:
+            self._jobs[delivery.key, delivery.token, delivery.id] = job
+
+    def remove(self, delivery: Delivery) -> None:
+        with self._lock:
+            self._jobs.pop((delivery.key, delivery.token, delivery.id), None)
+
+    def lose(self, key: str, token: str, id: bytes) -> Job | None:
+        """Returns the job whose lease is over, if its work still runs; once."""
+        with self._lock:
+            job = self._jobs.pop((key, token, id), None)
+        if job is not None:
+            job.lost.set()
+        return job
+
+    def by_queue(self) -> dict[str, list[tuple[str, bytes]]]:
+        """Returns the tokens and ids of each queue."""
+        held: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+        with self._lock:
+            for key, token, id in self._jobs:
+                held[key].append((token, id))
+        return held
+
+    def __len__(self) -> int:
+        return len(self._jobs)

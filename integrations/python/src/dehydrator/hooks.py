@@ -1,0 +1,38 @@
+"""What a worker tells of what it does: to the log, and to whoever overrides these methods."""
+
+from __future__ import annotations
+
+import logging
+
+from dehydrator.job import Delivery, Job
+
+log = logging.getLogger("dehydrator")
+
+
+class Hooks:
+    """Writes to the logger `dehydrator`. Override what you need, and call what you override."""
+
+    def started(self, job: Job) -> None:
+        log.debug("%s: %s begins, attempt %d", job.queue, job.id, job.attempt)
+
+    def succeeded(self, job: Job, seconds: float) -> None:
+        log.info("%s: %s is done in %.3f s", job.queue, job.id, seconds)
+
+    def retried(self, job: Job, seconds: float, error: BaseException, delay: float) -> None:
+        log.warning("%s: %s failed, attempt %d, again in %.1f s: %r", job.queue, job.id, job.attempt, delay, error)
+
+    def buried(self, delivery: Delivery, reason: str) -> None:
+        """Hears of what became a dead letter here; what the server itself moves there is not heard of."""
+        log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
+
+    def lost(self, job: Job) -> None:
+        """Hears of a job that was cancelled, or that another worker has by now."""
+        log.warning("%s: %s was lost: cancelled, or its lease ran out", job.queue, job.id)
+
+    def interrupted(self, error: Exception) -> None:
+        """Hears each time before a command is sent again."""
+        log.warning("the server does not answer, asking again: %r", error)
+
+    def crashed(self, error: BaseException) -> None:
+        """Hears of what was raised beside the work: by a hook, or by a server that refused."""
+        log.error("while a job was ended: %r", error, exc_info=error)

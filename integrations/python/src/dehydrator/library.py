@@ -1,0 +1,111 @@
+"""The client library: redis-py or valkey-py, whichever is there. They have the same names but for one."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+
+class Client(Protocol):
+    """Sends a command and returns its reply: `redis.Redis`, `redis.RedisCluster`, `valkey.Valkey` and so on."""
+
+    def execute_command(self, *args: Any, **options: Any) -> Any: ...
+
+
+def _found() -> list[ModuleType]:
+    found = []
+    for name in ("redis", "valkey"):
+        try:
+            found.append(import_module(name))
+        except ImportError:
+            continue
+    if not found:
+        raise ImportError("dehydrator needs redis-py or valkey-py: `pip install redis`")
+    return found
+
+
+LIBRARIES = _found()
+
+
+def _errors(*names: str) -> tuple[type[Exception], ...]:
+    return tuple(getattr(one.exceptions, name) for one in LIBRARIES for name in names if hasattr(one.exceptions, name))
+
+
+ResponseError = _errors("ResponseError")
+# A wrong password is an error of the connection in these libraries; trying again does not mend it.
+_LASTING = _errors("AuthenticationError", "AuthorizationError", "NoPermissionError", "MaxConnectionsError")
+_BROKEN = (*_errors("ConnectionError", "TimeoutError", "ClusterDownError", "MasterDownError"), OSError)
+_PASSING_WORDS = ("UNBLOCKED", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN")
+_PASSING_KINDS = _errors("ReadOnlyError", "BusyLoadingError", "TryAgainError")
+
+
+def passes(error: Exception) -> bool:
+    """Returns whether the same command, sent again in a while, may succeed."""
+    if isinstance(error, _PASSING_KINDS):
+        return True
+    if isinstance(error, _LASTING):
+        return False
+    if isinstance(error, ResponseError):
+        return str(error).startswith(_PASSING_WORDS)
+    return isinstance(error, _BROKEN)
+
+
+def connect(url: str, timeout: float, *, asyncio: bool = False, **options: Any) -> Any:
+    """Makes a client. `timeout`: for how many seconds it waits for a reply.
+
+    Beside the URLs of the library there are `redis+cluster://host:port` for a cluster, and
+    `redis+sentinel://user:password@host:port,host:port/name/db` for what Sentinel calls `name`.
+    """
+    scheme, _, rest = url.partition("://")
+    library, kind = LIBRARIES[0], "Redis"
+    if scheme.startswith("valkey") or library.__name__ == "valkey":
+        library, kind = import_module("valkey"), "Valkey"
+    package = import_module(f"{library.__name__}.asyncio") if asyncio else library
+    options.setdefault("socket_timeout", timeout)
+    scheme, _, how = scheme.partition("+")
+    if how == "cluster":
+        return getattr(package, f"{kind}Cluster").from_url(f"{scheme}://{rest}", **options)
+    if how == "sentinel":
+        return _sentinel(library.__name__, f"{scheme}://{rest}", asyncio, options)
+    return getattr(package, kind).from_url(url, **options)
+
+
+def _sentinel(library: str, url: str, asyncio: bool, options: dict[str, Any]) -> Any:
+    parts = urlsplit(url)
+    user, _, hosts = parts.netloc.rpartition("@")
+    name, _, db = parts.path.strip("/").partition("/")
+    if not name:
+        raise ValueError("a URL of Sentinel ends with the name of the master: redis+sentinel://host:26379/mymaster")
+    # The library's own reading of what stands before the hosts, such as a password with escapes.
+    parsed = urlsplit(urlunsplit((parts.scheme, f"{user}@host" if user else "host", "", "", "")))
+    for option, value in (("username", parsed.username), ("password", parsed.password)):
+        if value:
+            options[option] = value
+    addresses = []
+    for host in hosts.split(","):
+        address, _, port = host.rpartition(":") if ":" in host else (host, "", "26379")
+        addresses.append((address, int(port)))
+    package = import_module(f"{library}.asyncio.sentinel" if asyncio else f"{library}.sentinel")
+    sentinel = package.Sentinel(addresses, sentinel_kwargs={"socket_timeout": 1.0}, **options)
+    return sentinel.master_for(name, db=int(db or 0))
+
+
+def forget_connections(client: Any) -> Any:
+    """Closes the connections that nobody uses, so that the next command asks for the address again."""
+    pool = getattr(client, "connection_pool", None)
+    return pool.disconnect(inuse_connections=False) if pool is not None else None
+
+
+def is_cluster(client: Any) -> bool:
+    """Returns whether keys of one command must share a slot."""
+    return "Cluster" in type(client).__name__
+
+
+def read_timeout(client: Any) -> float | None:
+    """Returns for how many seconds the client waits for a reply; None: for ever, or unknown."""
+    pool = getattr(client, "connection_pool", None)
+    options = getattr(pool, "connection_kwargs", None) or getattr(client, "connection_kwargs", None) or {}
+    timeout = options.get("socket_timeout")
+    return float(timeout) if isinstance(timeout, (int, float)) else None

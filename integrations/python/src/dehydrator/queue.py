@@ -1,0 +1,122 @@
+"""A queue: what others put away for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Any
+
+from dehydrator.codec import Codec, Json
+from dehydrator.job import DeadLetter, Item, Waiting
+from dehydrator.library import Client, connect, is_cluster
+from dehydrator.moment import Duration
+from dehydrator.server import Server
+from dehydrator.verbs import Verbs
+
+
+def dead_of(name: str, client: Any) -> str:
+    """Returns where the dead letters of a queue go: on a cluster, in the slot of the queue."""
+    return f"{{{name}}}:dead" if is_cluster(client) and "{" not in name else f"{name}:dead"
+
+
+class Queue:
+    """Puts jobs away, and reads, postpones and cancels them by their ids.
+
+    All commands are sent again when the connection breaks, for `patience` seconds, and take effect once. Durations are
+    in seconds, or timedeltas; `at` is a datetime with its time zone, or seconds since 1970. Safe for many threads.
+    """
+
+    def __init__(
+        self,
+        server: str | Client,
+        name: str,
+        *,
+        codec: Codec | None = None,
+        dead: str | None = None,
+        patience: float = 10.0,
+    ) -> None:
+        """Names a queue. `server`: a URL, or a client of redis-py or valkey-py that you made yourself."""
+        self._url = server if isinstance(server, str) else None
+        client: Client = connect(server, timeout=15.0) if isinstance(server, str) else server
+        self.name = name
+        self.server = Server(client, patience)
+        self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json())
+
+    def put(
+        self,
+        payload: Any,
+        *,
+        id: str | bytes | None = None,
+        delay: Duration = 0.0,
+        at: datetime | float | None = None,
+        replace: bool = False,
+    ) -> str | None:
+        """Puts a payload away; returns its id. Without an id one is drawn.
+
+        An id that is there already stays as it was, and None is returned; with `replace` the new payload takes its
+        place, and its delay begins anew: a debounce.
+        """
+        return self.server.ask(self.verbs.put(payload, id, delay, at, replace))
+
+    def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
+        """Puts many away, a thousand in a command; returns for each what `put` would."""
+        return [id for question in self.verbs.put_many(items, replace) for id in self.server.ask(question)]
+
+    def cancel(self, *ids: str | bytes) -> int:
+        """Removes jobs, whether they wait or a worker has them; returns how many were there."""
+        return self.server.ask(self.verbs.cancel(ids)) if ids else 0
+
+    def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
+        """Sets when a job is due, from now, later or earlier than it was; returns whether it is there."""
+        return self.server.ask(self.verbs.postpone(id, delay, at))
+
+    def look(self, id: str | bytes) -> Waiting | None:
+        """Returns what is known of a job, and leaves it as it is."""
+        return self.server.ask(self.verbs.look(id))
+
+    def update(self, id: str | bytes, payload: Any) -> None:
+        """Replaces a payload; the deadline stays. If there is no such id the server's error, NOSUCHID, is raised."""
+        self.server.ask(self.verbs.update(id, payload))
+
+    def __iter__(self) -> Iterator[Waiting]:
+        """Yields all that is in the queue, in the order of delivery, and takes nothing."""
+        start: Any = "-"
+        while start is not None:
+            start, rows = self.server.ask(self.verbs.page(start))
+            yield from rows
+
+    def __len__(self) -> int:
+        """Returns how many jobs there are: due, with workers, and waiting."""
+        return self.server.ask(self.verbs.length())
+
+    def __bool__(self) -> bool:
+        """A queue is one, also if it is empty."""
+        return True
+
+    def info(self) -> dict[str, Any]:
+        """Returns what DEHYDRATOR.INFO tells."""
+        return self.server.ask(self.verbs.info())
+
+    def pause(self, duration: Duration | None = None) -> None:
+        """Gives out nothing for a while, or until `resume`."""
+        self.server.ask(self.verbs.pause(duration))
+
+    def resume(self) -> bool:
+        """Ends a pause; returns whether there was one."""
+        return self.server.ask(self.verbs.resume())
+
+    def dead_letters(self, count: int = 100) -> list[DeadLetter]:
+        """Returns the first of the dead letters, with the reasons."""
+        return self.server.ask(self.verbs.dead_letters(count))
+
+    def revive(self, count: int = 100) -> int:
+        """Puts the first dead letters away again, due at once; returns how many there were."""
+        return self.server.ask(self.verbs.revive(count))
+
+    def check(self) -> None:
+        """Raises ModuleMissingError or ModuleTooOldError, which say what to do, if the server cannot do this."""
+        self.server.check()
+
+    def patient(self, timeout: float) -> Client:
+        """Returns a client that waits for a reply that long: another one, if the queue was made by a URL."""
+        return self.server.client if self._url is None else connect(self._url, timeout)

@@ -1,0 +1,70 @@
+"""The server, asked until it answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from dehydrator.errors import ModuleMissingError, ModuleTooOldError
+from dehydrator.library import Client, ResponseError, forget_connections, passes
+from dehydrator.verbs import Question
+
+T = TypeVar("T")
+
+#: How long to wait before a command is sent again, in seconds: the first time, and at most.
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+
+#: Newer than others: a server that knows it knows all that this package needs.
+NEWEST = "DEHYDRATOR.RELEASE"
+
+
+def explain(error: Exception, command: str) -> Exception:
+    """Returns a clearer error, if the server does not know the command."""
+    if not isinstance(error, ResponseError) or not str(error).lower().startswith("unknown command"):
+        return error
+    return ModuleTooOldError(command) if command in (NEWEST, "DEHYDRATOR.REJECT") else ModuleMissingError()
+
+
+def knows(error: Exception) -> bool:
+    """Returns whether a command without its arguments was refused for that, and so is known."""
+    return isinstance(error, ResponseError) and not str(error).lower().startswith("unknown command")
+
+
+class Server:
+    """Sends each command again until there is a reply, or until patience ends. All commands here bear that."""
+
+    def __init__(self, client: Client, patience: float) -> None:
+        self.client = client
+        self.patience = patience
+
+    def ask(
+        self,
+        question: Question[T],
+        patience: float | None = None,
+        give_up: Callable[[], bool] = lambda: False,
+        tell: Callable[[Exception], Any] = lambda error: None,
+    ) -> T:
+        """Returns the answer. `patience` in seconds; `tell` hears of each error that is not the last."""
+        end = time.monotonic() + (self.patience if patience is None else patience)
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return question.read(self.client.execute_command(*question.words))
+            except Exception as error:
+                if not passes(error) or give_up() or time.monotonic() + pause > end:
+                    clearer = explain(error, question.words[0])
+                    raise clearer from (None if clearer is error else error)
+                tell(error)
+            forget_connections(self.client)
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def check(self, give_up: Callable[[], bool] = lambda: False) -> None:
+        """Raises what is wrong if the module is not there, or too old."""
+        for command in ("DEHYDRATOR.POLL", NEWEST):
+            try:
+                self.ask(Question((command,), lambda reply: None), give_up=give_up)
+            except Exception as error:
+                if not knows(error):
+                    raise

@@ -1,0 +1,75 @@
+"""The terms on which a worker works, and what becomes of a job that failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dehydrator.backoff import Backoff
+from dehydrator.errors import Reject, Retry
+from dehydrator.job import Delivery
+from dehydrator.moment import Duration, milliseconds
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Durations in milliseconds, but for the back-off."""
+
+    concurrency: int
+    lease_ms: int
+    block_ms: int
+    attempts: int | None
+    backoff: Backoff
+
+    @classmethod
+    def of(
+        cls,
+        concurrency: int,
+        lease: Duration,
+        block: Duration,
+        attempts: int | None,
+        backoff: Backoff | None,
+    ) -> Terms:
+        terms = cls(concurrency, milliseconds(lease), milliseconds(block), attempts, backoff or Backoff())
+        if concurrency < 1:
+            raise ValueError("concurrency is at least 1")
+        if terms.lease_ms < 100:
+            raise ValueError("a lease is at least 0.1 seconds: it is renewed three times in its time")
+        if attempts is not None and not 1 <= attempts <= 65535:
+            raise ValueError("attempts is from 1 to 65535, or None for no limit")
+        return terms
+
+    @property
+    def renewal(self) -> float:
+        """Seconds between renewals: two may fail before a lease runs out."""
+        return self.lease_ms / 3000
+
+
+@dataclass(frozen=True)
+class Again:
+    """To be given out again in `delay` seconds."""
+
+    delay: float
+
+
+@dataclass(frozen=True)
+class Dead:
+    """To go to the dead letters now."""
+
+    reason: str
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns in one line why something failed."""
+    text = str(error)
+    if isinstance(error, Reject):
+        return text or "rejected"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def verdict(error: BaseException, delivery: Delivery, terms: Terms) -> Again | Dead:
+    """Says what becomes of a job whose work raised `error`."""
+    if isinstance(error, Reject):
+        return Dead(reason_of(error))
+    if terms.attempts is not None and delivery.deliveries >= terms.attempts:
+        return Dead(reason_of(error))
+    return Again(error.delay if isinstance(error, Retry) else terms.backoff.after(delivery.deliveries))

@@ -1,0 +1,232 @@
+"""The commands: for each the words to send, and how to read the reply. Nothing here talks to a server."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from dehydrator.codec import Codec
+from dehydrator.job import DeadLetter, Delivery, Item, Waiting, id_bytes, id_text
+from dehydrator.moment import Duration, milliseconds, unix_milliseconds
+
+T = TypeVar("T")
+
+#: Makes a dead letter of what is still held, with the reason, in one step.
+BURY = """
+if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', 'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5])
+return 1
+"""
+
+#: Puts dead letters away again, due at once, with a count that begins anew.
+REVIVE = """
+local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
+for _, entry in ipairs(dead) do
+    local letter = {}
+    for i = 1, #entry[2], 2 do letter[entry[2][i]] = entry[2][i + 1] end
+    redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'NX')
+    redis.call('XDEL', KEYS[2], entry[1])
+end
+return #dead
+"""
+
+#: How many elements one command carries at most.
+BATCH = 1000
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """A command and how its reply is read. Each may be sent twice without harm."""
+
+    words: tuple[Any, ...]
+    read: Callable[[Any], T]
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def new_token() -> str:
+    return uuid.uuid4().hex
+
+
+def as_bytes(reply: Any) -> bytes:
+    """Returns a reply in bytes, also of a client that was told to decode replies."""
+    return reply.encode() if isinstance(reply, str) else bytes(reply)
+
+
+def pairs(reply: Any) -> dict[str, Any]:
+    """Returns what is a map in RESP3, and an array of names and values in RESP2."""
+    if not isinstance(reply, dict):
+        reply = dict(zip(reply[::2], reply[1::2], strict=True))
+    return {id_text(name): value for name, value in reply.items()}
+
+
+def _each_is_one(reply: Any) -> list[bool]:
+    return [one == 1 for one in reply]
+
+
+def _is_one(reply: Any) -> bool:
+    return bool(reply == 1)
+
+
+def _deliveries(key: str, reply: Any) -> list[Delivery]:
+    return [
+        Delivery(key, as_bytes(id), as_bytes(element), count, id_text(token))
+        for id, element, count, token in reply or []
+    ]
+
+
+def poll(keys: Sequence[str], count: int, lease_ms: int, token: str, block_ms: int | None) -> Question[list[Delivery]]:
+    """Leases what is due in the first of the keys that has something."""
+    options: list[Any] = ["COUNT", count, "LEASE", lease_ms, "TOKEN", token]
+    if block_ms is not None:
+        options += ["BLOCK", max(1, block_ms)]
+    if len(keys) == 1:
+        return Question(("DEHYDRATOR.POLL", keys[0], *options), lambda reply: _deliveries(keys[0], reply))
+    words = ("DEHYDRATOR.MPOLL", len(keys), *keys, *options)
+    return Question(words, lambda reply: _deliveries(id_text(reply[0]), reply[1]) if reply else [])
+
+
+class Verbs:
+    """The commands of one queue."""
+
+    def __init__(self, key: str, dead: str, codec: Codec) -> None:
+        self.key = key
+        self.dead = dead
+        self.codec = codec
+
+    def put(
+        self, payload: Any, id: str | bytes | None, delay: Duration, at: datetime | float | None, replace: bool
+    ) -> Question[str | None]:
+        drawn = id is None
+        id = id_bytes(new_id() if id is None else id)
+        words: list[Any] = ["DEHYDRATOR.PUSH", self.key, milliseconds(delay), self.codec.encode(payload), id]
+        words.append("REPLACE" if replace else "NX")
+        if at is not None:
+            words += ["AT", unix_milliseconds(at)]
+        # An id that was drawn is there only if the same command arrived before.
+        return Question(tuple(words), lambda reply: id_text(id) if drawn or reply is not None else None)
+
+    def put_many(self, items: Iterable[Item], replace: bool) -> list[Question[list[str | None]]]:
+        questions = []
+        words: list[Any] = []
+        ids: list[tuple[str, bool]] = []
+
+        def flush() -> None:
+            here, option = list(ids), "REPLACE" if replace else "NX"
+
+            def read(reply: Any) -> list[str | None]:
+                return [id if drawn or one == 1 else None for (id, drawn), one in zip(here, reply, strict=True)]
+
+            questions.append(Question(("DEHYDRATOR.MPUSH", self.key, *words, option), read))
+            words.clear()
+            ids.clear()
+
+        for item in items:
+            drawn = item.id is None
+            id = id_bytes(new_id() if item.id is None else item.id)
+            words += [milliseconds(item.delay), self.codec.encode(item.payload), id]
+            ids.append((id_text(id), drawn))
+            if len(ids) == BATCH:
+                flush()
+        if ids:
+            flush()
+        return questions
+
+    def cancel(self, ids: Sequence[str | bytes]) -> Question[int]:
+        return Question(("DEHYDRATOR.REM", self.key, *map(id_bytes, ids)), int)
+
+    def postpone(self, id: str | bytes, delay: Duration, at: datetime | float | None) -> Question[bool]:
+        # A ttl of 0 would take the element from the worker that has it; a millisecond does not.
+        words: list[Any] = ["DEHYDRATOR.TOUCH", self.key, id_bytes(id), max(1, milliseconds(delay))]
+        if at is not None:
+            words += ["AT", unix_milliseconds(at)]
+        return Question(tuple(words), _is_one)
+
+    def look(self, id: str | bytes) -> Question[Waiting | None]:
+        def read(reply: Any) -> Waiting | None:
+            if reply is None:
+                return None
+            told = pairs(reply)
+            payload = self.codec.decode(as_bytes(told["element"]))
+            return Waiting(id_text(id), payload, told["deadline"] / 1000, told["deliveries"], told["leased"] == 1)
+
+        return Question(("DEHYDRATOR.LOOK", self.key, id_bytes(id), "FULL"), read)
+
+    def update(self, id: str | bytes, payload: Any) -> Question[None]:
+        words = ("DEHYDRATOR.UPDATE", self.key, id_bytes(id), self.codec.encode(payload))
+        return Question(words, lambda reply: None)
+
+    def page(self, start: Any) -> Question[tuple[Any, list[Waiting]]]:
+        """Lists a thousand from `start` on, and where the next page begins, or None."""
+
+        def read(reply: Any) -> tuple[Any, list[Waiting]]:
+            rows = [
+                Waiting(id_text(id), self.codec.decode(as_bytes(element)), deadline / 1000, deliveries, leased == 1)
+                for id, deadline, _, deliveries, leased, element in reply[1]
+            ]
+            return reply[0], rows
+
+        return Question(("DEHYDRATOR.RANGE", self.key, start, "+", "COUNT", BATCH, "WITHELEMENTS"), read)
+
+    def length(self) -> Question[int]:
+        return Question(("DEHYDRATOR.LEN", self.key), int)
+
+    def info(self) -> Question[dict[str, Any]]:
+        return Question(("DEHYDRATOR.INFO", self.key), pairs)
+
+    def pause(self, duration: Duration | None) -> Question[None]:
+        words: tuple[Any, ...] = ("DEHYDRATOR.PAUSE", self.key)
+        return Question(words if duration is None else (*words, milliseconds(duration)), lambda reply: None)
+
+    def resume(self) -> Question[bool]:
+        return Question(("DEHYDRATOR.RESUME", self.key), _is_one)
+
+    def settle(self, token: str, id: str | bytes) -> Question[bool]:
+        words = ("DEHYDRATOR.SETTLE", self.key, token, id_bytes(id))
+        return Question(words, lambda reply: bool(reply[0] == 1))
+
+    def renew(self, lease_ms: int, held: Sequence[tuple[str, str | bytes]]) -> Question[list[bool]]:
+        words: list[Any] = ["DEHYDRATOR.RENEW", self.key, lease_ms]
+        for token, id in held:
+            words += [token, id_bytes(id)]
+        return Question(tuple(words), _each_is_one)
+
+    def release(self, delay: Duration, token: str, id: str | bytes) -> Question[bool]:
+        words = ("DEHYDRATOR.RELEASE", self.key, milliseconds(delay), token, id_bytes(id))
+        return Question(words, lambda reply: bool(reply[0] == 1))
+
+    def reject(self, token: str, id: str | bytes) -> Question[bool]:
+        words = ("DEHYDRATOR.REJECT", self.key, token, id_bytes(id))
+        return Question(words, lambda reply: bool(reply[0] == 1))
+
+    def bury(self, delivery: Delivery, reason: str) -> Question[bool]:
+        words = (
+            *("EVAL", BURY, 2, self.key, self.dead, delivery.token, delivery.id),
+            *(delivery.element, delivery.deliveries, reason),
+        )
+        return Question(words, _is_one)
+
+    def limit_attempts(self, attempts: int) -> Question[None]:
+        words = ("DEHYDRATOR.ONDUE", self.key, "HOLD", "DELIVERIES", attempts, "STREAM", self.dead)
+        return Question(words, lambda reply: None)
+
+    def dead_letters(self, count: int) -> Question[list[DeadLetter]]:
+        def letter(entry: Any, fields: Any) -> DeadLetter:
+            told = pairs(fields)
+            reason = id_text(told.get("reason", b""))
+            return DeadLetter(
+                id_text(entry), id_text(told["id"]), as_bytes(told["element"]), int(told.get("deliveries", 0)), reason
+            )
+
+        def read(reply: Any) -> list[DeadLetter]:
+            return [letter(entry, fields) for entry, fields in reply or []]
+
+        return Question(("XRANGE", self.dead, "-", "+", "COUNT", count), read)
+
+    def revive(self, count: int) -> Question[int]:
+        return Question(("EVAL", REVIVE, 2, self.key, self.dead, count), int)

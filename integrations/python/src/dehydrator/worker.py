@@ -1,0 +1,200 @@
+"""A worker of threads."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from dehydrator.backoff import Backoff
+from dehydrator.held import Held
+from dehydrator.hooks import Hooks
+from dehydrator.job import Delivery, Job
+from dehydrator.library import ResponseError, passes, read_timeout
+from dehydrator.moment import Duration
+from dehydrator.queue import Queue
+from dehydrator.server import Server
+from dehydrator.terms import Again, Dead, Terms, reason_of, verdict
+from dehydrator.verbs import Question, new_token, poll
+
+#: How much longer than a block the worker waits for the reply, in seconds.
+GRACE = 5.0
+
+#: No more are taken at once, however many threads there are.
+MOST_AT_ONCE = 100
+
+
+class Worker:
+    """Takes what is due, and calls `work` with a Job, in `concurrency` threads.
+
+    What `work` returns from is settled. If it raises, the job is given out again, after a back-off, until it was given
+    out `attempts` times; then it goes to the dead letters, with the reason. While it runs, its lease is renewed. If the
+    worker dies, the job is given to another one when the lease has run out.
+    """
+
+    def __init__(
+        self,
+        queues: Queue | Sequence[Queue],
+        work: Callable[[Job], Any],
+        *,
+        concurrency: int = 1,
+        lease: Duration = 60.0,
+        attempts: int | None = 5,
+        backoff: Backoff | None = None,
+        block: Duration = 2.0,
+        hooks: Hooks | None = None,
+    ) -> None:
+        """Several queues are asked in their order: the first that has something is served.
+
+        `block`: how long one question sleeps in the server, and so how long a stop may take.
+        """
+        some = [queues] if isinstance(queues, Queue) else list(queues)
+        if not some:
+            raise ValueError("a worker needs a queue")
+        self._queues = {queue.name: queue for queue in some}
+        self._work = work
+        self._terms = Terms.of(concurrency, lease, block, attempts, backoff)
+        self._hooks = hooks or Hooks()
+        self._held = Held()
+        self._stopping = threading.Event()
+        self._ended = threading.Event()
+        self._free = threading.Semaphore(concurrency)
+
+    def stop(self) -> None:
+        """Has the worker take nothing more, finish what it has in hand, and return from `run`."""
+        self._stopping.set()
+
+    def run(self, *, signals: bool = True) -> None:
+        """Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is raised."""
+        before = {}
+        if signals and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                before[number] = signal.signal(number, lambda *_: self.stop())
+        try:
+            self._run()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _run(self) -> None:
+        first = next(iter(self._queues.values()))
+        server = Server(first.patient(self._terms.block_ms / 1000 + GRACE), patience=float("inf"))
+        block_ms = self._terms.block_ms
+        if (timeout := read_timeout(server.client)) is not None:
+            # A client of the user's own may wait for a shorter time: a reply must come before that.
+            block_ms = min(block_ms, int(timeout * 500))
+        server.check(self._stopping.is_set)
+        for queue in self._queues.values():
+            if self._terms.attempts is not None:
+                self._ask(queue, queue.verbs.limit_attempts(self._terms.attempts))
+        renewing = threading.Thread(target=self._renew, name="dehydrator-renewal", daemon=True)
+        renewing.start()
+        threads = ThreadPoolExecutor(self._terms.concurrency, thread_name_prefix="dehydrator")
+        try:
+            while not self._stopping.is_set():
+                self._take(server, block_ms, threads)
+        except Exception as error:
+            if not (self._stopping.is_set() and passes(error)):
+                raise
+        finally:
+            threads.shutdown(wait=True)
+            self._ended.set()
+            renewing.join()
+
+    def _take(self, server: Server, block_ms: int, threads: ThreadPoolExecutor) -> None:
+        """Waits for a free thread, and for as many jobs as there are free threads."""
+        if not self._free.acquire(timeout=0.2):
+            return
+        room = 1
+        while room < MOST_AT_ONCE and self._free.acquire(blocking=False):
+            room += 1
+        used = 0
+        try:
+            question = poll(list(self._queues), room, self._terms.lease_ms, new_token(), block_ms)
+            for delivery in server.ask(question, None, self._stopping.is_set, self._hooks.interrupted):
+                threads.submit(self._serve, delivery)
+                used += 1
+        finally:
+            if room > used:
+                self._free.release(room - used)
+
+    def _serve(self, delivery: Delivery) -> None:
+        try:
+            self._do(delivery)
+        except Exception as error:
+            # It was neither settled nor given back, and comes again when its lease has run out.
+            self._hooks.crashed(error)
+        finally:
+            self._free.release()
+
+    def _do(self, delivery: Delivery) -> None:
+        queue = self._queues[delivery.key]
+        try:
+            job = Job.of(delivery, queue.verbs.codec.decode)
+        except Exception as error:
+            self._bury(queue, delivery, f"it cannot be decoded: {reason_of(error)}")
+            return
+        self._held.add(delivery, job)
+        began = time.monotonic()
+        failure: BaseException | None = None
+        try:
+            self._hooks.started(job)
+            self._work(job)
+        except BaseException as error:
+            failure = error
+        finally:
+            self._held.remove(delivery)
+        seconds = time.monotonic() - began
+        if job.lost.is_set():
+            return
+        if failure is None:
+            # A 0 may mean that the first of two SETTLEs was answered by a connection that broke.
+            self._ask(queue, queue.verbs.settle(delivery.token, delivery.id))
+            self._hooks.succeeded(job, seconds)
+            return
+        match verdict(failure, delivery, self._terms):
+            case Again(delay):
+                self._ask(queue, queue.verbs.release(delay, delivery.token, delivery.id))
+                self._hooks.retried(job, seconds, failure, delay)
+            case Dead(reason):
+                self._bury(queue, delivery, reason)
+
+    def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
+        if self._terms.attempts is not None:
+            self._ask(queue, queue.verbs.bury(delivery, reason))
+        else:
+            # Where dead letters go is not this worker's to say: the policy of the queue says it, or nothing does.
+            try:
+                self._ask(queue, queue.verbs.reject(delivery.token, delivery.id))
+            except ResponseError as error:
+                delay = self._terms.backoff.most
+                self._ask(queue, queue.verbs.release(delay, delivery.token, delivery.id))
+                reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
+        self._hooks.buried(delivery, reason)
+
+    def _ask(self, queue: Queue, question: Question[Any]) -> Any:
+        """Asks for as long as a lease: after that the answer no longer counts."""
+        patience = max(self._terms.lease_ms / 1000, 10.0)
+        return queue.server.ask(question, patience, tell=self._hooks.interrupted)
+
+    def _renew(self) -> None:
+        """Renews what is in hand, three times in the time of a lease, until the worker has ended."""
+        while not self._ended.wait(self._terms.renewal):
+            for name, held in self._held.by_queue().items():
+                queue = self._queues[name]
+                try:
+                    renewed = queue.server.ask(
+                        queue.verbs.renew(self._terms.lease_ms, held),
+                        self._terms.renewal,
+                        self._ended.is_set,
+                        self._hooks.interrupted,
+                    )
+                except Exception as error:
+                    self._hooks.crashed(error)
+                    continue
+                for (token, id), still in zip(held, renewed, strict=True):
+                    if not still and (job := self._held.lose(name, token, id)) is not None:
+                        self._hooks.lost(job)

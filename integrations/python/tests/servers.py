@@ -1,0 +1,77 @@
+"""Real servers with the module, for tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import redis
+
+ROOT = Path(__file__).resolve().parents[3]
+MODULE = os.environ.get("DEHYDRATOR_MODULE", str(ROOT / "target/release/libdehydrator.so"))
+SERVER = os.environ.get("DEHYDRATOR_SERVER", "redis-server")
+
+
+def free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+def wait_until(true: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Returns what `true` returns, as soon as it holds."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        if time.monotonic() > end:
+            raise AssertionError(f"it did not come true within {seconds} s")
+        time.sleep(0.01)
+    return found
+
+
+class RealServer:
+    """A server in a folder of its own, that can be killed and started again on its port."""
+
+    def __init__(self, folder: Path, *options: str, module: bool = True) -> None:
+        self.port = free_port()
+        self.folder = folder
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.options = [
+            *("--port", str(self.port), "--dir", str(folder), "--save", "", "--appendonly", "yes"),
+            *("--appendfsync", "always", "--repl-diskless-sync-delay", "0", *options),
+        ]
+        if module:
+            self.options += ["--loadmodule", MODULE]
+        self.client = redis.Redis(port=self.port, protocol=2)
+        self.start()
+
+    def start(self) -> None:
+        log = (self.folder / "log").open("a")
+        self.process = subprocess.Popen([SERVER, *self.options], stdout=log, stderr=log)
+        wait_until(self._answers)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.client.ping())
+        except redis.RedisError:
+            assert self.process.poll() is None, (self.folder / "log").read_text()[-2000:]
+            return False
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+    def close(self) -> None:
+        self.client.close()
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)

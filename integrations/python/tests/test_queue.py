@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import threading
+import time
+from datetime import datetime, timedelta, timezone
+
+import pytest
+import redis
+from servers import RealServer, wait_until
+
+from dehydrator import Item, ModuleMissingError, Queue, Raw
+from dehydrator.aio import Queue as AsyncQueue
+
+
+def test_what_is_put_away_waits_for_its_delay(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    id = jobs.put({"mail": "anna"}, delay=60)
+    waiting = jobs.look(id)
+    assert waiting.payload == {"mail": "anna"}
+    assert 55 < waiting.due - time.time() <= 60.1
+    assert (waiting.attempts, waiting.leased) == (0, False)
+    assert server.client.execute_command("DEHYDRATOR.POLL", "jobs") == []
+    assert len(jobs) == 1
+
+
+def test_an_id_that_is_there_stays_unless_it_is_replaced(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    assert jobs.put("first", id="a", delay=60) == "a"
+    assert jobs.put("second", id="a") is None
+    assert jobs.look("a").payload == "first"
+    assert jobs.put("third", id="a", replace=True, delay=timedelta(minutes=2)) == "a"
+    assert jobs.look("a").payload == "third"
+
+
+def test_many_are_put_away_at_once(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    jobs.put("there", id="7", delay=5000)
+    ids = jobs.put_many(Item(n, id=str(n), delay=n) for n in range(2500))
+    assert ids == [None if n == 7 else str(n) for n in range(2500)]
+    assert [waiting.id for waiting in jobs] == [str(n) for n in range(2500) if n != 7] + ["7"]
+    assert all(jobs.put_many([Item("x"), Item("y")]))
+
+
+def test_jobs_are_cancelled_and_postponed_by_their_ids(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    jobs.put_many([Item(1, "a", 60), Item(2, "b", 60), Item(3, "c", 60)])
+    assert jobs.cancel("a", "b", "none") == 2
+    assert jobs.cancel() == 0
+    assert jobs.postpone("c", 600)
+    assert jobs.look("c").due - time.time() > 500
+    assert jobs.postpone("c", at=datetime.now(timezone.utc) + timedelta(days=1))
+    assert jobs.look("c").due - time.time() > 80_000
+    assert not jobs.postpone("a", 1)
+    jobs.update("c", 4)
+    assert jobs.look("c").payload == 4
+    with pytest.raises(redis.ResponseError, match="NOSUCHID"):
+        jobs.update("a", 4)
+
+
+def test_ids_and_payloads_may_be_any_bytes(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs", codec=Raw())
+    id = b"\xff\x00 id"
+    put = jobs.put(b"\x00\xfe", id=id)
+    assert jobs.look(id).payload == b"\x00\xfe"
+    assert jobs.look(put).id == put
+    assert jobs.put(b"", id="") == ""
+    assert jobs.cancel(put, "") == 2
+
+
+def test_a_moment_needs_a_time_zone(server: RealServer) -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        Queue(server.url, "jobs").put(1, at=datetime(2100, 1, 1))
+
+
+def test_a_delay_is_counted_by_the_server(server: RealServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Queue(server.url, "jobs")
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - 86_400)
+    jobs.put(1, id="a", delay=5)
+    assert 4000 < server.client.execute_command("DEHYDRATOR.PTTL", "jobs", "a") <= 5000
+
+
+def test_a_pause_is_made_and_ended(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    jobs.pause()
+    assert jobs.info()["paused"] == 1
+    assert jobs.resume()
+    assert not jobs.resume()
+    jobs.pause(timedelta(seconds=30))
+    assert jobs.resume()
+
+
+def test_a_client_may_decode_replies(server: RealServer) -> None:
+    jobs = Queue(redis.Redis(port=server.port, decode_responses=True), "jobs")
+    id = jobs.put("ä")
+    assert jobs.look(id).payload == "ä"
+    assert [waiting.payload for waiting in jobs] == ["ä"]
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_both_protocols_are_read(server: RealServer, protocol: int) -> None:
+    jobs = Queue(redis.Redis(port=server.port, protocol=protocol), "jobs")
+    id = jobs.put(17)
+    assert jobs.look(id).payload == 17
+    assert jobs.info()["length"] == 1
+
+
+def test_valkey_py_will_do(server: RealServer) -> None:
+    valkey = pytest.importorskip("valkey")
+    jobs = Queue(valkey.Valkey(port=server.port), "jobs")
+    assert jobs.look(jobs.put(17)).payload == 17
+    assert Queue(server.url.replace("redis", "valkey"), "jobs").put(18)
+
+
+def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
+    jobs = Queue(bare_server.url, "jobs")
+    with pytest.raises(ModuleMissingError, match="loadmodule"):
+        jobs.put(1)
+    with pytest.raises(ModuleMissingError):
+        jobs.check()
+
+
+def test_a_key_of_another_type_is_an_error_at_once(server: RealServer) -> None:
+    server.client.lpush("jobs", 1)
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        Queue(server.url, "jobs").put(1)
+
+
+def test_what_is_put_away_while_the_server_restarts_arrives_once(own_server: RealServer) -> None:
+    jobs = Queue(own_server.url, "jobs")
+    own_server.kill()
+    putting = threading.Thread(target=lambda: [jobs.put(n, id=str(n), delay=60) for n in range(100)])
+    putting.start()
+    own_server.start()
+    putting.join()
+    assert len(jobs) == 100
+
+
+async def test_the_queue_of_asyncio_does_the_same(server: RealServer) -> None:
+    jobs = AsyncQueue(server.url, "jobs")
+    await jobs.check()
+    id = await jobs.put({"n": 1}, delay=60)
+    assert await jobs.put({"n": 2}, id=id) is None
+    assert (await jobs.look(id)).payload == {"n": 1}
+    assert await jobs.put_many([Item(n, str(n), 100 + n) for n in range(5)]) == ["0", "1", "2", "3", "4"]
+    assert [waiting.id async for waiting in jobs] == [id, "0", "1", "2", "3", "4"]
+    assert await jobs.postpone(id, 600)
+    assert await jobs.cancel(id, "0") == 2
+    assert await jobs.length() == 4
+    assert (await jobs.info())["length"] == 4
+    await jobs.close()
+
+
+def test_dead_letters_are_listed_and_revived(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    server.client.execute_command("DEHYDRATOR.ONDUE", "jobs", "HOLD", "DELIVERIES", "1", "STREAM", "jobs:dead")
+    jobs.put("x", id="a")
+    server.client.execute_command("DEHYDRATOR.POLL", "jobs", "LEASE", "1")
+    letter = wait_until(lambda: server.client.execute_command("DEHYDRATOR.POLL", "jobs") or jobs.dead_letters())[0]
+    assert (letter.id, letter.element, letter.attempts, letter.reason) == ("a", b'"x"', 1, "")
+    assert jobs.revive() == 1
+    assert jobs.dead_letters() == []
+    assert jobs.look("a").attempts == 0

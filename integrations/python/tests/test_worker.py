@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import redis
+from prometheus_client import CollectorRegistry
+from servers import RealServer, wait_until
+
+from dehydrator import Backoff, Hooks, Item, Job, ModuleMissingError, Queue, Reject, Retry, Worker
+from dehydrator.aio import Queue as AsyncQueue
+from dehydrator.aio import Worker as AsyncWorker
+from dehydrator.prometheus import PrometheusHooks
+
+QUICK = Backoff(first=0.05, most=0.1)
+
+
+@contextmanager
+def running(kind: str, url: str, work: Callable[[Job], Any], **terms: Any) -> Iterator[Any]:
+    """Runs a worker of threads, or of asyncio, in a thread, until the block ends. `work` may sleep."""
+    terms = {"backoff": QUICK, "block": 0.5, **terms}
+    if kind == "threads":
+        worker: Any = Worker(Queue(url, "jobs"), work, **terms)
+        thread = threading.Thread(target=worker.run)
+    else:
+
+        async def coroutine(job: Job) -> None:
+            await asyncio.to_thread(work, job)
+
+        worker = AsyncWorker(AsyncQueue(url, "jobs"), coroutine, **terms)
+        thread = threading.Thread(target=lambda: asyncio.run(worker.run()))
+    thread.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+both = pytest.mark.parametrize("kind", ["threads", "asyncio"])
+
+
+@both
+def test_what_is_due_is_worked_on_once(server: RealServer, kind: str) -> None:
+    jobs, done = Queue(server.url, "jobs"), []
+    jobs.put_many(Item(n, str(n)) for n in range(200))
+    with running(kind, server.url, lambda job: done.append((job.id, job.payload, job.attempt)), concurrency=20):
+        wait_until(lambda: len(jobs) == 0)
+    assert sorted(done) == sorted((str(n), n, 1) for n in range(200))
+
+
+@both
+def test_nothing_is_early(server: RealServer, kind: str) -> None:
+    jobs, late = Queue(server.url, "jobs"), []
+    now = time.time()
+    with running(kind, server.url, lambda job: late.append(time.time() - job.payload), concurrency=5):
+        for n in range(20):
+            jobs.put(now + n / 10, at=now + n / 10)
+        wait_until(lambda: len(late) == 20)
+    assert min(late) >= 0
+
+
+@both
+def test_what_fails_is_tried_again_and_then_a_dead_letter_with_the_reason(server: RealServer, kind: str) -> None:
+    jobs, attempts = Queue(server.url, "jobs"), []
+
+    def work(job: Job) -> None:
+        attempts.append(job.attempt)
+        raise ValueError("no such mailbox")
+
+    jobs.put("anna", id="a")
+    with running(kind, server.url, work, attempts=3):
+        letter = wait_until(jobs.dead_letters)[0]
+    assert attempts == [1, 2, 3]
+    assert (letter.id, letter.element, letter.attempts) == ("a", b'"anna"', 3)
+    assert letter.reason == "ValueError: no such mailbox"
+    assert len(jobs) == 0
+
+
+@both
+def test_work_may_reject_a_job_or_say_when_to_try_again(server: RealServer, kind: str) -> None:
+    jobs, seen = Queue(server.url, "jobs"), []
+
+    def work(job: Job) -> None:
+        seen.append((job.id, job.attempt, time.monotonic()))
+        if job.id == "rejected":
+            raise Reject("gone")
+        if job.attempt == 1:
+            raise Retry(0.5)
+
+    jobs.put_many([Item(1, "rejected"), Item(2, "again")])
+    with running(kind, server.url, work):
+        wait_until(lambda: len(jobs) == 0)
+    assert [(letter.id, letter.reason, letter.attempts) for letter in jobs.dead_letters()] == [("rejected", "gone", 1)]
+    first, second = (at for id, _, at in seen if id == "again")
+    assert 0.5 <= second - first < 3
+
+
+@both
+def test_a_payload_that_cannot_be_decoded_is_a_dead_letter_and_work_goes_on(server: RealServer, kind: str) -> None:
+    jobs, done = Queue(server.url, "jobs"), []
+    for element, id in ((b"{not json", "bad"), (b"\xff\xfe\xfd", "worse"), (b'"good"', "good")):
+        server.client.execute_command("DEHYDRATOR.PUSH", "jobs", 0, element, id)
+    with running(kind, server.url, lambda job: done.append(job.payload)):
+        wait_until(lambda: len(jobs) == 0)
+    assert done == ["good"]
+    letters = {letter.id: letter for letter in jobs.dead_letters()}
+    assert set(letters) == {"bad", "worse"}
+    assert letters["bad"].reason.startswith("it cannot be decoded: JSONDecodeError")
+    assert letters["worse"].element == b"\xff\xfe\xfd"
+
+
+@both
+def test_work_may_take_longer_than_its_lease(server: RealServer, kind: str) -> None:
+    jobs, attempts = Queue(server.url, "jobs"), []
+
+    def work(job: Job) -> None:
+        attempts.append(job.attempt)
+        time.sleep(1.5)
+
+    jobs.put(1)
+    with running(kind, server.url, work, lease=0.3, concurrency=3):
+        wait_until(lambda: len(jobs) == 0)
+    assert attempts == [1]
+
+
+@both
+def test_a_job_that_is_cancelled_meanwhile_is_told(server: RealServer, kind: str) -> None:
+    jobs, began, lost = Queue(server.url, "jobs"), threading.Event(), []
+
+    class Watch(Hooks):
+        def lost(self, job: Job) -> None:
+            lost.append(job.id)
+
+    def work(job: Job) -> None:
+        began.set()
+        assert job.lost.wait(10)
+
+    jobs.put(1, id="a")
+    with running(kind, server.url, work, lease=0.3, hooks=Watch()):
+        assert began.wait(10)
+        assert jobs.cancel("a") == 1
+        wait_until(lambda: lost)
+    assert lost == ["a"]
+    assert jobs.dead_letters() == []
+
+
+@both
+def test_a_stop_lets_what_is_in_hand_end(server: RealServer, kind: str) -> None:
+    jobs, began, done = Queue(server.url, "jobs"), threading.Event(), []
+
+    def work(job: Job) -> None:
+        began.set()
+        time.sleep(0.7)
+        done.append(job.id)
+
+    jobs.put_many([Item(1, "a"), Item(2, "b")])
+    with running(kind, server.url, work) as worker:
+        assert began.wait(10)
+        worker.stop()
+    assert done == ["a"]
+    assert [waiting.id for waiting in jobs] == ["b"]
+
+
+@both
+def test_queues_are_served_in_their_order(server: RealServer, kind: str) -> None:
+    high, low, done = Queue(server.url, "high"), Queue(server.url, "low"), []
+    low.put_many(Item(n) for n in range(5))
+    high.put_many(Item(n) for n in range(5))
+    if kind == "threads":
+        worker: Any = Worker([high, low], lambda job: done.append(job.queue), block=0.2)
+        thread = threading.Thread(target=worker.run)
+    else:
+
+        async def work(job: Job) -> None:
+            done.append(job.queue)
+
+        worker = AsyncWorker([AsyncQueue(server.url, name) for name in ("high", "low")], work, block=0.2)
+        thread = threading.Thread(target=lambda: asyncio.run(worker.run()))
+    thread.start()
+    wait_until(lambda: len(high) == 0 and len(low) == 0)
+    worker.stop()
+    thread.join()
+    assert done == ["high"] * 5 + ["low"] * 5
+
+
+@both
+def test_a_worker_goes_on_when_its_connections_are_cut_and_the_server_restarts(
+    own_server: RealServer, kind: str
+) -> None:
+    jobs, done = Queue(own_server.url, "jobs"), []
+    jobs.put_many(Item(n, str(n), n / 100) for n in range(300))
+    with running(kind, own_server.url, lambda job: done.append(job.id), concurrency=5, lease=5):
+        for _ in range(5):
+            time.sleep(0.2)
+            own_server.client.client_kill_filter(_type="normal", skipme=True)
+        wait_until(lambda: len(done) > 100)
+        own_server.restart()
+        wait_until(lambda: len(jobs) == 0, 30)
+    # A cut may come between the end of the work and its SETTLE, but SETTLE is sent again.
+    assert sorted(map(int, done)) == list(range(300))
+
+
+@both
+def test_a_server_without_the_module_ends_the_worker(bare_server: RealServer, kind: str) -> None:
+    with pytest.raises(ModuleMissingError):
+        if kind == "threads":
+            Worker(Queue(bare_server.url, "jobs"), print).run()
+        else:
+            asyncio.run(AsyncWorker(AsyncQueue(bare_server.url, "jobs"), asyncio.sleep).run())
+
+
+@both
+def test_a_key_of_another_type_ends_the_worker(server: RealServer, kind: str) -> None:
+    server.client.lpush("jobs", 1)
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        if kind == "threads":
+            Worker(Queue(server.url, "jobs"), print).run()
+        else:
+            asyncio.run(AsyncWorker(AsyncQueue(server.url, "jobs"), asyncio.sleep).run())
+
+
+def test_a_client_with_a_short_timeout_loses_nothing(server: RealServer) -> None:
+    jobs, done = Queue(redis.Redis(port=server.port, socket_timeout=0.4), "jobs"), []
+    worker = Worker(jobs, lambda job: done.append(job.attempt), block=10, lease=30)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    for n in range(10):
+        jobs.put(n, delay=n * 0.15)
+    wait_until(lambda: len(jobs) == 0)
+    worker.stop()
+    thread.join()
+    assert done == [1] * 10
+
+
+def test_prometheus_counts(server: RealServer) -> None:
+    registry = CollectorRegistry()
+    jobs = Queue(server.url, "jobs")
+
+    def work(job: Job) -> None:
+        if job.payload == "fails" and job.attempt == 1:
+            raise RuntimeError("once")
+        if job.payload == "dies":
+            raise Reject("dies")
+
+    jobs.put_many([Item("well"), Item("fails"), Item("dies")])
+    with running("threads", server.url, work, hooks=PrometheusHooks(registry)):
+        wait_until(lambda: len(jobs) == 0)
+
+    def count(outcome: str) -> float | None:
+        return registry.get_sample_value("dehydrator_worker_jobs_total", {"queue": "jobs", "outcome": outcome})
+
+    wait_until(lambda: (count("succeeded"), count("retried"), count("buried")) == (2, 1, 1))
+
+
+def test_terms_that_make_no_sense_are_refused(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    for terms in ({"concurrency": 0}, {"lease": 0.01}, {"attempts": 0}, {"attempts": 65536}):
+        with pytest.raises(ValueError, match=r"at least|from 1 to"):
+            Worker(jobs, print, **terms)
+    with pytest.raises(ValueError, match="needs a queue"):
+        Worker([], print)
+
+
+def test_the_backoff_doubles_and_has_a_jitter() -> None:
+    waits = [Backoff(first=1, most=100, jitter=0).after(n) for n in range(1, 10)]
+    assert waits == [1, 2, 4, 8, 16, 32, 64, 100, 100]
+    spread = {Backoff(jitter=0.5).after(3) for _ in range(50)}
+    assert len(spread) > 10
+    assert all(2 <= wait <= 4 for wait in spread)
+    assert Backoff(most=50).after(60_000) <= 50
