@@ -1,0 +1,290 @@
+"""A channel of kombu's Redis transport whose queues are dehydrators."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from queue import Empty
+from time import monotonic
+from typing import Any
+
+from kombu.transport import redis as base
+from kombu.transport import virtual
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import dumps, loads
+
+from dehydrator.job import Delivery, id_text
+from dehydrator.kombu.eta import delay_ms, forget_future
+from dehydrator.kombu.leases import RENEWER, Lease, Leases
+from dehydrator.kombu.names import names_of_message, names_of_task
+from dehydrator.kombu.qos import QoS
+from dehydrator.server import NEWEST, explain, knows
+from dehydrator.terms import reason_of
+from dehydrator.verbs import BATCH, BURY, new_token, pairs
+
+log = logging.getLogger("dehydrator.kombu")
+
+
+class Dehydrated(base.Channel):
+    """Puts messages away by PUSH, takes them by MPOLL under a lease, and acknowledges them by SETTLE.
+
+    Exchanges, bindings, fanout and connections are those of the Redis transport.
+    """
+
+    QoS = QoS
+
+    #: In seconds. It is renewed while the worker lives, however long a task takes: this is how soon its work is given
+    #: to another worker when it dies.
+    visibility_timeout = 300
+
+    #: The name of the key of a queue, behind `global_keyprefix`. A list of the Redis transport has the name of its
+    #: queue: so old and new workers do not disturb each other while one takes the place of the other.
+    queue_key = "dehydrator:{queue}"
+
+    from_transport_options = (*base.Channel.from_transport_options, "queue_key")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        #: Ids of tasks that were revoked while they may wait here.
+        self.revoked: deque[str] = deque()
+        self._token = new_token()
+        self._polled: dict[str, str] = {}
+        self._no_ack: set[str] = set()
+        super().__init__(*args, **kwargs)
+        RENEWER.broken = self.connection_errors
+        lease_ms = max(100, int(float(self.visibility_timeout) * 1000))
+        self.leases = Leases(self._create_client, lease_ms)
+        if not self.ack_emulation:
+            # As on Redis: what was delivered is gone.
+            self.QoS = virtual.QoS
+        try:
+            self._check_module()
+        except Exception:
+            self.connection.cycle.discard(self)
+            self._disconnect_pools()
+            raise
+
+    def _check_module(self) -> None:
+        for command in ("DEHYDRATOR.POLL", NEWEST):
+            try:
+                self._create_client().execute_command(command)
+            except self.ResponseError as error:
+                if not knows(error):
+                    raise explain(error, command) from None
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self.leases.forget()
+
+    # Names
+
+    def _q_for_pri(self, queue: str, pri: int) -> str:
+        """Names the key of a queue at a priority, without the global prefix."""
+        return str(super()._q_for_pri(self.queue_key.format(queue=queue), pri))
+
+    def _key(self, queue: str, pri: int) -> str:
+        return f"{self.global_keyprefix}{self._q_for_pri(queue, pri)}"
+
+    def _keys(self, queue: str) -> list[str]:
+        return [self._key(queue, pri) for pri in self.priority_steps]
+
+    # Putting away
+
+    def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
+        key = self._key(queue, self._get_message_priority(message, reverse=False))
+        element, delay = dumps(message), delay_ms(message)
+        expires = self._expires.get(queue) if getattr(self, "_expires", None) else None
+        lifetimes = [("PEXPIRE", f"{one}", expires) for one in self._keys(queue)] if expires is not None else []
+        batch = kwargs.get("_publish_batch")
+        if batch is not None:
+            # Nobody reads the replies: the id is one that nobody else has.
+            tag = message["properties"]["delivery_tag"]
+            batch.add("execute_command", "DEHYDRATOR.PUSH", key, delay, element, tag, "NX")
+            for words in lifetimes:
+                batch.add("execute_command", *self._unprefixed(words))
+            return
+        with self.conn_or_acquire() as client:
+            for name in names_of_message(message):
+                if client.execute_command("DEHYDRATOR.PUSH", key, delay, element, name, "NX") is not None:
+                    break
+                # The library may have sent it twice by itself: then it is this very message that is there.
+                if client.execute_command("DEHYDRATOR.LOOK", key, name) == element.encode():
+                    break
+            for words in lifetimes:
+                client.execute_command(*self._unprefixed(words))
+
+    def _unprefixed(self, words: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Takes the prefix from a key that the client of the Redis transport prefixes itself."""
+        command, key, *rest = words
+        return (command, key[len(self.global_keyprefix) :], *rest)
+
+    # Taking
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+        if no_ack:
+            self._no_ack.add(queue)
+        else:
+            self._no_ack.discard(queue)
+        return super().basic_consume(queue, no_ack, *args, **kwargs)
+
+    def basic_get(self, queue: str, no_ack: bool = False, **kwargs: Any) -> Any:
+        message = super().basic_get(queue, no_ack, **kwargs)
+        if message is not None and no_ack:
+            self.leases.settle(message.delivery_tag)
+        return message
+
+    def _poll_words(self, keys: list[str], token: str) -> list[Any]:
+        lease = ["COUNT", 1, "LEASE", self.leases.lease_ms, "TOKEN", token]
+        return ["DEHYDRATOR.MPOLL", len(keys), *keys, *lease]
+
+    def _brpop_start(self, timeout: float | None = None) -> None:
+        if timeout is None:
+            timeout = self.brpop_timeout
+        self._deliver_revoked()
+        queues = self._queue_cycle.consume(len(self.active_queues))
+        if not queues:
+            return
+        self._polled = {self._key(queue, pri): queue for pri in self.priority_steps for queue in queues}
+        self._in_poll = self.client.connection
+        self._brpop_sent_at = monotonic()
+        # If the last reply was lost with its connection, this is the token of that question: it is answered again.
+        words = self._poll_words(list(self._polled), self._token)
+        self.client.connection.send_command(*words, "BLOCK", int((timeout or 0) * 1000))
+
+    def _brpop_read(self, **options: Any) -> bool:
+        try:
+            try:
+                reply = self.client.parse_response(self.client.connection, "DEHYDRATOR.MPOLL", **options)
+            except self.connection_errors:
+                # The next poll connects again.
+                self.client.connection.disconnect()
+                raise
+            except self.ResponseError as error:
+                if str(error).startswith("UNBLOCKED"):
+                    raise Empty() from None
+                raise
+            self._token = new_token()
+            if not reply:
+                raise Empty()
+            key = bytes_to_str(reply[0])
+            queue = self._polled[key]
+            self._queue_cycle.rotate(queue)
+            # Nobody reads a reply while the prefetch count is reached: its lease may be over by now.
+            stale = monotonic() - self._brpop_sent_at > self.leases.lease_ms / 2000
+            message = self._message(key, reply[1][0], stale)
+            if queue in self._no_ack or not self.ack_emulation:
+                self.leases.settle(message["properties"]["delivery_tag"])
+            self.connection._deliver(message, queue)
+            return True
+        finally:
+            self._in_poll = None
+            flush = getattr(self, "_flush_brpop_reauth", None)
+            if flush is not None:
+                flush()
+
+    def _poll_error(self, type: str, **options: Any) -> None:
+        if type == "LISTEN":
+            self.subclient.parse_response()
+        else:
+            self.client.parse_response(self.client.connection, "DEHYDRATOR.MPOLL")
+
+    def _get(self, queue: str) -> dict[str, Any]:
+        with self.conn_or_acquire() as client:
+            reply = client.execute_command(*self._poll_words(self._keys(queue), new_token()))
+            self._maybe_update_queues_expire(client, queue)
+        if not reply:
+            raise Empty()
+        message = self._message(bytes_to_str(reply[0]), reply[1][0], stale=False)
+        if not self.ack_emulation:
+            self.leases.settle(message["properties"]["delivery_tag"])
+        return message
+
+    def _message(self, key: str, row: Any, stale: bool) -> dict[str, Any]:
+        """Reads what was given out, and holds its lease from now on."""
+        id, element, deliveries, token = row
+        token = id_text(token)
+        delivery = Delivery(key, id, element, deliveries, token)
+        if stale:
+            with self.conn_or_acquire() as client:
+                if client.execute_command("DEHYDRATOR.RENEW", key, self.leases.lease_ms, token, id) == [0]:
+                    raise Empty()
+        try:
+            message: dict[str, Any] = loads(bytes_to_str(element))
+            properties = message["properties"]
+            tag = properties["delivery_tag"]
+        except Exception as error:
+            self._bury(delivery, f"it cannot be decoded: {reason_of(error)}")
+            raise Empty() from None
+        if tag in self.leases:
+            # One message may be in several queues of this channel.
+            tag = properties["delivery_tag"] = f"{tag}:{token}"
+        forget_future(message)
+        if deliveries > 1:
+            if isinstance(message.get("headers"), dict):
+                message["headers"]["redelivered"] = True
+            properties.setdefault("delivery_info", {})["redelivered"] = True
+        self.leases.add(tag, Lease(key, id, token))
+        return message
+
+    def _bury(self, delivery: Delivery, reason: str) -> None:
+        """Moves what no worker can read to the stream of dead letters."""
+        log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
+        words = (delivery.token, delivery.id, delivery.element, delivery.deliveries, reason)
+        with self.conn_or_acquire() as client:
+            client.execute_command("EVAL", BURY, 2, delivery.key, f"{delivery.key}:dead", *words)
+
+    # Revoking
+
+    def _deliver_revoked(self) -> None:
+        """Takes revoked tasks out of the queues, and hands them to the worker, who knows that they are revoked."""
+        while self.revoked:
+            names = names_of_task(self.revoked.popleft())
+            for queue in self.active_queues:
+                for key in self._keys(queue):
+                    for name in names:
+                        if (element := self._pull(key, name)) is not None:
+                            self.connection._deliver(loads(bytes_to_str(element)), queue)
+
+    def _pull(self, key: str, name: str) -> Any:
+        """Takes a message that waits; one that a worker has is left to it."""
+        with self.conn_or_acquire() as client:
+            told = client.execute_command("DEHYDRATOR.LOOK", key, name, "FULL")
+            if told is None or pairs(told)["leased"]:
+                return None
+            return client.execute_command("DEHYDRATOR.PULL", key, name)
+
+    # Counting and emptying
+
+    def _size(self, queue: str) -> int:
+        """Counts what nobody has: what is due, and what waits."""
+        return sum(self._free_in(key) for key in self._keys(queue))
+
+    def _free_in(self, key: str) -> int:
+        with self.conn_or_acquire() as client:
+            told = pairs(client.execute_command("DEHYDRATOR.INFO", key))
+        if "held" in told:
+            return int(told["length"] - told["held"])
+        # What was given out and is not due is under a lease, or was given back to wait, which this channel never does.
+        return int(max(told["due"], told["length"] - told["given-out"]))
+
+    def _purge(self, queue: str) -> int:
+        """Removes what nobody has."""
+        return sum(self._purge_key(key) for key in self._keys(queue))
+
+    def _purge_key(self, key: str) -> int:
+        removed, start = 0, "-"
+        with self.conn_or_acquire() as client:
+            while start is not None:
+                start, rows = client.execute_command("DEHYDRATOR.RANGE", key, start, "+", "COUNT", BATCH)
+                if free := [id for id, _, _, _, leased in rows if not leased]:
+                    removed += client.execute_command("DEHYDRATOR.REM", key, *free)
+        return removed
+
+
+class Channel(Dehydrated):
+    """A channel to one server."""
+
+
+class SentinelChannel(Dehydrated, base.SentinelChannel):
+    """A channel to the server that Sentinel names."""
+
+    from_transport_options = (*base.SentinelChannel.from_transport_options, "queue_key")

@@ -1,0 +1,166 @@
+"""The messages that a process has in hand, and the thread that renews their leases."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakSet
+
+log = logging.getLogger("dehydrator.kombu")
+
+#: Seconds between attempts at what a broken connection kept from the server.
+ANEW = 1.0
+
+
+@dataclass(frozen=True)
+class Lease:
+    """Under which token a message is held, and where. `key` is the whole name."""
+
+    key: str
+    id: bytes
+    token: str
+
+
+class Leases:
+    """The leases of one channel, by delivery tag. Safe for many threads: acks come from any."""
+
+    def __init__(self, client: Callable[[], Any], lease_ms: int) -> None:
+        """`client`: makes a client of the channel's pool."""
+        self._client = client
+        self.lease_ms = lease_ms
+        self._held: dict[str, Lease] = {}
+        self._lock = threading.Lock()
+        self._renewed = time.monotonic()
+
+    def __contains__(self, tag: str) -> bool:
+        return tag in self._held
+
+    def add(self, tag: str, lease: Lease) -> None:
+        with self._lock:
+            self._held[tag] = lease
+        RENEWER.watch(self)
+
+    def settle(self, tag: str) -> None:
+        """Says that the work is done: the message goes."""
+        self._end(tag, "DEHYDRATOR.SETTLE")
+
+    def release(self, tag: str) -> None:
+        """Gives a message back: it is due at once."""
+        self._end(tag, "DEHYDRATOR.RELEASE", 0)
+
+    def _end(self, tag: str, command: str, *arguments: Any) -> None:
+        with self._lock:
+            lease = self._held.pop(tag, None)
+        if lease is None:
+            return
+        words = (command, lease.key, *arguments, lease.token, lease.id)
+        client = self._client()
+        try:
+            if client.execute_command(*words) == [0]:
+                log.warning("%s: the lease of %r had run out, and it is another's by now", lease.key, lease.id)
+        except RENEWER.broken as error:
+            # The token makes it safe to send again, also over another connection.
+            log.warning("%s of %r is sent again: %s", command, lease.id, error)
+            RENEWER.again(client, words, self.lease_ms / 1000)
+
+    def forget(self) -> None:
+        """Drops all without a word: they are the parent process's."""
+        with self._lock:
+            self._held.clear()
+
+    def renew(self) -> None:
+        """Renews all that is in hand, if a third of the time of a lease has passed."""
+        if time.monotonic() - self._renewed < self.lease_ms / 3000:
+            return
+        held: dict[str, list[tuple[str, Lease]]] = defaultdict(list)
+        with self._lock:
+            for tag, lease in self._held.items():
+                held[lease.key].append((tag, lease))
+        for key, some in held.items():
+            words = [word for _, lease in some for word in (lease.token, lease.id)]
+            renewed = self._client().execute_command("DEHYDRATOR.RENEW", key, self.lease_ms, *words)
+            for (tag, lease), still in zip(some, renewed, strict=True):
+                with self._lock:
+                    lost = not still and self._held.pop(tag, None) is not None
+                if lost:
+                    log.warning("%s: %r was cancelled, or its lease ran out", key, lease.id)
+        self._renewed = time.monotonic()
+
+
+class Renewer:
+    """One thread for each process that has messages in hand: a pool of one task blocks the loop while it works."""
+
+    def __init__(self) -> None:
+        #: What a broken connection raises, as the transport knows it.
+        self.broken: tuple[type[Exception], ...] = (OSError,)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = 0
+        self._watched: WeakSet[Leases] = WeakSet()
+        self._again: list[tuple[Any, tuple[Any, ...], float]] = []
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+
+    def watch(self, leases: Leases) -> None:
+        if self._pid != os.getpid():
+            # A fork takes no threads along, and what it copies is the parent's.
+            self._forget()
+            self._pid = os.getpid()
+            threading.Thread(target=self._run, name="dehydrator-renewal", daemon=True).start()
+        if leases not in self._watched:
+            with self._lock:
+                self._watched.add(leases)
+            self._wake.set()
+
+    def again(self, client: Any, words: tuple[Any, ...], seconds: float) -> None:
+        """Sends a command until it arrives, or until its lease has run out anyway."""
+        with self._lock:
+            self._again.append((client, words, time.monotonic() + seconds))
+        self._wake.set()
+
+    def _run(self) -> None:
+        wake = self._wake
+        while True:
+            with self._lock:
+                watched, again = list(self._watched), list(self._again)
+            wait = ANEW if again else min((leases.lease_ms / 3000 for leases in watched), default=None)
+            del again
+            # Nothing is kept alive meanwhile.
+            del watched
+            if wake.wait(wait):
+                wake.clear()
+                wake.wait(ANEW if self._again else 0)
+            self._send_again()
+            self._renew()
+
+    def _renew(self) -> None:
+        with self._lock:
+            watched = list(self._watched)
+        for leases in watched:
+            try:
+                leases.renew()
+            except Exception as error:
+                log.warning("leases could not be renewed, and will be again: %s", error)
+
+    def _send_again(self) -> None:
+        with self._lock:
+            again, self._again = self._again, []
+        for client, words, end in again:
+            try:
+                client.execute_command(*words)
+            except Exception as error:
+                if time.monotonic() < end:
+                    with self._lock:
+                        self._again.append((client, words, end))
+                else:
+                    log.error("%s never arrived, and the message comes again: %s", words[0], error)
+
+
+RENEWER = Renewer()

@@ -1,0 +1,23 @@
+"""The ids under which messages wait: by the id of a task its message is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+#: A task may have several messages at a time: one in hand, and its retry that waits.
+NAMES_OF_ONE = 3
+
+
+def names_of_task(task_id: str) -> list[str]:
+    """Returns where messages of a task are looked for."""
+    return [task_id, *(f"{task_id}:{n}" for n in range(1, NAMES_OF_ONE))]
+
+
+def names_of_message(message: dict[str, Any]) -> Iterator[str]:
+    """Yields the ids that a message may have, in the order in which they are tried. The last one is free."""
+    tag = message["properties"]["delivery_tag"]
+    task_id = (message.get("headers") or {}).get("id")
+    if isinstance(task_id, str) and task_id:
+        yield from names_of_task(task_id)
+    yield tag

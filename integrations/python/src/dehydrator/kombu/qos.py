@@ -1,0 +1,38 @@
+"""What is delivered and not acknowledged yet: held under leases in the server, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kombu.transport import virtual
+
+
+class QoS(virtual.QoS):
+    """Acknowledges by SETTLE, gives back by RELEASE."""
+
+    restore_at_shutdown = True
+
+    def ack(self, delivery_tag: str) -> None:
+        self.channel.leases.settle(delivery_tag)
+        super().ack(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        if requeue:
+            self.channel.leases.release(delivery_tag)
+        else:
+            self.channel.leases.settle(delivery_tag)
+        super().ack(delivery_tag)
+
+    def restore_unacked(self, client: Any = None) -> list[Any]:
+        """Gives back what is in hand, in the order in which it came."""
+        self._flush()
+        for tag in list(self._delivered):
+            self.channel.leases.release(tag)
+        self._delivered.clear()
+        return []
+
+    def restore_by_tag(self, tag: str, client: Any = None, leftmost: bool = False) -> None:
+        self.channel.leases.release(tag)
+
+    def restore_visible(self, *args: Any, **kwargs: Any) -> None:
+        """Does nothing: a lease that has run out is due again by itself."""

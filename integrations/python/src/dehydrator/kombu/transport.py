@@ -1,0 +1,61 @@
+"""The transports, and what they do when a task is revoked."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+from weakref import WeakSet
+
+from kombu.transport import redis as base
+from kombu.utils.encoding import bytes_to_str
+from kombu.utils.json import loads
+
+from dehydrator.kombu.channel import Channel, SentinelChannel
+
+#: All of this process: the one that hears of a revoked task need not be the one whose channel consumes.
+TRANSPORTS: WeakSet[Any] = WeakSet()
+
+
+def revoked_ids(message: dict[str, Any]) -> list[str]:
+    """Returns which tasks a message of remote control revokes, of those that this worker took to be revoked."""
+    state = sys.modules.get("celery.worker.state")
+    if state is None or message.get("content-type") != "application/json":
+        return []
+    try:
+        body = message["body"]
+        if message["properties"].get("body_encoding") == "base64":
+            body = Channel.codecs["base64"].decode(body)
+        told = loads(bytes_to_str(body))
+        if told.get("method") != "revoke":
+            return []
+        ids = told["arguments"]["task_id"]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []
+    return [id for id in ([ids] if isinstance(ids, str) else ids) if id in state.revoked]
+
+
+class Transport(base.Transport):
+    """The Redis transport, with dehydrators for queues."""
+
+    Channel = Channel
+    driver_name = "dehydrator"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        TRANSPORTS.add(self)
+
+    def _deliver(self, message: dict[str, Any], queue: str) -> None:
+        super()._deliver(message, queue)
+        # The worker was told of it just now.
+        if ids := revoked_ids(message):
+            for transport in list(TRANSPORTS):
+                for channel in list(transport.channels):
+                    if channel.active_queues:
+                        channel.revoked.extend(ids)
+
+
+class SentinelTransport(Transport):
+    """The same, by Sentinel."""
+
+    default_port = 26379
+    Channel = SentinelChannel

@@ -1,0 +1,41 @@
+"""A Celery application for tests. URL, OPTIONS (JSON) and LATE come from the environment."""
+
+import json
+import os
+import time
+
+import celery
+import redis
+
+url = os.environ["URL"]
+app = celery.Celery("celery_app", broker=f"{url}/0", backend=f"{url}/1")
+app.conf.update(
+    broker_transport="dehydrator.kombu:Transport",
+    broker_transport_options=json.loads(os.environ.get("OPTIONS", '{"visibility_timeout": 1}')),
+    task_acks_late=os.environ.get("LATE") == "1",
+    task_reject_on_worker_lost=True,
+    worker_prefetch_multiplier=int(os.environ.get("PREFETCH", "4")),
+    broker_connection_retry_on_startup=True,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    worker_hijack_root_logger=False,
+)
+store = redis.Redis.from_url(f"{url}/2")
+
+
+@app.task
+def note(name: str, due: float = 0.0, seconds: float = 0.0) -> str:
+    time.sleep(seconds)
+    while True:
+        try:
+            store.rpush("done", json.dumps([name, due, time.time()]))
+            return name
+        except redis.RedisError:
+            time.sleep(0.1)
+
+
+@app.task(bind=True, max_retries=3)
+def flaky(self, name: str) -> str:
+    if self.request.retries < 2:
+        raise self.retry(countdown=0.3)
+    store.rpush("done", json.dumps([name, 0, time.time()]))
+    return name

@@ -1,0 +1,174 @@
+"""Celery's own workers, as programs, on the transport."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import celery
+import pytest
+from celery.exceptions import TaskRevokedError
+from servers import RealServer, wait_until
+
+FOLDER = Path(__file__).parent
+LENGTH = ("DEHYDRATOR.LEN", "dehydrator:celery")
+
+
+def start(server: RealServer, *options: str, **environment: str) -> subprocess.Popen[bytes]:
+    log = (server.folder / "celery.log").open("a")
+    return subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "--loglevel", "info", *options],
+        env={**os.environ, "URL": server.url, "PYTHONPATH": str(FOLDER), **environment},
+        cwd=FOLDER,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def worker(server: RealServer, *options: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = start(server, *options, **environment)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise
+
+
+def application(server: RealServer) -> celery.Celery:
+    app = celery.Celery("celery_app", broker=f"{server.url}/0", backend=f"{server.url}/1")
+    app.conf.update(broker_transport="dehydrator.kombu:Transport")
+    return app
+
+
+def send(app: celery.Celery, name: str, countdown: float = 0.0, **arguments: Any) -> Any:
+    arguments = {"due": time.time() + countdown, **arguments}
+    options = {"countdown": countdown} if countdown else {}
+    return app.send_task("celery_app.note", args=[name], kwargs=arguments, **options)
+
+
+def done(server: RealServer) -> list[list[Any]]:
+    server.client.select(2)
+    lines = server.client.lrange("done", 0, -1)
+    server.client.select(0)
+    return [json.loads(line) for line in lines]
+
+
+POOLS = ["prefork", "threads", "solo", "gevent"]
+
+
+def of_pool(pool: str) -> list[str]:
+    if pool == "gevent":
+        pytest.importorskip("gevent")
+    return ["--pool", pool, *([] if pool == "solo" else ["--concurrency", "2"])]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_each_is_done_once_and_none_early(own_server: RealServer, pool: str) -> None:
+    app = application(own_server)
+    with worker(own_server, *of_pool(pool)):
+        for n in range(60):
+            # Longer than the visibility timeout, which is a second.
+            send(app, str(n), countdown=2 + n / 30)
+        wait_until(lambda: len(done(own_server)) >= 60)
+        time.sleep(1.5)
+        assert own_server.client.execute_command(*LENGTH) == 0
+    assert Counter(name for name, _, _ in done(own_server)) == Counter(map(str, range(60)))
+    assert all(at >= due - 0.001 for _, due, at in done(own_server))
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_task_longer_than_its_lease_is_done_once(own_server: RealServer, pool: str) -> None:
+    app = application(own_server)
+    with (
+        worker(own_server, *of_pool(pool), "-n", "one@%h", LATE="1", PREFETCH="1"),
+        worker(own_server, *of_pool(pool), "-n", "two@%h", LATE="1", PREFETCH="1"),
+    ):
+        for n in range(3):
+            send(app, str(n), seconds=3)
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0, 30)
+    assert Counter(name for name, _, _ in done(own_server)) == Counter(["0", "1", "2"])
+
+
+def test_a_task_that_is_revoked_leaves_the_queue(own_server: RealServer) -> None:
+    app = application(own_server)
+    with worker(own_server, *of_pool("threads")):
+        wait_until(lambda: app.control.ping(timeout=1), 20)
+        revoked, kept = send(app, "revoked", countdown=3600), send(app, "kept", countdown=4)
+        assert own_server.client.execute_command(*LENGTH) == 2
+        app.control.revoke(revoked.id)
+        with pytest.raises(TaskRevokedError):
+            revoked.get(timeout=20)
+        look = ("DEHYDRATOR.LOOK", "dehydrator:celery", revoked.id)
+        wait_until(lambda: own_server.client.execute_command(*look) is None)
+        assert kept.get(timeout=20) == "kept"
+    assert [name for name, _, _ in done(own_server)] == ["kept"]
+
+
+def test_a_task_is_retried_with_a_countdown_with_late_acks(own_server: RealServer) -> None:
+    app = application(own_server)
+    with worker(own_server, *of_pool("threads"), LATE="1"):
+        assert app.send_task("celery_app.flaky", args=["x"]).get(timeout=20) == "x"
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
+    assert [name for name, _, _ in done(own_server)] == ["x"]
+
+
+def test_a_warm_stop_gives_back_what_was_fetched_ahead(own_server: RealServer) -> None:
+    app = application(own_server)
+    options = json.dumps({"visibility_timeout": 3600})
+    with worker(own_server, *of_pool("prefork"), OPTIONS=options, LATE="1"):
+        for n in range(10):
+            send(app, str(n), seconds=1)
+        wait_until(lambda: len(done(own_server)) >= 1)
+    ended = len(done(own_server))
+    assert own_server.client.execute_command(*LENGTH) == 10 - ended
+    assert own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery")[3] == 10 - ended
+
+
+def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServer) -> None:
+    seed = random.randrange(1 << 32)
+    random.seed(seed)
+    app = application(own_server)
+    for n in range(150):
+        send(app, str(n), countdown=1 + n / 15, seconds=0.02)
+    workers = [start(own_server, *of_pool("prefork"), "-n", f"{n}@%h", LATE="1") for n in range(2)]
+    killed = 0
+    try:
+        end = time.monotonic() + 80
+        while own_server.client.execute_command(*LENGTH) and time.monotonic() < end:
+            time.sleep(random.uniform(2, 4))
+            if random.random() < 0.25:
+                own_server.restart()
+                continue
+            at = random.randrange(2)
+            # The main process and its children.
+            os.killpg(workers[at].pid, signal.SIGKILL)
+            workers[at].wait()
+            killed += 1
+            workers[at] = start(own_server, *of_pool("prefork"), "-n", f"{killed + 2}@%h", LATE="1")
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
+    finally:
+        for process in workers:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    counts = Counter(name for name, _, _ in done(own_server))
+    assert set(counts) == {str(n) for n in range(150)}, f"seed {seed}"
+    assert all(at >= due - 0.001 for _, due, at in done(own_server)), f"seed {seed}"
+    # Twice is only what a worker that was killed had done and not acknowledged, or what a cut kept from the server.
+    assert sum(counts.values()) - 150 <= 10 * (killed + 3), f"seed {seed}"

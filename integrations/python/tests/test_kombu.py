@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from datetime import datetime, timedelta, timezone
+from queue import Empty
+from typing import Any
+from uuid import uuid4
+
+import kombu
+import pytest
+import redis
+from servers import RealServer, wait_until
+
+import dehydrator.kombu
+from dehydrator import ModuleMissingError
+
+KEY = "dehydrator:work"
+
+
+def connect(server: RealServer, **options: Any) -> kombu.Connection:
+    options = {"visibility_timeout": 60, **options}
+    return kombu.Connection(server.url, transport="dehydrator.kombu:Transport", transport_options=options)
+
+
+def publish(connection: kombu.Connection, body: Any, **properties: Any) -> None:
+    connection.Producer().publish(body, routing_key="work", declare=[kombu.Queue("work")], **properties)
+
+
+def get(connection: kombu.Connection, **options: Any) -> Any:
+    return kombu.Queue("work")(connection.default_channel).get(**options)
+
+
+def length(server: RealServer, key: str = KEY) -> int:
+    return server.client.execute_command("DEHYDRATOR.LEN", key)
+
+
+def eta(seconds: float) -> dict[str, str]:
+    return {"eta": (datetime.now(timezone.utc) + timedelta(seconds=seconds)).isoformat()}
+
+
+def test_a_message_is_there_until_it_is_acknowledged(server: RealServer) -> None:
+    with connect(server) as connection:
+        publish(connection, {"n": 1})
+        message = get(connection)
+        assert message.payload == {"n": 1}
+        assert get(connection) is None
+        assert length(server) == 1
+        message.ack()
+        assert length(server) == 0
+
+
+def test_a_message_with_an_eta_waits_in_the_server(server: RealServer) -> None:
+    with connect(server) as connection:
+        began = time.monotonic()
+        publish(connection, "later", headers=eta(1.0))
+        assert get(connection) is None
+        message = wait_until(lambda: get(connection))
+        assert 1.0 <= time.monotonic() - began < 4
+        message.ack()
+
+
+@pytest.mark.parametrize("headers", [{"eta": None}, {"eta": "nonsense"}, {"eta": "2100-01-01T00:00:00"}, {"eta": 17}])
+def test_what_names_no_moment_does_not_wait(server: RealServer, headers: dict[str, Any]) -> None:
+    with connect(server) as connection:
+        publish(connection, "now", headers=headers)
+        get(connection).ack()
+
+
+def test_a_worker_whose_clock_is_behind_does_not_wait_again(server: RealServer) -> None:
+    with connect(server) as connection:
+        publish(connection, "later", headers=eta(3600))
+        (id,) = server.client.execute_command("DEHYDRATOR.SCAN", KEY, 0)[1]
+        server.client.execute_command("DEHYDRATOR.TOUCH", KEY, id, 0)
+        assert get(connection).headers["eta"] is None
+
+
+def test_a_message_that_is_requeued_comes_again_and_says_so(server: RealServer) -> None:
+    with connect(server) as connection:
+        publish(connection, 1)
+        message = get(connection)
+        assert not message.delivery_info.get("redelivered")
+        message.requeue()
+        message = get(connection)
+        assert message.delivery_info["redelivered"]
+        assert message.headers["redelivered"]
+        message.reject()
+        assert length(server) == 0
+
+
+def test_what_is_in_hand_when_a_connection_closes_is_given_back_in_order(server: RealServer) -> None:
+    with connect(server) as connection:
+        for n in range(5):
+            publish(connection, n)
+        assert [get(connection).payload for _ in range(3)] == [0, 1, 2]
+    with connect(server) as connection:
+        assert [get(connection, no_ack=True).payload for _ in range(5)] == [3, 4, 0, 1, 2]
+        assert length(server) == 0
+
+
+def test_what_a_killed_process_had_comes_again(server: RealServer) -> None:
+    with connect(server) as connection:
+        publish(connection, 1)
+    program = (
+        "import kombu, time\n"
+        f"c = kombu.Connection('{server.url}', transport='dehydrator.kombu:Transport',"
+        " transport_options={'visibility_timeout': 1})\n"
+        "assert kombu.Queue('work')(c.default_channel).get()\n"
+        "print('held', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        with connect(server) as connection:
+            # It is renewed while the process lives.
+            end = time.monotonic() + 2.5
+            while time.monotonic() < end:
+                assert get(connection) is None
+                time.sleep(0.1)
+            process.kill()
+            message = wait_until(lambda: get(connection), 5)
+            assert message.delivery_info["redelivered"]
+
+
+def test_an_ack_arrives_over_another_connection(own_server: RealServer) -> None:
+    with connect(own_server, visibility_timeout=30) as connection:
+        publish(connection, 1)
+        message = get(connection)
+        own_server.kill()
+        message.ack()
+        own_server.start()
+        wait_until(lambda: length(own_server) == 0)
+
+
+def test_a_reply_that_is_lost_is_asked_for_again(server: RealServer) -> None:
+    received = []
+    with connect(server, visibility_timeout=60) as connection:
+        consumer = connection.Consumer(
+            [kombu.Queue("work")], callbacks=[lambda body, message: received.append(message)]
+        )
+        with consumer:
+            with pytest.raises(TimeoutError):
+                connection.drain_events(timeout=0.1)
+            # The poll sleeps in the server: it is given the message, and nobody reads the reply.
+            publish(connection, 1)
+            wait_until(lambda: server.client.execute_command("DEHYDRATOR.INFO", KEY)[5] == 1)
+            consumer.channel.client.connection.disconnect()
+            end = time.monotonic() + 10
+            while not received and time.monotonic() < end:
+                try:
+                    connection.drain_events(timeout=1)
+                except OSError:
+                    continue
+        assert [message.payload for message in received] == [1]
+        received[0].ack()
+    assert length(server) == 0
+
+
+@pytest.mark.parametrize("bad", [b"{not json", b"[1]", b"{}", b"\xff\xfe"])
+def test_what_cannot_be_read_is_a_dead_letter_and_the_rest_is_delivered(server: RealServer, bad: bytes) -> None:
+    server.client.execute_command("DEHYDRATOR.PUSH", KEY, 0, bad, "bad")
+    with connect(server) as connection:
+        publish(connection, "good")
+        assert wait_until(lambda: get(connection)).payload == "good"
+    ((_, entry),) = server.client.xrange(f"{KEY}:dead")
+    assert entry[b"element"] == bad
+    assert entry[b"reason"].startswith(b"it cannot be decoded: ")
+
+
+def test_priorities_sizes_and_purge_are_as_on_redis(server: RealServer) -> None:
+    with connect(server) as connection:
+        publish(connection, "low", priority=9)
+        publish(connection, "high", priority=0)
+        publish(connection, "later", headers=eta(600))
+        queue = kombu.Queue("work")(connection.default_channel)
+        assert queue.queue_declare(passive=True).message_count == 3
+        message = get(connection)
+        assert message.payload == "high"
+        assert queue.queue_declare(passive=True).message_count == 2
+        assert queue.purge() == 2
+        message.ack()
+        assert server.client.keys("dehydrator:*") == []
+
+
+def test_a_global_prefix_is_ahead_of_each_key(server: RealServer) -> None:
+    with connect(server, global_keyprefix="site:") as connection:
+        publish(connection, 1, priority=3)
+        publish(connection, 2, expiration=None)
+        assert sorted(server.client.keys("*dehydrator*")) == [
+            b"site:dehydrator:work",
+            b"site:dehydrator:work\x06\x163",
+        ]
+        assert [get(connection, no_ack=True).payload for _ in range(2)] == [2, 1]
+
+
+def test_a_message_in_two_queues_is_acknowledged_in_each(server: RealServer) -> None:
+    exchange = kombu.Exchange("news", type="topic")
+    queues = [kombu.Queue(name, exchange, routing_key="news.#") for name in ("left", "right")]
+    with connect(server) as connection:
+        bound = [queue(connection.default_channel) for queue in queues]
+        for queue in bound:
+            queue.declare()
+        connection.Producer().publish("x", exchange=exchange, routing_key="news.today")
+        left, right = (queue.get() for queue in bound)
+        left.ack()
+        assert (length(server, "dehydrator:left"), length(server, "dehydrator:right")) == (0, 1)
+        right.ack()
+        assert length(server, "dehydrator:right") == 0
+
+
+def test_messages_of_one_task_are_found_by_its_id_and_all_arrive(server: RealServer) -> None:
+    task = str(uuid4())
+    with connect(server) as connection:
+        for n in range(6):
+            publish(connection, n, headers={"id": task, **eta(600)})
+        ids = {id.decode() for id in server.client.execute_command("DEHYDRATOR.SCAN", KEY, 0)[1]}
+        assert len(ids) == 6
+        assert ids >= {task, f"{task}:1", f"{task}:2"}
+
+
+def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
+    with pytest.raises(ModuleMissingError, match="loadmodule"), connect(bare_server) as connection:
+        connection.connect()
+
+
+def test_a_key_of_another_type_is_named(server: RealServer) -> None:
+    server.client.lpush(KEY, "x")
+    with connect(server) as connection, pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        publish(connection, 1)
+
+
+def test_the_list_of_the_redis_transport_is_left_alone(server: RealServer) -> None:
+    with kombu.Connection(server.url) as before:
+        publish(before, "old")
+    with connect(server) as connection:
+        publish(connection, "new")
+        queue = kombu.Queue("work")(connection.default_channel)
+        assert get(connection, no_ack=True).payload == "new"
+        queue.delete()
+    with kombu.Connection(server.url) as before:
+        assert get(before, no_ack=True).payload == "old"
+
+
+def test_the_alias_is_a_scheme(server: RealServer) -> None:
+    with kombu.Connection(server.url.replace("redis", "dehydrator")) as connection:
+        publish(connection, 1)
+        assert length(server) == 1
+        assert isinstance(connection.default_channel, dehydrator.kombu.Channel)
+
+
+def test_a_batch_is_put_away_at_once(server: RealServer) -> None:
+    with connect(server) as connection:
+        producer = connection.Producer()
+        if not hasattr(producer, "batch"):
+            pytest.skip("this kombu has no batches")
+        with producer.batch():
+            for n in range(10):
+                producer.publish(n, routing_key="work", declare=[kombu.Queue("work")], headers=eta(600))
+        assert length(server) == 10
+        with pytest.raises(Empty):
+            connection.default_channel._get("work")

@@ -1,0 +1,38 @@
+"""A plugin of pytest, and of every program that a test starts (see sitecustomize.py).
+
+Runs other people's tests with our transport in the place of kombu's for Redis, but for those in exceptions.txt.
+"""
+
+from __future__ import annotations
+
+import os
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+from kombu.transport import TRANSPORT_ALIASES
+
+import dehydrator.kombu
+
+TRANSPORT_ALIASES["redis"] = "dehydrator.kombu:Transport"
+TRANSPORT_ALIASES["rediss"] = "dehydrator.kombu:Transport"
+TRANSPORT_ALIASES["sentinel"] = "dehydrator.kombu:SentinelTransport"
+
+# Some tests look at the keys of queues.
+dehydrator.kombu.Channel.queue_key = "{queue}"
+dehydrator.kombu.SentinelChannel.queue_key = "{queue}"
+
+
+def exceptions() -> list[str]:
+    """Returns the patterns of tests that are left out: the first word of each line, the rest is the reason."""
+    lines = Path(__file__).with_name("exceptions.txt").read_text().splitlines()
+    return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if os.environ.get("DEHYDRATOR_ALL"):
+        return
+    patterns = exceptions()
+    left_out = [item for item in items if any(fnmatchcase(item.nodeid, f"*{pattern}") for pattern in patterns)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]

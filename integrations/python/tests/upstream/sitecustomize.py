@@ -1,0 +1,1 @@
+import aliased  # noqa: F401 - so that programs which a test starts have it too
