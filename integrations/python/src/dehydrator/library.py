@@ -36,7 +36,11 @@ def _errors(*names: str) -> tuple[type[Exception], ...]:
 ResponseError = _errors("ResponseError")
 # A wrong password is an error of the connection in these libraries; trying again does not mend it.
 _LASTING = _errors("AuthenticationError", "AuthorizationError", "NoPermissionError", "MaxConnectionsError")
-_BROKEN = (*_errors("ConnectionError", "TimeoutError", "ClusterDownError", "MasterDownError"), OSError)
+#: What a connection raises that broke, or a server that is away.
+BROKEN: tuple[type[Exception], ...] = (
+    *_errors("ConnectionError", "TimeoutError", "ClusterDownError", "MasterDownError"),
+    OSError,
+)
 _PASSING_WORDS = ("UNBLOCKED", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN")
 _PASSING_KINDS = _errors("ReadOnlyError", "BusyLoadingError", "TryAgainError")
 
@@ -49,7 +53,7 @@ def passes(error: Exception) -> bool:
         return False
     if isinstance(error, ResponseError):
         return str(error).startswith(_PASSING_WORDS)
-    return isinstance(error, _BROKEN)
+    return isinstance(error, BROKEN)
 
 
 def connect(url: str, timeout: float, *, asyncio: bool = False, **options: Any) -> Any:

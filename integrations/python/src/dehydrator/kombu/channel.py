@@ -15,9 +15,9 @@ from kombu.utils.json import dumps, loads
 
 from dehydrator.job import Delivery, id_text
 from dehydrator.kombu.eta import delay_ms, forget_future
-from dehydrator.kombu.leases import RENEWER, Lease, Leases
-from dehydrator.kombu.names import names_of_message, names_of_task
 from dehydrator.kombu.qos import QoS
+from dehydrator.leases import Lease, Leases
+from dehydrator.names import look_words, names_of_message, names_of_task, push_words
 from dehydrator.server import NEWEST, explain, knows
 from dehydrator.terms import reason_of
 from dehydrator.verbs import BATCH, BURY, new_token, pairs
@@ -50,7 +50,6 @@ class Dehydrated(base.Channel):
         self._polled: dict[str, str] = {}
         self._no_ack: set[str] = set()
         super().__init__(*args, **kwargs)
-        RENEWER.broken = self.connection_errors
         lease_ms = max(100, int(float(self.visibility_timeout) * 1000))
         self.leases = Leases(self._create_client, lease_ms)
         if not self.ack_emulation:
@@ -91,23 +90,23 @@ class Dehydrated(base.Channel):
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
         key = self._key(queue, self._get_message_priority(message, reverse=False))
-        element, delay = dumps(message), delay_ms(message)
+        element, delay = dumps(message).encode(), delay_ms(message)
+        tag = message["properties"]["delivery_tag"]
         expires = self._expires.get(queue) if getattr(self, "_expires", None) else None
         lifetimes = [("PEXPIRE", f"{one}", expires) for one in self._keys(queue)] if expires is not None else []
         batch = kwargs.get("_publish_batch")
         if batch is not None:
             # Nobody reads the replies: the id is one that nobody else has.
-            tag = message["properties"]["delivery_tag"]
-            batch.add("execute_command", "DEHYDRATOR.PUSH", key, delay, element, tag, "NX")
+            batch.add("execute_command", *push_words(key, delay, element, tag))
             for words in lifetimes:
                 batch.add("execute_command", *self._unprefixed(words))
             return
+        task_id = (message.get("headers") or {}).get("id")
         with self.conn_or_acquire() as client:
-            for name in names_of_message(message):
-                if client.execute_command("DEHYDRATOR.PUSH", key, delay, element, name, "NX") is not None:
+            for name in names_of_message(task_id, tag):
+                if client.execute_command(*push_words(key, delay, element, name)) is not None:
                     break
-                # The library may have sent it twice by itself: then it is this very message that is there.
-                if client.execute_command("DEHYDRATOR.LOOK", key, name) == element.encode():
+                if client.execute_command(*look_words(key, name)) == element:
                     break
             for words in lifetimes:
                 client.execute_command(*self._unprefixed(words))
@@ -222,7 +221,7 @@ class Dehydrated(base.Channel):
             if isinstance(message.get("headers"), dict):
                 message["headers"]["redelivered"] = True
             properties.setdefault("delivery_info", {})["redelivered"] = True
-        self.leases.add(tag, Lease(key, id, token))
+        self.leases.add(tag, Lease(key, id, token, deliveries))
         return message
 
     def _bury(self, delivery: Delivery, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""The messages that a process has in hand, and the thread that renews their leases."""
+"""The messages that a process has in hand for a framework, and the thread that renews their leases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
-log = logging.getLogger("dehydrator.kombu")
+from dehydrator.library import BROKEN
+
+log = logging.getLogger("dehydrator")
 
 #: Seconds between attempts at what a broken connection kept from the server.
 ANEW = 1.0
@@ -25,13 +27,14 @@ class Lease:
     key: str
     id: bytes
     token: str
+    deliveries: int
 
 
 class Leases:
-    """The leases of one channel, by delivery tag. Safe for many threads: acks come from any."""
+    """The leases of one consumer, by a tag that it chose. Safe for many threads: acks come from any."""
 
     def __init__(self, client: Callable[[], Any], lease_ms: int) -> None:
-        """`client`: makes a client of the channel's pool."""
+        """`client`: makes a client."""
         self._client = client
         self.lease_ms = lease_ms
         self._held: dict[str, Lease] = {}
@@ -55,8 +58,7 @@ class Leases:
         self._end(tag, "DEHYDRATOR.RELEASE", 0)
 
     def _end(self, tag: str, command: str, *arguments: Any) -> None:
-        with self._lock:
-            lease = self._held.pop(tag, None)
+        lease = self.drop(tag)
         if lease is None:
             return
         words = (command, lease.key, *arguments, lease.token, lease.id)
@@ -64,10 +66,18 @@ class Leases:
         try:
             if client.execute_command(*words) == [0]:
                 log.warning("%s: the lease of %r had run out, and it is another's by now", lease.key, lease.id)
-        except RENEWER.broken as error:
+        except BROKEN as error:
             # The token makes it safe to send again, also over another connection.
             log.warning("%s of %r is sent again: %s", command, lease.id, error)
             RENEWER.again(client, words, self.lease_ms / 1000)
+
+    def get(self, tag: str) -> Lease | None:
+        return self._held.get(tag)
+
+    def drop(self, tag: str) -> Lease | None:
+        """Holds a lease no longer, and sends nothing."""
+        with self._lock:
+            return self._held.pop(tag, None)
 
     def forget(self) -> None:
         """Drops all without a word: they are the parent process's."""
@@ -97,8 +107,6 @@ class Renewer:
     """One thread for each process that has messages in hand: a pool of one task blocks the loop while it works."""
 
     def __init__(self) -> None:
-        #: What a broken connection raises, as the transport knows it.
-        self.broken: tuple[type[Exception], ...] = (OSError,)
         self._forget()
 
     def _forget(self) -> None:

@@ -1,0 +1,30 @@
+"""The ids under which a framework's messages wait: by the id of a task its message is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+#: A task may have several messages at a time: one in hand, and its retry that waits.
+NAMES_OF_ONE = 3
+
+
+def names_of_task(task_id: str) -> list[str]:
+    """Returns where messages of a task are looked for."""
+    return [task_id, *(f"{task_id}:{n}" for n in range(1, NAMES_OF_ONE))]
+
+
+def names_of_message(task_id: Any, unique: str) -> Iterator[str]:
+    """Yields the ids that a message may have, in the order in which they are tried. The last one, `unique`, is free."""
+    if isinstance(task_id, str) and task_id:
+        yield from names_of_task(task_id)
+    yield unique
+
+
+def push_words(key: str, delay_ms: int, element: bytes, name: str) -> tuple[Any, ...]:
+    return ("DEHYDRATOR.PUSH", key, delay_ms, element, name, "NX")
+
+
+def look_words(key: str, name: str) -> tuple[Any, ...]:
+    """Asks what is under a name that was taken. The library may have sent a PUSH twice: then it is that very one."""
+    return ("DEHYDRATOR.LOOK", key, name)

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import dramatiq
+import pytest
+from dramatiq.errors import QueueJoinTimeout
+from servers import RealServer, wait_until
+
+from dehydrator.dramatiq import DehydratorBroker
+
+KEY = "dramatiq:default"
+
+
+@pytest.fixture
+def broker(server: RealServer) -> Iterator[DehydratorBroker]:
+    broker = DehydratorBroker(url=server.url, lease=1.0)
+    dramatiq.set_broker(broker)
+    yield broker
+    broker.close()
+
+
+@contextmanager
+def working(broker: DehydratorBroker, **options: Any) -> Iterator[dramatiq.Worker]:
+    worker = dramatiq.Worker(broker, **{"worker_timeout": 100, "worker_threads": 4, **options})
+    worker.start()
+    try:
+        yield worker
+    finally:
+        worker.stop()
+
+
+def dead(server: RealServer) -> list[dict[bytes, bytes]]:
+    return [entry for _, entry in server.client.xrange(f"{KEY}:dead")]
+
+
+def test_delayed_messages_are_run_once_and_none_early(broker: DehydratorBroker) -> None:
+    ran = []
+
+    @dramatiq.actor
+    def note(n: int, due: float) -> None:
+        ran.append((n, time.time() - due))
+
+    with working(broker):
+        for n in range(50):
+            # Longer than the lease.
+            delay = 1500 + 20 * n
+            note.send_with_options(args=(n, time.time() + delay / 1000), delay=delay)
+        broker.join("default", timeout=20_000)
+    assert sorted(n for n, _ in ran) == list(range(50))
+    assert min(late for _, late in ran) >= -0.001
+
+
+def test_no_queue_of_delayed_messages_is_declared(broker: DehydratorBroker) -> None:
+    broker.declare_queue("default")
+    assert broker.get_declared_queues() == {"default"}
+    assert broker.get_declared_delay_queues() == set()
+
+
+def test_an_actor_longer_than_the_lease_runs_once(broker: DehydratorBroker) -> None:
+    ran = []
+
+    @dramatiq.actor
+    def slow() -> None:
+        ran.append(1)
+        time.sleep(3)
+
+    with working(broker):
+        slow.send()
+        broker.join("default", timeout=20_000)
+    assert ran == [1]
+
+
+def test_what_fails_is_tried_again_and_then_a_dead_letter(broker: DehydratorBroker, server: RealServer) -> None:
+    ran = []
+
+    @dramatiq.actor(max_retries=2, min_backoff=100, max_backoff=100)
+    def fails() -> None:
+        ran.append(1)
+        raise RuntimeError("no such mailbox")
+
+    with working(broker):
+        sent = fails.send()
+        broker.join("default", timeout=20_000)
+    assert len(ran) == 3
+    (letter,) = dead(server)
+    assert letter[b"reason"] == b"RuntimeError: no such mailbox"
+    assert dramatiq.Message.decode(letter[b"element"]).message_id == sent.message_id
+
+
+def test_a_message_of_an_unknown_actor_is_a_dead_letter(broker: DehydratorBroker, server: RealServer) -> None:
+    broker.declare_queue("default")
+    broker.enqueue(dramatiq.Message("default", "nobody", (), {}, {}))
+    with working(broker):
+        broker.join("default", timeout=20_000)
+    assert len(dead(server)) == 1
+
+
+def test_what_cannot_be_decoded_is_a_dead_letter_and_work_goes_on(broker: DehydratorBroker, server: RealServer) -> None:
+    ran = []
+
+    @dramatiq.actor
+    def note() -> None:
+        ran.append(1)
+
+    server.client.execute_command("DEHYDRATOR.PUSH", KEY, 0, b"\xff{", "bad")
+    note.send()
+    with working(broker):
+        broker.join("default", timeout=20_000)
+    assert ran == [1]
+    (letter,) = dead(server)
+    assert (letter[b"id"], letter[b"element"]) == (b"bad", b"\xff{")
+    assert letter[b"reason"].startswith(b"it cannot be decoded")
+
+
+def test_a_stop_gives_back_what_was_not_begun(broker: DehydratorBroker, server: RealServer) -> None:
+    @dramatiq.actor
+    def slow() -> None:
+        time.sleep(1)
+
+    for _ in range(4):
+        slow.send()
+    with working(broker, worker_threads=1):
+        wait_until(lambda: server.client.execute_command("DEHYDRATOR.INFO", KEY)[5])
+    assert server.client.execute_command("DEHYDRATOR.INFO", KEY)[3] == server.client.execute_command(
+        "DEHYDRATOR.LEN", KEY
+    )
+    assert length >= 2
+
+
+def test_what_a_killed_worker_had_comes_again(broker: DehydratorBroker, server: RealServer) -> None:
+    program = (
+        "import dramatiq, time\n"
+        "from dehydrator.dramatiq import DehydratorBroker\n"
+        f"dramatiq.set_broker(DehydratorBroker(url='{server.url}', lease=1.0))\n"
+        "@dramatiq.actor\n"
+        "def note():\n"
+        "    print('begun', flush=True)\n"
+        "    time.sleep(60)\n"
+        "dramatiq.Worker(dramatiq.get_broker(), worker_timeout=100).start()\n"
+        "time.sleep(60)\n"
+    )
+    ran = []
+
+    @dramatiq.actor
+    def note() -> None:
+        ran.append(1)
+
+    note.send()
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"begun\n"
+        process.kill()
+    with working(broker):
+        broker.join("default", timeout=10_000)
+    assert ran == [1]
+
+
+def test_a_broker_goes_on_when_the_server_restarts(own_server: RealServer) -> None:
+    broker = DehydratorBroker(url=own_server.url)
+    dramatiq.set_broker(broker)
+    ran = []
+
+    @dramatiq.actor
+    def note(n: int) -> None:
+        ran.append(n)
+
+    with working(broker):
+        for n in range(100):
+            note.send_with_options(args=(n,), delay=10 * n)
+        wait_until(lambda: len(ran) > 20)
+        own_server.restart()
+        wait_until(lambda: own_server.client.execute_command("DEHYDRATOR.LEN", KEY) == 0)
+    assert sorted(ran) == list(range(100))
+
+
+def test_messages_are_cancelled_flushed_and_waited_for(broker: DehydratorBroker, server: RealServer) -> None:
+    @dramatiq.actor
+    def note() -> None: ...
+
+    sent = note.send_with_options(delay=60_000)
+    again = broker.enqueue(sent, delay=60_000)
+    assert server.client.execute_command("DEHYDRATOR.LEN", KEY) == 2
+    assert broker.cancel(sent)
+    assert not broker.cancel(sent)
+    assert server.client.execute_command("DEHYDRATOR.LEN", KEY) == 1
+    with pytest.raises(QueueJoinTimeout):
+        broker.join("default", timeout=200)
+    broker.flush_all()
+    broker.join("default", timeout=200)
+    assert not broker.cancel(again)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+from servers import RealServer
+from taskiq.api import run_receiver_task
+
+from dehydrator import ModuleMissingError
+from dehydrator.taskiq import DehydratorBroker
+
+KEY = "taskiq:dehydrator"
+
+
+async def until(true: Any, seconds: float = 20) -> None:
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def working(broker: DehydratorBroker) -> AsyncIterator[None]:
+    # As in a worker's process.
+    broker.is_worker_process = True
+    receiving = asyncio.create_task(run_receiver_task(broker, run_startup=True))
+    try:
+        yield
+    finally:
+        receiving.cancel()
+        with suppress(asyncio.CancelledError):
+            await receiving
+        await broker.shutdown()
+
+
+def length(server: RealServer) -> int:
+    return server.client.execute_command("DEHYDRATOR.LEN", KEY)
+
+
+async def test_delayed_tasks_are_run_once_and_none_early(server: RealServer) -> None:
+    broker, ran = DehydratorBroker(server.url, lease=1.0, count=10), []
+
+    @broker.task
+    async def note(n: int, due: float) -> None:
+        ran.append((n, time.time() - due))
+
+    async with working(broker):
+        for n in range(50):
+            delay = 1.5 + n / 50
+            await note.kicker().with_labels(delay_seconds=delay).kiq(n, time.time() + delay)
+        await until(lambda: length(server) == 0)
+    assert sorted(n for n, _ in ran) == list(range(50))
+    assert min(late for _, late in ran) >= -0.001
+
+
+async def test_a_task_longer_than_its_lease_runs_once(server: RealServer) -> None:
+    broker, ran = DehydratorBroker(server.url, lease=0.6), []
+
+    @broker.task
+    async def slow() -> None:
+        ran.append(1)
+        await asyncio.sleep(2)
+
+    async with working(broker):
+        await slow.kiq()
+        await until(lambda: length(server) == 0)
+    assert ran == [1]
+
+
+async def test_what_was_not_acknowledged_is_given_back_at_the_end(server: RealServer) -> None:
+    broker = DehydratorBroker(server.url, count=5)
+
+    @broker.task
+    async def note() -> None: ...
+
+    for _ in range(3):
+        await note.kiq()
+    listening = broker.listen()
+    await (await anext(listening)).ack()
+    await anext(listening)
+    assert server.client.execute_command("DEHYDRATOR.INFO", KEY)[3] == 0
+    await listening.aclose()
+    await broker.shutdown()
+    assert server.client.execute_command("DEHYDRATOR.INFO", KEY)[3] == 2
+
+
+async def test_a_message_that_nobody_acknowledges_comes_again(server: RealServer) -> None:
+    dead, alive = DehydratorBroker(server.url, lease=0.5), DehydratorBroker(server.url, lease=5)
+
+    @dead.task
+    async def note() -> None: ...
+
+    await note.kiq()
+    listening = dead.listen()
+    first = await anext(listening)
+    dead._renewing.cancel()
+    second = await asyncio.wait_for(anext(alive.listen()), 10)
+    assert first.data == second.data
+    await first.ack()
+    assert length(server) == 1
+    await second.ack()
+    assert length(server) == 0
+
+
+async def test_a_task_that_waits_is_cancelled_by_its_id(server: RealServer) -> None:
+    broker = DehydratorBroker(server.url)
+
+    @broker.task
+    async def note() -> None: ...
+
+    sent = await note.kicker().with_labels(delay_seconds=60).kiq()
+    assert await broker.cancel(sent.task_id)
+    assert not await broker.cancel(sent.task_id)
+    assert length(server) == 0
+
+
+async def test_a_broker_goes_on_when_the_server_restarts(own_server: RealServer) -> None:
+    broker, ran = DehydratorBroker(own_server.url), []
+
+    @broker.task
+    async def note(n: int) -> None:
+        ran.append(n)
+
+    async with working(broker):
+        for n in range(50):
+            await note.kicker().with_labels(delay_seconds=n / 25).kiq(n)
+        await until(lambda: len(ran) > 5)
+        await asyncio.to_thread(own_server.restart)
+        await until(lambda: own_server.client.execute_command("DEHYDRATOR.LEN", KEY) == 0)
+    assert sorted(ran) == list(range(50))
+
+
+async def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
+    with pytest.raises(ModuleMissingError):
+        await DehydratorBroker(bare_server.url).startup()
