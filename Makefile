@@ -19,7 +19,7 @@ CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
 UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --remap-path-prefix=$(CURDIR)=/dehydrator" \
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
-.PHONY: build build-debug run top top-test test test-examples test-clients test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands lint lint-scripts \
+.PHONY: build build-debug run top top-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands lint lint-scripts \
     check-tools fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -57,6 +57,10 @@ test-clients: build ## Each line of docs/clients.md: what client libraries do at
 	@scripts/setup.sh examples languages
 	scripts/clients.sh
 	cargo test --locked --test clients -- --test-threads 4
+
+test-integrations: build ## The package for Python, and the frameworks' own tests with it, on Redis 7.0 and Valkey 8; they are fetched (QUICK=1: some, on Redis)
+	@scripts/setup.sh examples
+	scripts/integrations.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 
 test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)
 	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)

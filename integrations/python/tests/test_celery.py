@@ -70,7 +70,7 @@ def done(server: RealServer) -> list[list[Any]]:
     return [json.loads(line) for line in lines]
 
 
-POOLS = ["prefork", "threads", "solo", "gevent"]
+POOLS = ["prefork", *(pytest.param(pool, marks=pytest.mark.slow) for pool in ("threads", "solo", "gevent"))]
 
 
 def of_pool(pool: str) -> list[str]:
@@ -141,6 +141,7 @@ def test_a_warm_stop_gives_back_what_was_fetched_ahead(own_server: RealServer) -
     assert own_server.client.execute_command("DEHYDRATOR.INFO", "dehydrator:celery")[3] == 10 - ended
 
 
+@pytest.mark.slow
 def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServer) -> None:
     seed = random.randrange(1 << 32)
     random.seed(seed)

@@ -43,6 +43,7 @@ class Fleet:
         return [worker.wait(30) for worker in self.workers]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sync", "asyncio"])
 def test_workers_and_the_server_are_killed_and_all_is_done(own_server: RealServer, kind: str) -> None:
     seed = random.randrange(1 << 32)

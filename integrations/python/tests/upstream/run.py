@@ -1,0 +1,117 @@
+"""Runs our tests and those of the frameworks on one server after the other, and says how many pass, fail and are left out.
+
+usage: run.py [--quick] folder-of-source-distributions server...
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PACKAGE = HERE.parents[1]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Some tests, and how they are run. `{port}` in the environment stands for the port of a server of their own."""
+
+    name: str
+    folder: str
+    arguments: list[str]
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+OWN_QUICK = Suite("dehydrator", "", ["-m", "not slow"])
+OWN = Suite("dehydrator", "", [])
+KOMBU = Suite(
+    "kombu",
+    "kombu-*",
+    ["-p", "aliased", "--rootdir", ".", "-c", "/dev/null", "t/integration/test_redis.py"],
+    {"REDIS_HOST": "127.0.0.1", "REDIS_6379_TCP": "{port}"},
+)
+KOMBU_QUICK = Suite(
+    "kombu",
+    "kombu-*",
+    [*KOMBU.arguments, "-k", "BasicFunctionality or ExchangeTypes or Priority or Message or EventLoop or Batch"],
+    KOMBU.environment,
+)
+DRAMATIQ = Suite(
+    "dramatiq",
+    "dramatiq-*",
+    ["-p", "aliased_dramatiq", "--rootdir", ".", "-c", "/dev/null", "-p", "no:asyncio", "tests/test_redis.py"],
+    {"DEHYDRATOR_URL": "redis://127.0.0.1:{port}"},
+)
+CELERY = Suite(
+    "celery",
+    "celery-*",
+    [
+        *("-p", "aliased", "--timeout", "300"),
+        *(f"t/integration/test_{name}.py" for name in ("tasks", "canvas", "group_chains", "inspect", "worker")),
+    ],
+    {
+        "REDIS_HOST": "127.0.0.1",
+        "REDIS_PORT": "{port}",
+        "TEST_BROKER": "redis://127.0.0.1:{port}/0",
+        "TEST_BACKEND": "redis://127.0.0.1:{port}/1",
+    },
+)
+
+
+def run(suite: Suite, sources: Path, server: str) -> tuple[str, bool]:
+    """Returns what is to be said of a suite, and whether all is well."""
+    os.environ["DEHYDRATOR_SERVER"] = server
+    sys.path.insert(0, str(HERE.parent))
+    import servers
+
+    servers.SERVER = server
+    folder = next(sources.glob(suite.folder)) if suite.folder else PACKAGE
+    environment = dict(os.environ)
+    real = None
+    if suite.environment:
+        real = servers.RealServer(Path(tempfile.mkdtemp(prefix="integrations-")), "--appendfsync", "no")
+        environment["PYTHONPATH"] = f"{HERE}{os.pathsep}{folder}"
+        for name, value in suite.environment.items():
+            environment[name] = value.format(port=real.port)
+    began = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", *suite.arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    last = ""
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        last = line if re.search(r"\d+ (passed|failed|error)", line) else last
+    code = process.wait()
+    if real is not None:
+        real.close()
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error|deselected|skipped)", last)}
+    failed = counts.get("failed", 0) + counts.get("error", 0)
+    left_out = counts.get("deselected", 0) + counts.get("skipped", 0)
+    name = Path(server).name
+    told = f"{name} {suite.name}: {counts.get('passed', 0)} pass, {failed} fail, {left_out} left out"
+    return f"{told}, {time.monotonic() - began:.0f} s", code == 0
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    quick = words[0] == "--quick"
+    sources, *names = words[quick:]
+    suites = [OWN_QUICK, KOMBU_QUICK] if quick else [OWN, KOMBU, DRAMATIQ, CELERY]
+    results = [run(suite, Path(sources), server) for server in names for suite in suites]
+    print("\n" + "\n".join(line for line, _ in results))
+    sys.exit(0 if all(well for _, well in results) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+#!/bin/sh
+# Run the tests of integrations/: ours, and those of the frameworks, from their source distributions. Says how many pass,
+# fail, and are left out.
+#
+# usage: integrations.sh folder-of-servers [--quick]
+#
+#     --quick     some of them, on one server, in less than three minutes
+#
+# All is fetched into target/integrations, in the versions that integrations/python/requirements.txt pins.
+set -eu
+cd "$(dirname "$0")/.."
+
+place=$PWD/target/integrations
+list=integrations/python/requirements.txt
+if ! cmp -s "$list" "$place/made-from"; then
+    rm -rf "$place"
+    mkdir -p "$place/sources"
+    python3 -m venv "$place/venv"
+    pip="$place/venv/bin/pip --quiet --disable-pip-version-check"
+    $pip install -r "$list"
+    # What is tested with its own tests. They are unpacked, and not installed: pip asks for what builds them.
+    for framework in kombu celery dramatiq; do
+        $pip download --no-deps --no-build-isolation --no-binary :all: --dest "$place/sources" \
+            "$(grep "^$framework==" "$list")"
+        tar -xzf "$place/sources/$framework"-*.tar.gz -C "$place/sources"
+        rm "$place/sources/$framework"-*.tar.gz
+    done
+    cp "$list" "$place/made-from"
+fi
+"$place/venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable integrations/python
+
+(
+    cd integrations/python
+    "$place/venv/bin/ruff" check .
+    "$place/venv/bin/ruff" format --check .
+    "$place/venv/bin/mypy"
+)
+
+servers=$1
+names='redis-7.0 valkey-8'
+[ "${2-}" != --quick ] || names=redis-7.0
+# shellcheck disable=SC2086  # the list is meant to be split
+scripts/servers.sh "$servers" $names
+servers=$(cd "$servers" && pwd)
+export DEHYDRATOR_MODULE="${DEHYDRATOR_MODULE-$PWD/target/release/libdehydrator.so}"
+paths=
+for name in $names; do paths="$paths $servers/$name"; done
+# shellcheck disable=SC2086
+exec "$place/venv/bin/python" integrations/python/tests/upstream/run.py ${2+"$2"} "$place/sources" $paths
