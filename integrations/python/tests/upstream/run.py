@@ -1,4 +1,4 @@
-"""Runs our tests and those of the frameworks on one server after the other, and says how many pass, fail and are left out.
+"""Runs our tests and those of the frameworks on servers, and says how many pass, fail and are left out.
 
 usage: run.py [--quick] folder-of-source-distributions server...
 """
