@@ -10,7 +10,7 @@ fn pages() -> Vec<PathBuf> {
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
-    [".", "docs", "examples", "examples/workers", "grafana"]
+    [".", "docs", "examples", "examples/workers", "grafana", "integrations/python"]
         .into_iter()
         .flat_map(in_folder)
         .collect()
