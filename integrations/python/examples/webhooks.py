@@ -13,13 +13,11 @@ webhooks = Queue(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), "webhook
 
 
 def send(job: Job) -> None:
-    body = job.payload["body"].encode()
+    request = urllib.request.Request(job.payload["url"], job.payload["body"].encode(), {"Idempotency-Key": job.id})
     try:
-        urllib.request.urlopen(
-            urllib.request.Request(job.payload["url"], body, {"Idempotency-Key": job.id}), timeout=10
-        )
+        urllib.request.urlopen(request, timeout=10)
     except urllib.error.HTTPError as error:
-        raise Reject("nobody wants it any more") if error.code == 410 else error
+        raise Reject("nobody wants it any more") if error.code == 410 else error from None
 
 
 if __name__ == "__main__":

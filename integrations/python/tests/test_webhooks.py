@@ -21,16 +21,17 @@ from dehydrator import Item, Queue
 PROGRAM = Path(__file__).parents[1] / "examples" / "webhooks.py"
 
 
+RECEIVED: Counter[str] = Counter()
+
+
 class Receiver(BaseHTTPRequestHandler):
     """Fails at one request of three; /gone is gone, and /never always fails."""
-
-    received: Counter[str] = Counter()
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         status = 410 if self.path == "/gone" else 500 if self.path == "/never" or random.random() < 0.33 else 200
         if status == 200:
-            self.received[self.headers["Idempotency-Key"]] += 1
+            RECEIVED[self.headers["Idempotency-Key"]] += 1
         self.send_response(status)
         self.end_headers()
 
@@ -76,4 +77,4 @@ def test_twenty_are_killed_at_random_and_all_is_sent(own_server: RealServer) -> 
     assert dead["gone"].reason == "nobody wants it any more"
     assert dead["never"].attempts == 8
     # Eight failures in a row are rare, and each is a dead letter.
-    assert set(Receiver.received) | set(dead) == {*map(str, range(500)), "gone", "never"}
+    assert set(RECEIVED) | set(dead) == {*map(str, range(500)), "gone", "never"}

@@ -33,7 +33,7 @@ OWN = Suite("dehydrator", "", [])
 KOMBU = Suite(
     "kombu",
     "kombu-*",
-    ["-p", "aliased", "--rootdir", ".", "-c", "/dev/null", "t/integration/test_redis.py"],
+    ["-p", "aliased", "t/integration/test_redis.py", "t/integration/test_redis_brpop_qos.py"],
     {"REDIS_HOST": "127.0.0.1", "REDIS_6379_TCP": "{port}"},
 )
 KOMBU_QUICK = Suite(
