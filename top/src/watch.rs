@@ -188,10 +188,13 @@ fn is_about_tls(error: &RedisError) -> bool {
         .any(|word| error.contains(word))
 }
 
+/// A row of LATE: the key and its database, if they are known, for how long it is overdue, and what is due in it.
+type Worst = (Option<Vec<u8>>, Option<u64>, u64, Option<u64>);
+
 /// Asks who is overdue the longest. A user who may not ask that, and a module that does not know, tell of nobody.
 fn ask_worst(connection: &mut Connection) -> RedisResult<Vec<(Vec<u8>, u64, u64)>> {
     let late = redis::cmd("DEHYDRATOR.LATE").arg("COUNT").arg(WORST).query(connection);
-    let rows: Vec<(Option<Vec<u8>>, Option<u64>, u64, Option<u64>)> = match late {
+    let rows: Vec<Worst> = match late {
         Err(error) if error.code().is_some() => return Ok(Vec::new()),
         rows => rows?,
     };
