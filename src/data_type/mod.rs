@@ -152,7 +152,7 @@ pub struct Writing<'a> {
     has_grown: bool,
     /// The time at which it is changed, in milliseconds since the epoch, once it has been read.
     now: Option<u64>,
-    /// What it adds to the census as yet.
+    /// What it added to the census before it was changed.
     counted: Counted,
 }
 
@@ -168,8 +168,7 @@ impl<'a> Writing<'a> {
         trap::pass("open");
         let (key, hold, whole) = (Some(key), Some(Hold::begin()), None);
         let (new, is_leftover, has_grown, now) = (None, false, false, None);
-        // SAFETY: as in `Reading::dehydrator`.
-        let counted = value.map(|value| unsafe { value.as_ref() }.counted()).unwrap_or_default();
+        let counted = Counted::default();
         Ok(Self {
             whole,
             context,
@@ -387,7 +386,11 @@ impl<'a> Writing<'a> {
 
     /// Says that it may be changed from here on.
     fn begin(&mut self) {
-        self.whole.get_or_insert_with(Whole::begin);
+        if self.whole.is_none() {
+            self.whole = Some(Whole::begin());
+            self.counted =
+                self.existing().map(|dehydrator| dehydrator.counted()).unwrap_or_default();
+        }
     }
 
     /// Does what [`Writing::changed`] does, where elements were added and nothing else was done: there is no more memory to
