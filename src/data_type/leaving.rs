@@ -1,7 +1,8 @@
 //! Taking elements out of a dehydrator that may remember their ids, and forgetting those.
 
+use super::dehydrator_in;
 use super::past::{FORGOTTEN, Past};
-use super::{Writing, dehydrator_in};
+use super::writing::Writing;
 use crate::lawn::{DEADLINE_MAX, Element, Lawn};
 use crate::pending::compaction;
 use crate::server::guard::Whole;
