@@ -62,6 +62,8 @@ pub(super) struct Entry<'a> {
 pub(super) struct Chunk {
     /// What the moments in it count from.
     base: u64,
+    /// None of them was later than this.
+    latest: u64,
     bytes: Vec<u8>,
     /// Where the first one is that is not gone. There is one, but in a chunk that is vacant or new.
     front: u16,
@@ -86,7 +88,18 @@ impl Clone for Chunk {
 impl Chunk {
     /// Makes one without memory.
     pub(super) fn vacant(next: u32) -> Self {
-        Self { base: 0, bytes: Vec::new(), front: 0, live: 0, count: 0, prev: NIL, next, pile: 0 }
+        let (base, latest) = (0, 0);
+        Self {
+            base,
+            latest,
+            bytes: Vec::new(),
+            front: 0,
+            live: 0,
+            count: 0,
+            prev: NIL,
+            next,
+            pile: 0,
+        }
     }
 
     /// Makes an empty one for moments from `base` on. `is_first`: of its pile.
@@ -128,6 +141,7 @@ impl Chunk {
         self.bytes.extend_from_slice(&flags.to_le_bytes());
         self.bytes.extend_from_slice(bytes);
         self.bytes.resize(at + width, 0);
+        self.latest = self.latest.max(until);
         self.live += width as u16;
         self.count += 1;
         (at / UNIT) as u32
@@ -183,9 +197,9 @@ impl Chunk {
         all.filter(|(_, entry)| !entry.is_gone)
     }
 
-    /// Returns the moment of the first one that was put into it.
-    pub(super) fn base(&self) -> u64 {
-        self.base
+    /// Returns a moment that none of them is later than.
+    pub(super) fn latest(&self) -> u64 {
+        self.latest
     }
 
     /// Returns how many there are.

@@ -217,12 +217,14 @@ impl Piles {
             let mut at = pile.first;
             while at != NIL {
                 let chunk = self.chunk(at);
-                // What follows begins later than all that is here ends.
-                let is_all = chunk.next != NIL && self.chunk(chunk.next).base() <= now;
                 let is_over = |(_, entry): &(u32, Entry<'_>)| entry.until <= now;
-                over +=
-                    if is_all { chunk.len() } else { chunk.entries().take_while(is_over).count() };
-                at = if is_all { chunk.next } else { NIL };
+                let count = if chunk.latest() <= now {
+                    chunk.len()
+                } else {
+                    chunk.entries().take_while(is_over).count()
+                };
+                over += count;
+                at = if count == chunk.len() { chunk.next } else { NIL };
             }
         }
         over
