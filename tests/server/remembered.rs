@@ -76,6 +76,7 @@ fn what_is_settled_taken_or_delivered_is_not_taken_again_and_what_is_removed_is(
         ("acked", "HOLD", &["XACK k acked"]),
         ("streamed", "STREAM s", &[]),
         ("published", "PUBLISH c", &[]),
+        ("listed", "LIST l", &[]),
         ("dropped", "DROP", &[]),
     ] {
         client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
@@ -116,6 +117,11 @@ fn what_is_settled_taken_or_delivered_is_not_taken_again_and_what_is_removed_is(
         until("it is gone", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
         assert!(!remembers(&mut client, "k", "dead"), "{route}");
     }
+    client.ask("DEHYDRATOR.PUSH k 0 element rejected");
+    let token = lease(&mut client, "k");
+    client.ask(&format!("DEHYDRATOR.REJECT k {token} rejected"));
+    until("it is gone", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
+    assert!(!remembers(&mut client, "k", "rejected"));
     assert!(!remembers(&mut client, "k", "removed"));
     let before = remembered(&mut client, "k");
     client.ask("DEHYDRATOR.PUSH k 600000 first over");
