@@ -21,14 +21,15 @@ NEWEST = "DEHYDRATOR.RELEASE"
 
 def explain(error: Exception, command: str) -> Exception:
     """Returns a clearer error, if the server does not know the command."""
-    if not isinstance(error, ResponseError) or not str(error).lower().startswith("unknown command"):
+    if not isinstance(error, ResponseError) or knows(error):
         return error
     return ModuleTooOldError(command) if command in (NEWEST, "DEHYDRATOR.REJECT") else ModuleMissingError()
 
 
 def knows(error: Exception) -> bool:
     """Returns whether a command without its arguments was refused for that, and so is known."""
-    return isinstance(error, ResponseError) and not str(error).lower().startswith("unknown command")
+    # In a pipeline other words stand ahead of these.
+    return isinstance(error, ResponseError) and "unknown command 'DEHYDRATOR" not in str(error)
 
 
 class Server:

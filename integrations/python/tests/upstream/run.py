@@ -73,6 +73,8 @@ def run(suite: Suite, sources: Path, server: str) -> tuple[str, bool]:
     servers.SERVER = server
     folder = next(sources.glob(suite.folder)) if suite.folder else PACKAGE
     environment = dict(os.environ)
+    # Some tests start programs by their names.
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     real = None
     if suite.environment:
         real = servers.RealServer(Path(tempfile.mkdtemp(prefix="integrations-")), "--appendfsync", "no")
