@@ -17,36 +17,15 @@ use ahash::RandomState;
 use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::full::Full;
+use super::iter::{InForm, Iter, Rows};
 use super::lease::Token;
 use super::memory::{Mover, rounded};
-use super::queues;
 use super::remembered::Remembered;
-use super::small::{self, Small, SmallMax};
+use super::shared::Shared;
+use super::small::Small;
 use super::store::Handle;
 use super::tiny::TINY;
 use super::turn::{DEADLINE_MAX, Start};
-
-/// What lawns share: the key of the hash, and how far the small form goes.
-pub struct Shared {
-    hasher: RandomState,
-    small_max: Box<dyn Fn() -> SmallMax + Send + Sync>,
-}
-
-impl Shared {
-    /// Makes what lawns share. `hasher` keys the tables of ids: who knows it can choose ids that collide, so draw it at
-    /// random once a process, and keep it secret. `small_max` is asked whenever something is put into a small lawn.
-    pub fn new(
-        hasher: RandomState,
-        small_max: impl Fn() -> SmallMax + Send + Sync + 'static,
-    ) -> Self {
-        Self { hasher, small_max: Box::new(small_max) }
-    }
-
-    /// Returns the key of the hash.
-    fn hasher(&self) -> RandomState {
-        self.hasher.clone()
-    }
-}
 
 /// So many elements are looked at at once when it is to be known what is held: a millisecond's work.
 const HELD_AT_ONCE: usize = if TINY { 2 } else { 4096 };
@@ -443,7 +422,7 @@ impl Lawn {
 
     /// Does what [`Lawn::iter`] does, of the elements that are due at `now`. Costs nothing for what is not.
     pub fn iter_until(&self, now: u64) -> Iter<'_> {
-        Iter(match &self.form {
+        Iter::of(match &self.form {
             Form::Small(small) => InForm::Small(small.iter_until(now)),
             Form::Full(full) => InForm::Full(full.iter_until(now)),
         })
@@ -578,45 +557,4 @@ fn grown(small: &Small, hasher: RandomState) -> Box<Full> {
         }
     }
     full
-}
-
-/// Elements in order of delivery. See [`Lawn::iter`].
-pub struct Iter<'a>(InForm<'a>);
-
-enum InForm<'a> {
-    Small(small::Iter<'a>),
-    Full(queues::Iter<'a>),
-}
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = (u64, Element<'a>);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        match &mut self.0 {
-            InForm::Small(iter) => iter.next(),
-            InForm::Full(iter) => iter.next(),
-        }
-    }
-}
-
-/// Elements in order of delivery, each with its place in that order. See [`Lawn::rows`].
-pub enum Rows<'a> {
-    /// Of a small lawn, from that deadline on.
-    Small(small::Iter<'a>, u64),
-    /// Of any other.
-    Full(queues::Rows<'a>),
-}
-
-impl<'a> Iterator for Rows<'a> {
-    type Item = Row<'a>;
-
-    fn next(&mut self) -> Option<Row<'a>> {
-        match self {
-            Self::Small(iter, from) => {
-                let (ttl, element) = iter.find(|(_, element)| element.deadline >= *from)?;
-                Some(Row { ttl, element, number: None })
-            }
-            Self::Full(rows) => rows.next(),
-        }
-    }
 }

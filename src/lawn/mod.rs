@@ -44,6 +44,8 @@
 //! | file | noun |
 //! |---|---|
 //! | `lawn` | the lawn itself, small at first and full later: all that can be asked of it |
+//! | `iter` | looking at all elements in order, whatever the form |
+//! | `shared` | what lawns have in common: the key of the hash, and how far the small form goes |
 //! | `full` | a lawn that is not small: what is done by id, and what is asked of it as a whole |
 //! | `due` | a full lawn: taking and giving out what is due |
 //! | `upkeep` | a full lawn: giving memory back, moving allocations, measuring, checking |
@@ -92,6 +94,7 @@ mod element;
 mod error;
 mod full;
 mod index;
+mod iter;
 mod lawn;
 mod lease;
 mod memory;
@@ -99,6 +102,7 @@ mod memory;
 mod processor;
 mod queues;
 mod remembered;
+mod shared;
 mod small;
 mod store;
 mod tiny;
@@ -110,11 +114,12 @@ mod tests;
 
 pub use element::{Element, Row};
 pub use error::{StartError, UpdateError};
+pub use lawn::Lawn;
 #[cfg(test)]
 pub use lawn::Taken;
-pub use lawn::{Lawn, Shared};
 pub use lease::Token;
 pub use memory::{Mover, rounded};
 pub use remembered::{Remembered, Rest};
+pub use shared::Shared;
 pub use small::SmallMax;
 pub use turn::{DEADLINE_MAX, Start};
