@@ -41,6 +41,8 @@ pub struct Dehydrator {
     /// When a pause ends; [`MAX`]: when it is resumed.
     pub pause: Option<u64>,
     pub limits: Limits,
+    /// Ids of what has gone, and until when they are not taken again.
+    pub remembered: BTreeMap<Bytes, u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -160,6 +162,9 @@ impl Dehydrator {
                 break;
             }
             let entry = self.entries.remove(at);
+            if !self.policy.holds() {
+                self.done(&entry.id, now);
+            }
             dead.push((entry.id, entry.element, entry.deliveries));
         }
         if most < MAX {

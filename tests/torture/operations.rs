@@ -356,14 +356,16 @@ impl Torture {
         self.replica.connect().ask(&command);
     }
 
-    /// Takes all rates away. When who looked at the clock that was set back, the model does not know.
+    /// Takes all rates away, and forgets ids. When who looked at the clock that was set back, the model does not know.
     fn forget_rates(&mut self) {
         let now = self.now();
-        let no_rate = Op::Limit { length: None, held: None, rate: Some((0, 0)), remember: None };
+        let (rate, remember) = (Some((0, 0)), Some(0));
+        let no_rate = Op::Limit { length: None, held: None, rate, remember };
         for db in 0..2 {
             self.select(db);
             for key in KEYS {
-                let is_limited = |it: &Dehydrator| it.limits.rate.is_some();
+                let is_limited =
+                    |it: &Dehydrator| it.limits.rate.is_some() || it.limits.remember > 0;
                 if !self.world.dehydrator(db, key).is_some_and(is_limited) {
                     continue;
                 }
@@ -372,7 +374,8 @@ impl Torture {
                     Expect::Is(Value::Okay)
                 );
                 let mut limit = redis::cmd("DEHYDRATOR.LIMIT");
-                let done = limit.arg(key).arg("RATE").arg(0).query(&mut self.client);
+                limit.arg(key).arg("RATE").arg(0).arg("REMEMBER").arg(0);
+                let done = limit.query(&mut self.client);
                 assert_eq!(done, Ok(Value::Okay));
             }
         }

@@ -9,6 +9,8 @@ pub struct Limits {
     pub held: u64,
     /// How many, in how many milliseconds, and what was given out.
     pub rate: Option<(u64, u64, Given)>,
+    /// In milliseconds.
+    pub remember: u64,
 }
 
 /// When how many were given out.
@@ -40,6 +42,19 @@ impl Entry {
 }
 
 impl Dehydrator {
+    /// Whether an id is not taken, because it has gone a moment ago.
+    pub fn remembers(&self, id: &[u8], now: u64) -> bool {
+        self.remembered.get(id).is_some_and(|until| *until > now)
+    }
+
+    /// Remembers an id that was settled, taken or delivered.
+    pub fn done(&mut self, id: &[u8], now: u64) {
+        if self.limits.remember > 0 {
+            let until = now.saturating_add(self.limits.remember).min(MAX);
+            self.remembered.insert(id.to_vec(), until);
+        }
+    }
+
     /// Whether there is no room for one more.
     pub fn is_full(&self) -> bool {
         let most = self.limits.length;

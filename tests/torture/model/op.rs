@@ -154,6 +154,11 @@ pub enum Op {
         rate: Option<(u64, u64)>,
         remember: Option<u64>,
     },
+    /// What replicas are told of ids that are remembered.
+    Settled {
+        until: u64,
+        ids: Vec<Bytes>,
+    },
     /// What replicas are told of a rate.
     Given {
         at: u64,

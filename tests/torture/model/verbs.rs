@@ -24,12 +24,19 @@ impl World {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
                 let Some(deadline) = at_or(*at, ttl) else { return REFUSED };
                 match (it.find(id), if_there) {
+                    (None, IfThere::Refuse) if it.remembers(id, now) => {
+                        return Expect::Refused("EXISTS");
+                    }
+                    (None, IfThere::Nx) if it.remembers(id, now) => {
+                        return Expect::Is(Value::Nil);
+                    }
                     (Some(_), IfThere::Refuse) => return Expect::Refused("EXISTS"),
                     (Some(_), IfThere::Nx) => return Expect::Is(Value::Nil),
                     (Some(old), IfThere::Replace) => drop(it.entries.remove(old)),
                     (None, _) if it.is_full() => return Expect::Refused("FULL"),
                     (None, _) => {}
                 }
+                it.remembered.remove(id);
                 it.entries.push(Entry {
                     deadline,
                     sequence: self.next(),
@@ -61,9 +68,14 @@ impl World {
                 let (mut started, before) = (Vec::new(), it.clone());
                 for ((_, element, id), (ttl, deadline)) in elements.iter().zip(timers) {
                     let found = it.find(id);
-                    if found.is_some() && *if_there == IfThere::Refuse {
+                    let is_remembered = before.remembers(id, now);
+                    if (found.is_some() || is_remembered) && *if_there == IfThere::Refuse {
                         *it = before;
                         return Expect::Refused("EXISTS");
+                    }
+                    if is_remembered && *if_there == IfThere::Nx {
+                        started.push(Value::Int(0));
+                        continue;
                     }
                     if found.is_none() && it.is_full() {
                         started.push(Value::Int(-1));
@@ -72,6 +84,7 @@ impl World {
                     let is_started = found.is_none() || *if_there == IfThere::Replace;
                     if is_started {
                         found.map(|found| it.entries.remove(found));
+                        it.remembered.remove(id);
                         it.entries.push(Entry {
                             deadline,
                             sequence: self.next(),
@@ -88,7 +101,9 @@ impl World {
                 Expect::Is(Value::Array(started))
             }
             Op::Pull(id) => {
-                Expect::Is(it.take(id).map_or(Value::Nil, |entry| Value::BulkString(entry.element)))
+                let taken = it.take(id);
+                taken.iter().for_each(|entry| it.done(&entry.id, now));
+                Expect::Is(taken.map_or(Value::Nil, |entry| Value::BulkString(entry.element)))
             }
             Op::Poll { count, block, lease, token, with_ids } => {
                 if let Some(lease) = lease
@@ -133,6 +148,9 @@ impl World {
                         self.met.push((entry.id, entry.element, entry.deliveries));
                         continue;
                     }
+                    if lease.is_none() {
+                        it.done(&entry.id, now);
+                    }
                     let (id, element) = (bulk(&entry.id), bulk(&entry.element));
                     match lease {
                         Some(ttl) => {
@@ -166,6 +184,7 @@ impl World {
                         it.entries[*at].deadline <= now || it.entries[*at].deliveries > 0
                     };
                     let found = it.find(id).filter(is_out).map(|at| it.entries.remove(at));
+                    found.iter().for_each(|entry| it.done(&entry.id, now));
                     replies.push(found.map_or(Value::Nil, |it| Value::BulkString(it.element)));
                 }
                 Expect::Is(Value::Array(replies))
@@ -174,6 +193,7 @@ impl World {
                 let mut replies = Vec::new();
                 for (token, id) in held {
                     let found = it.held(*token, id).map(|at| it.entries.remove(at));
+                    found.iter().for_each(|entry| it.done(&entry.id, now));
                     replies.push(Value::Int(found.is_some().into()));
                 }
                 Expect::Is(Value::Array(replies))
@@ -297,7 +317,11 @@ impl World {
                 it.pause = None;
                 int(was_paused.into())
             }
-            Op::Limit { length, held, rate, remember: _ } => {
+            Op::Limit { length, held, rate, remember } => {
+                it.limits.remember = remember.unwrap_or(it.limits.remember);
+                if it.limits.remember == 0 {
+                    it.remembered.clear();
+                }
                 let limits = &mut it.limits;
                 limits.length = length.unwrap_or(limits.length);
                 limits.held = held.unwrap_or(limits.held);
@@ -309,6 +333,13 @@ impl World {
                     }
                 };
                 Expect::Is(Value::Okay)
+            }
+            Op::Settled { until, ids } => {
+                let count = ids.iter().filter(|id| it.take(id).is_some()).count();
+                if it.limits.remember > 0 {
+                    it.remembered.extend(ids.iter().map(|id| (id.clone(), *until)));
+                }
+                int(count as u64)
             }
             Op::Given { at, count } => {
                 it.limits.give(*at, *count);

@@ -106,9 +106,11 @@ impl Torture {
         }
         let length = self.random.one_in(3).then(|| self.random.pick(&[1, 5, 20, 100]));
         let rate = self.random.one_in(2).then(|| (self.random.pick(&[1, 2, 3, 10]), per));
-        let held = length.is_none() && rate.is_none() || self.random.one_in(2);
+        let remember = self.random.one_in(2).then(|| self.random.pick(&[per, MAX]));
+        let held = length.is_none() && rate.is_none() && remember.is_none();
+        let held = held || self.random.one_in(2);
         let held = held.then(|| self.random.pick(&[1, 2, 5, 100]));
-        Op::Limit { length, held, rate, remember: None }
+        Op::Limit { length, held, rate, remember }
     }
 
     pub(super) fn route(&mut self) -> Policy {
@@ -243,7 +245,8 @@ impl Torture {
                 let is_known = ids.iter().all(is_known) && (at.is_some() || ids.len() == 1);
                 Op::Touch { ids, ttl, only: only.filter(|_| is_known), at }
             }
-            790..820 => Op::Rem(self.ids()),
+            790..816 => Op::Rem(self.ids()),
+            816..820 => Op::Settled { until: self.deadline(), ids: self.ids() },
             820..840 => {
                 let (ttl, at, ids) = (self.ttl(), self.deadline(), self.ids());
                 Op::Lease { ttl, token: self.token(), at, ids }

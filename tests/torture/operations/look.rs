@@ -1,5 +1,7 @@
 //! What is replied to those who only look, beside what the model says: LOOK, RANGE, SCAN, INFO, HELP.
 
+use std::collections::BTreeSet;
+
 use redis::Value;
 
 use super::words::words_of;
@@ -160,9 +162,14 @@ impl Torture {
         near("paused-until", it.pause.filter(|end| *end != MAX));
         let limits = &it.limits;
         let rate = limits.rate.as_ref().map_or((0, 0), |(most, per, _)| (*most, *per));
-        let shown = ["length-limit", "held-limit", "rate-limit", "rate-per"];
+        let shown = ["length-limit", "held-limit", "rate-limit", "rate-per", "remember"];
         let shown = shown.map(|name| info.number(name));
-        assert_eq!(shown, [limits.length, limits.held, rate.0, rate.1]);
+        assert_eq!(shown, [limits.length, limits.held, rate.0, rate.1, limits.remember]);
+        // Ids of more moments than this may be buried, and then are counted until they go.
+        let moments: BTreeSet<_> = it.remembered.values().collect();
+        let remembered = it.remembered.values().filter(|until| **until > now).count() as u64;
+        let shown = info.number("remembered");
+        assert!(shown == remembered || moments.len() > 16 && shown > remembered, "{shown}");
         let policy = words_of("", &Op::OnDue(it.policy.clone()))[2..].join(&b' ');
         let Value::BulkString(shown) = info.get("policy") else { panic!("{:?}", info.0) };
         assert!(shown.eq_ignore_ascii_case(&policy), "{}", shown.escape_ascii());

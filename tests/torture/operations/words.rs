@@ -189,6 +189,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(option("LENGTH", *length));
             words
         }
+        Op::Settled { until, ids } => [verb("SETTLED"), vec![number(*until)], ids.clone()].concat(),
         Op::Given { at, count } => [verb("GIVEN"), vec![number(*at), number(*count)]].concat(),
         Op::Ttn => verb("TTN"),
         Op::Pttl(id) => [verb("PTTL"), vec![id.clone()]].concat(),
@@ -313,6 +314,9 @@ pub(super) fn nonsense(random: &mut Random) -> Op {
         "LIMIT RATE|5|PER|0".to_owned(),
         "LIMIT HELD|5|HELD|5".to_owned(),
         format!("GIVEN {bad}|1"),
+        format!("SETTLED {bad}|1"),
+        "SETTLED 5".to_owned(),
+        format!("LIMIT REMEMBER|{bad}"),
         "GIVEN 1|0".to_owned(),
         "TTN now".to_owned(),
         "SCAN cursor".to_owned(),
