@@ -3,7 +3,7 @@
 use super::element::{Element, Row};
 use super::{queues, small};
 
-/// Elements in order of delivery. See [`Lawn::iter`].
+/// Elements in order of delivery. See [`Lawn::iter`](super::Lawn::iter).
 pub struct Iter<'a>(InForm<'a>);
 
 impl<'a> Iter<'a> {
@@ -28,7 +28,7 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// Elements in order of delivery, each with its place in that order. See [`Lawn::rows`].
+/// Elements in order of delivery, each with its place in that order. See [`Lawn::rows`](super::Lawn::rows).
 pub enum Rows<'a> {
     /// Of a small lawn, from that deadline on.
     Small(small::Iter<'a>, u64),
