@@ -5,7 +5,11 @@
 //!
 //! Ids are pushed once each, so that whatever is said of an id is said of one element.
 
+mod limits;
+
 use std::collections::BTreeMap;
+
+pub use limits::{Limit, check_limit};
 
 /// Microseconds since the run began, by a clock that never steps.
 pub type Moment = u64;
@@ -122,6 +126,10 @@ pub enum Wrong {
     TimeoutEarly,
     /// A client that came later was served earlier.
     Overtaken,
+    /// More leases ran at a time than the key allows.
+    HeldBeyond,
+    /// More was given out in a time than the key allows.
+    TooManyInATime,
 }
 
 /// What is wrong, and why.

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use self::client::Client;
 use self::run::{End, Run, Stage};
 use crate::harness::{Ask, server_program};
-use crate::history::{Act, Event, History, Id, Poll, Reply, Wrong, check};
+use crate::history::{
+    Act, Event, Finding, History, Id, Limit, Poll, Reply, Wrong, check, check_limit,
+};
 use crate::random::{Random, seed, setting};
 
 const SECONDS: u64 = 4;
@@ -45,6 +47,8 @@ struct Plan {
     is_stepped: bool,
     /// Whether pushed elements are also touched, pulled and removed.
     is_restless: bool,
+    /// What the key allows.
+    limit: Option<Limit>,
 }
 
 const NOBODY: Plan = Plan {
@@ -58,6 +62,7 @@ const NOBODY: Plan = Plan {
     is_violent: false,
     is_stepped: false,
     is_restless: false,
+    limit: None,
 };
 
 /// What a client does, until nobody asks any more.
@@ -73,6 +78,12 @@ fn left(run: &Run) -> Vec<Id> {
 
 fn play(plan: Plan, options: &[&str]) {
     let run = Run::new(options, plan.is_stepped);
+    if let Some(limit) = plan.limit {
+        run.connect().ask(&match limit {
+            Limit::Held(most) => format!("DEHYDRATOR.LIMIT k HELD {most}"),
+            Limit::Rate(most, per) => format!("DEHYDRATOR.LIMIT k RATE {most} PER {per}"),
+        });
+    }
     let seconds = setting("DEHYDRATOR_SECONDS", SECONDS);
     // A clock shows each time for a while.
     let seconds = if plan.is_stepped { 3 * seconds } else { seconds };
@@ -136,10 +147,18 @@ fn play(plan: Plan, options: &[&str]) {
     let history = History { clock, events, left: remains, end };
     // What was taken for a client that has gone is given back, and others may have been served meanwhile.
     let may_be_late = plan.is_violent || plan.quitters > 0;
-    judge(&history, if may_be_late { &[Wrong::OutOfOrder] } else { &[] });
+    let excused: &[Wrong] = match plan.limit {
+        // What is held back makes nobody late.
+        Some(_) => &[Wrong::Stranded],
+        None if may_be_late => &[Wrong::OutOfOrder],
+        None => &[],
+    };
+    let mut findings = check(&history);
+    findings.extend(plan.limit.into_iter().flat_map(|limit| check_limit(&history, limit)));
+    judge(&history, findings, excused);
 }
 
-fn judge(history: &History, excused: &[Wrong]) {
+fn judge(history: &History, mut findings: Vec<Finding>, excused: &[Wrong]) {
     /// What is shown of each kind.
     const SHOWN: usize = 5;
     let count = |which: fn(&Act) -> bool| history.events.iter().filter(|it| which(&it.act)).count();
@@ -149,7 +168,6 @@ fn judge(history: &History, excused: &[Wrong]) {
     );
     println!("{} events, {pushes} pushes, {given} polls with elements", history.events.len());
     assert!(pushes > 20 && given > 5, "nothing was tried");
-    let mut findings = check(history);
     findings.retain(|(wrong, _)| !excused.contains(wrong));
     findings.sort();
     for same in findings.chunk_by(|one, other| one.0 == other.0) {
@@ -182,6 +200,10 @@ const QUITTERS: Plan =
     Plan { sleepers: 1, waiters: 1, producers: 0, quitters: 4, has_conductor: true, ..NOBODY };
 // The server's own timeouts are by the clock that is stepped, and so nobody waits for a while here.
 const STEPPED: Plan = Plan { sleepers: 3, lessees: 1, is_stepped: true, ..NOBODY };
+const HELD: Plan =
+    Plan { lessees: 5, producers: 1, limit: Some(Limit::Held(3)), is_restless: true, ..NOBODY };
+const RATED: Plan =
+    Plan { sleepers: 4, waiters: 2, producers: 1, limit: Some(Limit::Rate(40, 200)), ..NOBODY };
 const ONE: Plan = Plan { sleepers: 1, ..NOBODY };
 
 #[test]
@@ -242,4 +264,24 @@ fn a_clock_that_steps_strands_nobody() {
 #[test]
 fn a_clock_that_steps_strands_nobody_with_threads() {
     play(STEPPED, &threads());
+}
+
+#[test]
+fn no_more_are_held_than_the_key_allows() {
+    play(HELD, &[]);
+}
+
+#[test]
+fn no_more_are_held_than_the_key_allows_with_threads() {
+    play(HELD, &threads());
+}
+
+#[test]
+fn no_more_are_given_out_in_a_time_than_the_key_allows() {
+    play(RATED, &[]);
+}
+
+#[test]
+fn no_more_are_given_out_in_a_time_than_the_key_allows_with_threads() {
+    play(RATED, &threads());
 }
