@@ -47,8 +47,8 @@ pub struct Writing<'a> {
     has_grown: bool,
     /// The time at which it is changed, in milliseconds since the epoch, once it has been read.
     now: Option<u64>,
-    /// What it added to the census before it was changed.
-    counted: Counted,
+    /// What it added to the census before it was changed, if it may have been.
+    counted: Option<Counted>,
 }
 
 impl<'a> Writing<'a> {
@@ -63,7 +63,7 @@ impl<'a> Writing<'a> {
         trap::pass("open");
         let (key, hold, whole) = (Some(key), Some(Hold::begin()), None);
         let (new, is_leftover, has_grown, now) = (None, false, false, None);
-        let counted = Counted::default();
+        let counted = None;
         Ok(Self {
             whole,
             context,
@@ -136,7 +136,7 @@ impl<'a> Writing<'a> {
 
     /// Has a dehydrator come into being.
     fn make(&mut self, new: Dehydrator) {
-        self.counted = new.counted();
+        self.counted = Some(new.counted());
         self.new = Some(new);
     }
 
@@ -283,8 +283,7 @@ impl<'a> Writing<'a> {
     fn begin(&mut self) {
         if self.whole.is_none() {
             self.whole = Some(Whole::begin());
-            self.counted =
-                self.existing().map(|dehydrator| dehydrator.counted()).unwrap_or_default();
+            self.counted = self.existing().map(|dehydrator| dehydrator.counted());
         }
     }
 
@@ -369,11 +368,11 @@ fn follow_up(
     context: &Context,
     name: Str<'_>,
     dehydrator: &mut Dehydrator,
-    counted: Counted,
+    counted: Option<Counted>,
     now: Option<u64>,
     has_grown: bool,
 ) {
-    counted.become_those_of(dehydrator);
+    counted.into_iter().for_each(|counted| counted.become_those_of(dehydrator));
     dehydrator.note_next(|| now.unwrap_or_else(clock::now));
     let mark = dehydrator.tracking().mark();
     if !has_grown && !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
