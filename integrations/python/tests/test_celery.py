@@ -121,6 +121,16 @@ def test_a_task_that_is_revoked_leaves_the_queue(own_server: RealServer) -> None
     assert [name for name, _, _ in done(own_server)] == ["kept"]
 
 
+def test_what_waits_is_listed_by_inspect(own_server: RealServer) -> None:
+    app = application(own_server)
+    with worker(own_server, *of_pool("threads")):
+        wait_until(lambda: app.control.ping(timeout=1), 20)
+        sent = send(app, "later", countdown=3600)
+        ((listed,),) = wait_until(lambda: app.control.inspect(timeout=5).scheduled()).values()
+    assert (listed["request"]["id"], listed["request"]["args"]) == (sent.id, ["later"])
+    assert listed["eta"]
+
+
 def test_a_task_is_retried_with_a_countdown_with_late_acks(own_server: RealServer) -> None:
     app = application(own_server)
     with worker(own_server, *of_pool("threads"), LATE="1"):

@@ -16,14 +16,14 @@ T = TypeVar("T")
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
 #: Newer than others: a server that knows it knows all that this package needs.
-NEWEST = "DEHYDRATOR.RELEASE"
+NEWEST = "DEHYDRATOR.REJECT"
 
 
 def explain(error: Exception, command: str) -> Exception:
     """Returns a clearer error, if the server does not know the command."""
     if not isinstance(error, ResponseError) or knows(error):
         return error
-    return ModuleTooOldError(command) if command in (NEWEST, "DEHYDRATOR.REJECT") else ModuleMissingError()
+    return ModuleTooOldError(command) if command in ("DEHYDRATOR.RELEASE", NEWEST) else ModuleMissingError()
 
 
 def knows(error: Exception) -> bool:

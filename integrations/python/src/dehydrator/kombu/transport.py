@@ -11,6 +11,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
 from dehydrator.kombu.channel import Channel, SentinelChannel
+from dehydrator.kombu.scheduled import answer_for_the_server
 
 #: All of this process: the one that hears of a revoked task need not be the one whose channel consumes.
 TRANSPORTS: WeakSet[Any] = WeakSet()
@@ -43,6 +44,7 @@ class Transport(base.Transport):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         TRANSPORTS.add(self)
+        answer_for_the_server()
 
     def _deliver(self, message: dict[str, Any], queue: str) -> None:
         super()._deliver(message, queue)
