@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -88,7 +89,10 @@ pub type TakeText = fn(&[u8], bool) -> Result<(), String>;
 
 thread_local! {
     // Settings are the server's main thread's.
-    static DEFAULT_ONDUE_TEXT: RefCell<Option<OwnedStr>> = const { RefCell::new(None) };
+    // Nothing here is dropped with the thread: a library that has something to drop is never unmapped, and a server that
+    // takes the module back, and loads it again, would find what was registered before.
+    static DEFAULT_ONDUE_TEXT: RefCell<ManuallyDrop<Option<OwnedStr>>> =
+        const { RefCell::new(ManuallyDrop::new(None)) };
     static TAKE_DEFAULT_ONDUE: Cell<TakeText> = const { Cell::new(|_, _| Ok(())) };
     static IS_CLUSTER: Cell<bool> = const { Cell::new(false) };
 }
@@ -228,7 +232,8 @@ fn take_argument(pair: &[Cow<'_, str>]) -> Result<(), String> {
 /// Takes what becomes of what comes due in keys of which nobody has said anything.
 fn take_text(text: &[u8]) -> Result<(), String> {
     TAKE_DEFAULT_ONDUE.get()(text, IS_CLUSTER.get())?;
-    DEFAULT_ONDUE_TEXT.set(Some(OwnedStr::new(text)));
+    let before = DEFAULT_ONDUE_TEXT.replace(ManuallyDrop::new(Some(OwnedStr::new(text))));
+    drop(ManuallyDrop::into_inner(before));
     Ok(())
 }
 

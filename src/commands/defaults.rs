@@ -5,6 +5,7 @@
 //! makes the key, and replicas and the append-only file are told so as if the client had. From there on it is as any other.
 
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 
 use crate::data_type::Writing;
 use crate::policy::{Policy, Route};
@@ -27,7 +28,9 @@ struct Rule {
 
 thread_local! {
     // Commands and settings are the server's main thread's.
-    static RULES: RefCell<Vec<Rule>> = const { RefCell::new(Vec::new()) };
+    // They are not dropped with the thread: see `config`.
+    static RULES: RefCell<ManuallyDrop<Vec<Rule>>> =
+        const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
 /// Takes the setting.
@@ -50,13 +53,14 @@ pub fn set(text: &[u8], is_cluster: bool) -> Result<(), String> {
             format!("default-ondue: {}: {reason}", rule.pattern.escape_ascii())
         })?;
     }
-    RULES.set(rules);
+    drop(ManuallyDrop::into_inner(RULES.replace(ManuallyDrop::new(rules))));
     Ok(())
 }
 
 /// Says of a dehydrator that a client's push has just made what the setting has for it.
 pub fn apply(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing<'_>) {
-    if !dehydrator.is_new() || RULES.with_borrow(Vec::is_empty) || context.is_replaying() {
+    if !dehydrator.is_new() || RULES.with_borrow(|rules| rules.is_empty()) || context.is_replaying()
+    {
         return;
     }
     let is_cluster = context.is_cluster();

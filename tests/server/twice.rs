@@ -156,13 +156,22 @@ fn replies(line: &str, first: Value, second: Value) {
     twice(&two_elements(), line, first, second);
 }
 
+/// A reply without the one number of INFO that grows by itself.
+fn without_age(reply: Value) -> Value {
+    let Value::Array(mut fields) = reply else { return reply };
+    if let Some(at) = fields.iter().position(|it| *it == text("oldest-due-ms")) {
+        fields.remove(at + 1);
+    }
+    Value::Array(fields)
+}
+
 /// A command that says the same twice, and leaves the same behind.
 fn reads(line: &str) {
     let server = two_elements();
     let mut client = server.connect();
-    let first = client.ask(line);
+    let first = without_age(client.ask(line));
     let digest = client.digest("k");
-    assert_eq!(client.ask(line), first, "{line}, again");
+    assert_eq!(without_age(client.ask(line)), first, "{line}, again");
     assert_eq!(client.digest("k"), digest, "{line}");
 }
 

@@ -242,7 +242,8 @@ impl Torture {
             for key in KEYS {
                 let Some(it) = self.world.dehydrator(db, key) else { continue };
                 let length = it.entries.len();
-                until(&format!("what is due in {key:?} of {db} is delivered"), || {
+                let what = format!("what is due in {key:?} of {db} is delivered, of {it:?}");
+                until(&what, || {
                     let len = redis::cmd("DEHYDRATOR.LEN").arg(key).query(&mut self.client);
                     (len == Ok(length)).then_some(())
                 });

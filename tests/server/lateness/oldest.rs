@@ -130,7 +130,9 @@ fn the_worst_are_listed_with_their_names_whatever_they_are_called_now() {
     named(&mut client, &[("other", 0), ("b", 1)]);
     client.ask("RENAME other a");
     named(&mut client, &[("a", 0), ("b", 1)]);
-    assert_eq!(cmd("MEMORY USAGE a").query::<u64>(&mut client), Ok(usage));
+    // Some servers keep the name with the value, and have another size for that when it was renamed.
+    let again = cmd("MEMORY USAGE a").query::<u64>(&mut client).expect("a number");
+    assert!(again.abs_diff(usage) <= 16, "{again} bytes after {usage}");
     client.ask("SWAPDB 0 1");
     named(&mut client, &[("a", 1), ("b", 0)]);
     client.ask("MOVE b 5");
@@ -140,7 +142,8 @@ fn the_worst_are_listed_with_their_names_whatever_they_are_called_now() {
     client.ask("SET a text");
     named(&mut client, &[("b", 5), ("c", 2)]);
     client.ask("FLUSHALL");
-    assert_eq!(worst(&mut client, 64), []);
+    // They may be freed in the background.
+    until("nobody is left", || worst(&mut client, 64).is_empty().then_some(()));
     for line in ["DEHYDRATOR.LATE COUNT 0", "DEHYDRATOR.LATE COUNT x", "DEHYDRATOR.LATE k"] {
         assert!(client.refused(line).starts_with("ERR "), "{line}");
     }

@@ -314,7 +314,9 @@ fn a_failover_in_the_middle_leaves_each_element_in_one_place() {
     until("some are delivered", || {
         matches!(client.ask("LLEN l"), Value::Int(length) if length > 500).then_some(())
     });
-    client.ask(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
+    // A replica that has just come is not online at once.
+    let failover = cmd(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
+    until("it is asked to", || failover.query::<Value>(&mut client).ok());
     let mut there = replica.connect();
     until("it has taken over", || {
         format!("{:?}", there.ask("ROLE")).contains("master").then_some(())

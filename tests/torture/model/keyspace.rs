@@ -43,7 +43,7 @@ impl World {
                 self.dbs[db].clear();
                 Expect::Is(Value::Okay)
             }
-            Op::Help => Expect::Shown(Box::default()),
+            Op::Help | Op::Late => Expect::Shown(Box::default()),
             // No level is as high as that.
             Op::Require { level: u64::MAX } => REFUSED,
             Op::Require { .. } => Expect::Is(Value::Okay),

@@ -121,6 +121,7 @@ pub enum Op {
         full: bool,
     },
     Help,
+    Late,
     /// As a client asks for it, which has nothing else happen.
     Require {
         level: u64,

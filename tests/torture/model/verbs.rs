@@ -227,8 +227,10 @@ impl World {
                 Expect::Is(Value::Array(replies))
             }
             Op::Reject(held) => {
-                let is_there =
-                    !it.entries.is_empty() || it.policy != Policy::Hold || it.pause.is_some();
+                let is_there = !it.entries.is_empty()
+                    || it.policy != Policy::Hold
+                    || it.pause.is_some()
+                    || it.limits.is_any();
                 if is_there && !matches!(it.policy, Policy::Limit(..)) {
                     return Expect::Refused("NORULE");
                 }

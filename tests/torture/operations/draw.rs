@@ -277,6 +277,7 @@ impl Torture {
             982..985 => Op::Del(self.random.pick(&["DEL", "UNLINK"])),
             985..988 => Op::Expire,
             988..992 => Op::SetText,
+            992 if self.random.one_in(2) => Op::Late,
             992 => Op::Help,
             993 => Op::Require { level: self.random.pick(&[1, 2, u64::MAX]) },
             994 if self.random.one_in(4) => Op::FlushDb,

@@ -111,6 +111,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words
         }
         Op::Help => vec![text("DEHYDRATOR.HELP")],
+        Op::Late => vec![text("DEHYDRATOR.LATE"), text("COUNT"), number(5)],
         Op::Require { level } => vec![text("DEHYDRATOR.REQUIRE"), number(*level)],
         Op::Update(id, element) => [verb("UPDATE"), vec![id.clone(), element.clone()]].concat(),
         Op::Touch { ids, ttl, only, at } => {
@@ -153,8 +154,8 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
                 Policy::Drop => words.push(text("drop")),
                 Policy::Publish(channel) => words.extend([text("PUBLISH"), text(channel)]),
                 Policy::List { dest, is_left } => {
-                    words.extend([text("LIST"), text(dest)]);
-                    words.extend(is_left.then(|| text("LEFT")));
+                    let end = text(if *is_left { "LEFT" } else { "right" });
+                    words.extend([text("LIST"), text(dest), end]);
                 }
                 Policy::Stream { dest, maxlen } => {
                     words.extend([text("STREAM"), text(dest)]);
