@@ -12,10 +12,15 @@ mod clock {
     pub fn now_us() -> u64 {
         0
     }
+
+    pub fn monotonic_us() -> u64 {
+        0
+    }
 }
 
 mod metrics {
     mod latency;
+    mod start;
 }
 
 #[cfg(feature = "lawn")]

@@ -40,13 +40,13 @@ if [ "$(cargo mutants --version 2>/dev/null)" != "cargo-mutants $version" ]; the
 fi
 
 if [ $# = 0 ]; then
-    set -- src/policy.rs src/metrics/latency.rs src/commands/args/*.rs src/data_type/encoding/*.rs \
-        src/lawn/*.rs src/lawn/{index,lease,queues,small,store}/*.rs
+    set -- src/policy/*.rs src/metrics/{latency,start}.rs src/commands/args/*.rs src/data_type/encoding/*.rs \
+        src/lawn/*.rs src/lawn/{index,lease,queues,remembered,small,store}/*.rs
 fi
 small=() lawn=()
 for file in "$@"; do
     case $file in
-        src/policy.rs | src/metrics/latency.rs | src/commands/args/*) small+=(--file "$file") ;;
+        src/policy/* | src/metrics/* | src/commands/args/*) small+=(--file "$file") ;;
         src/data_type/encoding/* | src/lawn/*) lawn+=(--file "$file") ;;
         *)
             echo "mutants.sh: $file is not in mutants/lib.rs" >&2
