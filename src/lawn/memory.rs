@@ -41,6 +41,41 @@ pub fn rounded(bytes: usize) -> usize {
     bytes.next_multiple_of(1 << doubling.saturating_sub(2).max(3))
 }
 
+/// Moves everything that can be moved, a few steps at a time.
+#[cfg(test)]
+pub(super) mod moved {
+    use super::Mover;
+
+    pub struct MoveAll;
+
+    impl Mover for MoveAll {
+        fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
+            let mut moved = Vec::with_capacity(items.capacity());
+            moved.extend(items);
+            moved
+        }
+
+        fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
+            Box::new(*item)
+        }
+    }
+
+    /// Calls `part` with where it left off, until nothing is left, and lets it take so many steps each time.
+    pub fn in_steps(
+        steps: usize,
+        mut part: impl FnMut(usize, &mut MoveAll, &mut dyn FnMut() -> bool) -> Option<usize>,
+    ) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let mut left = steps;
+            next = part(from, &mut MoveAll, &mut || {
+                left -= 1;
+                left > 0
+            });
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::super::super::memory::moved;
 use super::*;
 
 fn remembered() -> Remembered {
@@ -113,29 +114,8 @@ impl Oracle {
 }
 
 /// Moves every allocation.
-struct Moves;
-
-impl Mover for Moves {
-    fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
-        let mut moved = Vec::with_capacity(items.capacity());
-        moved.extend(items);
-        moved
-    }
-
-    fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
-        Box::new(*item)
-    }
-}
-
 fn defrag(remembered: &mut Remembered, steps: usize) {
-    let mut step = Some(0);
-    while let Some(from) = step {
-        let mut left = steps;
-        step = remembered.defrag(from, &mut Moves, || {
-            left -= 1;
-            left > 0
-        });
-    }
+    moved::in_steps(steps, |from, mover, go_on| remembered.defrag(from, mover, go_on));
 }
 
 fn run(ops: &[Op]) {

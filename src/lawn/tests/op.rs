@@ -1,0 +1,193 @@
+//! What is done to a lawn at random.
+
+use proptest::prelude::*;
+
+use super::super::*;
+
+#[derive(Clone, Debug)]
+pub(super) enum Op {
+    /// Begins to count the leases that run, or ends that.
+    Watch {
+        on: bool,
+    },
+    Start {
+        id: u16,
+        ttl: u64,
+        length: usize,
+    },
+    StartAt {
+        id: u16,
+        ttl: u64,
+        length: usize,
+        deadline: u64,
+    },
+    /// Many elements with one TTL, so that queues get blocks and pages.
+    Burst {
+        first: u16,
+        count: u16,
+        ttl: u64,
+    },
+    /// Many elements at moments over a span, in no order, each with a TTL of its own or with none: what the timeline is for. A
+    /// span of 1 or 2 makes ties, more than a block's worth.
+    Spread {
+        first: u16,
+        count: u16,
+        from: u64,
+        span: u64,
+        ttl: u64,
+    },
+    /// Many elements are restarted so.
+    RestartSpread {
+        first: u16,
+        count: u16,
+        span: u64,
+    },
+    Stop {
+        id: u16,
+    },
+    StopMany {
+        first: u16,
+        step: u16,
+        count: u16,
+    },
+    Update {
+        id: u16,
+        length: usize,
+    },
+    PopDue {
+        most: usize,
+    },
+    Clock {
+        by: i64,
+    },
+    Compact {
+        moves: usize,
+    },
+    Defrag {
+        steps: usize,
+    },
+    Replace {
+        id: u16,
+        ttl: u64,
+        length: usize,
+    },
+    Restart {
+        id: u16,
+        ttl: u64,
+    },
+    Deliveries {
+        id: u16,
+        deliveries: u16,
+    },
+    LeaseDue {
+        most: usize,
+        ttl: u64,
+    },
+    Lease {
+        id: u16,
+        ttl: u64,
+    },
+    Drain {
+        most: usize,
+    },
+    /// How far the small form goes is set anew.
+    SmallMax {
+        max: SmallMax,
+    },
+    /// One call of a scan, which begins anew when it is at its end.
+    Scan {
+        count: usize,
+    },
+}
+
+/// Often so little that a few operations change the form, often so much that it stays small.
+pub(super) fn small_max() -> impl Strategy<Value = SmallMax> {
+    let elements = prop_oneof![2 => 0_usize..5, 2 => Just(32_usize), 1 => Just(1000_usize)];
+    let bytes = prop_oneof![1 => 0_usize..300, 2 => Just(4096_usize), 1 => Just(1_usize << 20)];
+    (elements, bytes).prop_map(|(elements, bytes)| SmallMax { elements, bytes })
+}
+
+/// Few ids, so that they meet again.
+pub(super) fn id() -> impl Strategy<Value = u16> {
+    prop_oneof![4 => 0_u16..40, 1 => 0_u16..2000]
+}
+
+pub(super) fn ttl() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => prop::sample::select(vec![0_u64, 1, 2, 5, 10]),
+        2 => 0_u64..2000,
+        1 => any::<u64>(),
+        1 => prop::sample::select(vec![DEADLINE_MAX, DEADLINE_MAX - 1000, 1 << 62, u64::MAX]),
+    ]
+}
+
+pub(super) fn deadline() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 900_u64..1200,
+        1 => any::<u64>(),
+        1 => prop::sample::select(vec![0_u64, 1, DEADLINE_MAX, DEADLINE_MAX - 1, DEADLINE_MAX + 1]),
+    ]
+}
+
+/// Milliseconds: more than a block can tell apart without looking at records, too.
+fn span() -> impl Strategy<Value = u64> {
+    prop_oneof![2 => 1_u64..4, 4 => 1_u64..300, 1 => prop::sample::select(vec![1 << 33, 1 << 45])]
+}
+
+/// A number below `span` for each of many.
+pub(super) fn spread(number: u16, span: u64) -> u64 {
+    u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) % span
+}
+
+pub(super) fn length() -> impl Strategy<Value = usize> {
+    prop_oneof![8 => 0_usize..100, 1 => 100_usize..3000, 1 => 8000_usize..20_000]
+}
+
+pub(super) fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Start { id, ttl, length }),
+        3 => (id(), ttl(), length(), deadline()).prop_map(
+            |(id, ttl, length, deadline)| Op::StartAt { id, ttl, length, deadline }
+        ),
+        1 => (id(), 1_u16..120, prop::sample::select(vec![0_u64, 5, 10]))
+            .prop_map(|(first, count, ttl)| Op::Burst { first, count, ttl }),
+        2 => (id(), 1_u16..250, 900_u64..1200, span(), prop_oneof![Just(0_u64), ttl()])
+            .prop_map(|(first, count, from, span, ttl)| Op::Spread { first, count, from, span, ttl }),
+        1 => (id(), 1_u16..250, span())
+            .prop_map(|(first, count, span)| Op::RestartSpread { first, count, span }),
+        4 => id().prop_map(|id| Op::Stop { id }),
+        1 => (id(), 1_u16..4, 1_u16..120)
+            .prop_map(|(first, step, count)| Op::StopMany { first, step, count }),
+        2 => (id(), length()).prop_map(|(id, length)| Op::Update { id, length }),
+        3 => prop_oneof![Just(1_usize), 0_usize..20, Just(usize::MAX)].prop_map(|most| Op::PopDue { most }),
+        3 => prop_oneof![8 => -3_i64..4, 1 => -200_i64..200, 1 => any::<i64>()].prop_map(|by| Op::Clock { by }),
+        1 => (1_usize..40).prop_map(|moves| Op::Compact { moves }),
+        1 => (1_usize..5).prop_map(|steps| Op::Defrag { steps }),
+        3 => (id(), ttl(), length()).prop_map(|(id, ttl, length)| Op::Replace { id, ttl, length }),
+        3 => (id(), ttl()).prop_map(|(id, ttl)| Op::Restart { id, ttl }),
+        1 => (id(), 0_u16..3).prop_map(|(id, deliveries)| Op::Deliveries { id, deliveries }),
+        3 => (0_usize..20, 1_u64..50).prop_map(|(most, ttl)| Op::LeaseDue { most, ttl }),
+        1 => (id(), 1_u64..50).prop_map(|(id, ttl)| Op::Lease { id, ttl }),
+        2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
+        1 => small_max().prop_map(|max| Op::SmallMax { max }),
+        3 => (1_usize..20).prop_map(|count| Op::Scan { count }),
+        1 => any::<bool>().prop_map(|on| Op::Watch { on }),
+    ]
+}
+
+pub(super) fn name(id: u16) -> Vec<u8> {
+    // Lengths from 0 on, binary, and all different.
+    match id {
+        0 => Vec::new(),
+        _ => id.to_be_bytes().repeat(1 + usize::from(id % 5)),
+    }
+}
+
+pub(super) fn payload(seed: u64, length: usize) -> Vec<u8> {
+    (0..length as u64).map(|i| (seed ^ i) as u8).collect()
+}
+
+/// Few, so that they meet again, and sometimes none, or one of the server's.
+pub(super) fn token(seed: u64) -> Option<Token> {
+    if seed % 7 == 6 { Some(Token::drawn(seed)) } else { Token::new(seed % 4) }
+}

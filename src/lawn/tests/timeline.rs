@@ -1,0 +1,261 @@
+//! Queues, and the timeline, by what is in them.
+
+use super::*;
+
+#[test]
+fn what_comes_while_the_clock_has_stepped_back_is_in_the_timeline_and_in_order() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..5000, 10, 10_000);
+    start_numbered(&mut lawn, 5000..10_000, 10, 1000);
+    start_numbered(&mut lawn, 10_000..15_000, 10, 10_001);
+    lawn.check();
+    assert_eq!(lawn.parts().shape(), (1, 5000));
+    assert_eq!(lawn.next_deadline(), Some(1010));
+    let order: Vec<_> = (5000..10_000).chain(0..5000).chain(10_000..15_000).collect();
+    assert_eq!(pop_all(&mut lawn, 20_000), order);
+}
+
+#[test]
+fn with_a_ttl_for_each_element_all_but_a_few_are_in_the_timeline() {
+    let mut lawn = lawn();
+    let count = 20_000;
+    for id in 0..count {
+        // 7919 is prime: every TTL once, in no order.
+        start_numbered(&mut lawn, id..id + 1, id * 7919 % count, 0);
+    }
+    lawn.check();
+    let (queues, timed) = lawn.parts().shape();
+    assert_eq!(queues + timed, count as usize);
+    assert!(queues <= 20, "{queues} queues");
+    let deadlines: Vec<_> = pop_all(&mut lawn, count).iter().map(|id| id * 7919 % count).collect();
+    assert_eq!(deadlines, (0..count).collect::<Vec<_>>());
+    assert!(lawn.is_empty());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn a_ttl_that_comes_often_has_a_queue_and_one_of_thousands_has_none() {
+    for (ttls, has_queues) in [(100, true), (20_000, false)] {
+        let mut lawn = lawn();
+        for id in 0..300_000_u64 {
+            let ttl = 1000 + id.wrapping_mul(0x9e37_79b9_7f4a_7c15) % ttls;
+            start_numbered(&mut lawn, id..id + 1, ttl, 0);
+        }
+        lawn.check();
+        let (queues, timed) = lawn.parts().shape();
+        if has_queues {
+            assert!(queues > 90 && timed < 30_000, "{queues} queues, {timed} in none");
+        } else {
+            assert!(queues < 200 && timed > 290_000, "{queues} queues, {timed} in none");
+        }
+    }
+}
+
+/// Whatever deadlines somebody chooses, no block is left with little in it beside another one.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn the_timeline_is_dense_whatever_comes() {
+    let count = 100_000_u64;
+    let random = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    type Deadline<'a> = &'a dyn Fn(u64) -> u64;
+    let deadlines: [(&str, Deadline<'_>, f64); 6] = [
+        ("at random", &random, 15.0),
+        ("ascending, behind one that is late", &|id| if id == 0 { 1 << 40 } else { id }, 12.0),
+        ("descending", &|id| (1 << 40) - id, 20.5),
+        ("all in one millisecond", &|id| if id == 0 { 2 } else { 1 }, 12.0),
+        // What is halved again and again: always into the fullest block.
+        ("between the last two", &|id| (1 << 40) - ((1 << 40) >> (id % 40)) + id, 17.0),
+        ("years apart", &|id| random(id) << 24, 16.0),
+    ];
+    for (name, deadline, most) in deadlines {
+        let mut lawn = lawn();
+        for id in 0..count {
+            lawn.start_at(&id.to_be_bytes(), 0, b"", deadline(id)).expect("room");
+        }
+        lawn.check();
+        let each = lawn.parts().queues.memory() as f64 / count as f64;
+        assert!(each < most, "{name}: {each:.1} bytes for each element");
+        // Nine of ten go, in another order than they came in.
+        for id in (0..count).map(|id| id * 7919 % count).filter(|id| id % 10 != 0) {
+            lawn.stop(&id.to_be_bytes()).expect("it is there");
+        }
+        while lawn.compact(16) {}
+        lawn.check();
+        let each = lawn.parts().queues.memory() as f64 / lawn.len() as f64;
+        assert!(each < 40.0, "{name}: {each:.1} bytes for each of those that are left");
+        let popped = pop_all(&mut lawn, DEADLINE_MAX);
+        assert!(popped.windows(2).all(|two| deadline(two[0]) <= deadline(two[1])), "{name}");
+        assert_eq!((popped.len() as u64, lawn.len()), (count / 10, 0));
+    }
+}
+
+/// What comes behind all of a full block, and before the next one, begins a block behind it: not each one of its own.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn deadlines_that_descend_towards_a_full_block_fill_blocks() {
+    // Apart by little, and by more than a column tells.
+    for step in [1, 1 << 24, 1 << 36] {
+        let mut lawn = lawn();
+        let start = |lawn: &mut Lawn, id: u64, deadline| {
+            lawn.start_at(&id.to_be_bytes(), 1 + id, b"", deadline).expect("room");
+        };
+        // Sixteen are in queues, all others in blocks that are full.
+        for id in 0..16 + 62 * 128 {
+            start(&mut lawn, id, id);
+        }
+        for id in 10_000..20_000 {
+            start(&mut lawn, id, (1 << 60) - id * step);
+        }
+        lawn.check();
+        let each = lawn.parts().queues.memory() as f64 / lawn.len() as f64;
+        assert!(each < 40.0, "{each:.1} bytes for each element, {step} apart");
+    }
+}
+
+/// Whoever makes room in a full block by stopping the last of it begins a block behind it with each element.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn blocks_that_begin_behind_a_full_one_do_not_stay_beside_each_other_with_an_element_each() {
+    let mut lawn = lawn();
+    let gap = 1 << 32;
+    let start = |lawn: &mut Lawn, deadline: u64| {
+        lawn.start_at(&deadline.to_be_bytes(), 0, b"", deadline).expect("room");
+    };
+    // This one is in a queue, and so are no others.
+    start(&mut lawn, 1 << 62);
+    (0..62).for_each(|id| start(&mut lawn, id));
+    let mut full: std::collections::VecDeque<_> = (0..62).map(|at| (1 << 60) + at * gap).collect();
+    full.iter().for_each(|deadline| start(&mut lawn, *deadline));
+    for step in 0..10_000 {
+        let last = full.pop_back().expect("there are 62");
+        assert!(lawn.stop(&last.to_be_bytes()).is_some());
+        full.push_front(full[0] - gap);
+        start(&mut lawn, full[0]);
+        start(&mut lawn, full[61] + gap / 2);
+        if step % 1000 == 0 {
+            lawn.check();
+        }
+    }
+    lawn.check();
+    let each = lawn.parts().queues.memory() as f64 / lawn.len() as f64;
+    assert!(each < 60.0, "{each:.1} bytes for each element");
+}
+
+/// A TTL has a column where any element of the block has one, in as many bits as it needs.
+#[test]
+fn elements_of_the_timeline_keep_their_ttls_of_any_width() {
+    let mut lawn = lawn();
+    let ttl = |id: u64| match id % 7 {
+        0 => u64::MAX - id,
+        1 | 2 => 1_000_000 + id,
+        3 => u64::from(u32::MAX),
+        4 => 1 << 32,
+        _ => 0,
+    };
+    for id in 0..500_u64 {
+        lawn.start_at(&id.to_be_bytes(), ttl(id), b"", 5000 - id * 7 % 1000).expect("room");
+        if id % 50 == 0 {
+            lawn.check();
+        }
+    }
+    for id in (0..500_u64).filter(|id| id % 3 != 0) {
+        lawn.stop(&id.to_be_bytes()).expect("it is there");
+    }
+    for id in (0..500_u64).step_by(3) {
+        assert_eq!(lawn.row(&id.to_be_bytes()).map(|row| row.ttl), Some(ttl(id)));
+    }
+    let mut ttls = Vec::new();
+    lawn.drain(5000, usize::MAX, |given, element| {
+        ttls.push(given == ttl(u64::from_be_bytes(element.id.try_into().expect("eight bytes"))));
+    });
+    assert_eq!(ttls, [true; 167]);
+}
+
+/// What is first may be earlier than all before, or go, while the first block is not sorted yet.
+#[test]
+fn the_next_deadline_is_exact_while_the_first_block_changes() {
+    let mut lawn = lawn();
+    let mut model = std::collections::BTreeSet::new();
+    for step in 0..4000_u64 {
+        let random = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        let deadline = random % 5000;
+        if step % 3 < 2 {
+            lawn.start_at(&step.to_be_bytes(), step, b"", deadline).expect("room");
+            model.insert((deadline, step));
+        } else if let Some(first) = model.iter().nth((random % 3) as usize).copied() {
+            model.remove(&first);
+            assert!(lawn.stop(&first.1.to_be_bytes()).is_some());
+        }
+        assert_eq!(lawn.next_deadline(), model.first().map(|first| first.0), "step {step}");
+        if step % 5 == 0 {
+            lawn.settle_first();
+        }
+        if step % 100 == 0 {
+            lawn.check();
+        }
+    }
+    let order: Vec<_> = model.into_iter().map(|(_, step)| step).collect();
+    assert_eq!(pop_all(&mut lawn, 5000), order);
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn emptied_queues_make_room_for_other_ttls() {
+    let mut lawn = lawn();
+    for round in 0..3 {
+        for ttl in 0..16 {
+            lawn.start(&u64::to_be_bytes(ttl), ttl + round, b"", 0).expect("room");
+        }
+        assert_eq!(lawn.parts().shape(), (16, 0));
+        assert_eq!(pop_all(&mut lawn, u64::MAX).len(), 16);
+        lawn.check();
+        assert_eq!(lawn.parts().shape(), (0, 0));
+    }
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn memory_comes_back_after_a_burst_of_ttls() {
+    let mut lawn = lawn();
+    for id in 0..100_000 {
+        start_numbered(&mut lawn, id..id + 1, 1000 + id % 5000, 0);
+    }
+    assert!(lawn.parts().shape().1 > 90_000, "{:?}", lawn.parts().shape());
+    let full = lawn.memory();
+    for id in 1..100_000_u64 {
+        lawn.stop(&id.to_be_bytes()).expect("it is there");
+    }
+    while lawn.compact(16) {}
+    lawn.check();
+    assert!(lawn.memory() * 200 < full, "{} of {full} bytes for one", lawn.memory());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn queues_of_which_little_is_left_are_joined_to_fuller_blocks() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..100_000, 10, 0);
+    for id in (0..100_000_u64).filter(|id| id % 50 != 0) {
+        lawn.stop(&id.to_be_bytes()).expect("it is there");
+    }
+    while lawn.compact(16) {}
+    let each = lawn.parts().queues.memory() / lawn.len();
+    assert!(each < 60, "{each} bytes for each of {} elements", lawn.len());
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn records_are_read_ahead_a_few_at_a_time_and_once() {
+    let mut lawn = lawn();
+    start_numbered(&mut lawn, 0..40, 10, 0);
+    let mut reads = Vec::new();
+    for taken in 0..40 {
+        let parts = lawn.parts_mut();
+        parts.queues.settle(&mut parts.records);
+        if let Some(handles) = parts.queues.unread() {
+            reads.push((taken, handles.iter().flatten().count()));
+        }
+        lawn.pop_due(10).expect("it is due");
+    }
+    assert_eq!(reads, [(0, 16), (16, 16), (32, 8)]);
+}
