@@ -21,10 +21,15 @@ git cat-file -e "$commit^{commit}" 2>/dev/null || {
 }
 mkdir "$dest/source"
 git archive "$commit" | tar -x -C "$dest/source"
-echo "Building the version before this one, once: that takes a minute or two."
-# Without what makes the module that is shipped a little faster, and its build much slower.
-CARGO_TARGET_DIR=$dest/build CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-    cargo build --release --locked --manifest-path "$dest/source/Cargo.toml"
-mv "$dest/build/release/libdehydrator.so" "$dest/"
+echo "Building the version before this one, once."
+# A debug build: `make build-debug` has built the libraries of one by now, and they are taken over.
+rm -rf "$dest/build"
+mkdir -p "$dest/build/debug"
+for part in .fingerprint build deps; do
+    [ ! -e "target/debug/$part" ] || cp -al "target/debug/$part" "$dest/build/debug/"
+done
+rm -rf "$dest"/build/debug/*/*dehydrator*
+CARGO_TARGET_DIR=$dest/build cargo build --locked --manifest-path "$dest/source/Cargo.toml"
+mv "$dest/build/debug/libdehydrator.so" "$dest/"
 rm -rf "$dest/source" "$dest/build"
 echo "$commit" >"$dest/commit"
