@@ -220,11 +220,7 @@ fn replicas_and_the_append_only_file_hear_of_a_push_and_of_a_removal_in_one_tran
     for rewrites in [false, true] {
         if rewrites {
             client = primary.connect();
-            client.ask("BGREWRITEAOF");
-            until("it is rewritten", || {
-                let running = client.info("persistence", "aof_rewrite_in_progress");
-                (running == 0).then_some(())
-            });
+            client.rewrite_aof();
         }
         primary.restart();
         let mut client = primary.connect();
@@ -310,13 +306,13 @@ fn a_failover_in_the_middle_leaves_each_element_in_one_place() {
     let mut client = primary.connect();
     client.ask("CONFIG SET dehydrator.tick-budget-us 200");
     push(&mut client, "k", COUNT);
+    // A replica that has just come is not online at once, and nothing may be delivered until it can take over.
+    until("the replica is online", || (client.ask("WAIT 1 100") == Value::Int(1)).then_some(()));
     client.ask("DEHYDRATOR.ONDUE k LIST l");
     until("some are delivered", || {
         matches!(client.ask("LLEN l"), Value::Int(length) if length > 500).then_some(())
     });
-    // A replica that has just come is not online at once.
-    let failover = cmd(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
-    until("it is asked to", || failover.query::<Value>(&mut client).ok());
+    client.ask(&format!("FAILOVER TO 127.0.0.1 {}", replica.port()));
     let mut there = replica.connect();
     until("it has taken over", || {
         format!("{:?}", there.ask("ROLE")).contains("master").then_some(())
