@@ -11,7 +11,7 @@
 //! Needs valgrind. `PROFILE=folder` keeps what callgrind found, a file for each row, for `callgrind_annotate`. An argument,
 //! `plain` or `file`, leaves out all but what is counted without or with an append-only file.
 
-#[path = "../tests/server/harness.rs"]
+#[path = "../tests/server/harness/mod.rs"]
 #[allow(dead_code)]
 mod harness;
 #[path = "module/load.rs"]

@@ -18,7 +18,7 @@
 #[path = "chart.rs"]
 #[allow(dead_code)]
 mod chart;
-#[path = "../tests/server/harness.rs"]
+#[path = "../tests/server/harness/mod.rs"]
 #[allow(dead_code)]
 mod harness;
 #[path = "page.rs"]

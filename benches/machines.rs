@@ -6,7 +6,7 @@
 //! percentiles are those of all their elements. Processor time is all that the primaries' main threads take meanwhile, for
 //! pushes, for each other and for their cron too: compare it between the rows.
 
-#[path = "../tests/server/harness.rs"]
+#[path = "../tests/server/harness/mod.rs"]
 #[allow(dead_code)]
 mod harness;
 #[path = "../tests/server/nodes.rs"]

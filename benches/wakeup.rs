@@ -11,7 +11,7 @@
 //!
 //! An argument names a way by a part of its name, to run nothing else, for a profile.
 
-#[path = "../tests/server/harness.rs"]
+#[path = "../tests/server/harness/mod.rs"]
 #[allow(dead_code)]
 mod harness;
 #[path = "page.rs"]

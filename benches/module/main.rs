@@ -14,7 +14,7 @@
 #[allow(dead_code)]
 mod chart;
 mod deadlines;
-#[path = "../../tests/server/harness.rs"]
+#[path = "../../tests/server/harness/mod.rs"]
 #[allow(dead_code)]
 mod harness;
 mod host;

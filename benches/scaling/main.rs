@@ -18,7 +18,7 @@
 mod chart;
 mod commands;
 mod constants;
-#[path = "../../tests/server/harness.rs"]
+#[path = "../../tests/server/harness/mod.rs"]
 #[allow(dead_code)]
 mod harness;
 mod job;

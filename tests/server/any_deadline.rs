@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, until};
+use crate::harness::{Ask, Server, cmd, text};
 use crate::replication::assert_equal;
 
 const COUNT: u64 = 5000;
@@ -88,11 +88,7 @@ fn elements_with_a_deadline_each_come_in_order_on_all_ways() {
     assert_eq!(order(&mut client), expected(&model), "from an RDB");
     client.ask("COPY k copy");
     assert_eq!(client.ask("DEHYDRATOR.RANGE copy - +"), client.ask("DEHYDRATOR.RANGE k - +"));
-    client.ask("BGREWRITEAOF");
-    until("the append-only file is rewritten", || {
-        let running = primary.info("persistence", "aof_rewrite_in_progress");
-        (running == 0 && primary.info("persistence", "aof_rewrite_scheduled") == 0).then_some(())
-    });
+    client.rewrite_aof();
     client.ask("DEBUG LOADAOF");
     assert_eq!(order(&mut client), expected(&model), "from an append-only file");
     assert_equal(&primary, &replica);

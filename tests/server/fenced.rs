@@ -373,12 +373,7 @@ fn tokens_survive_restarts_from_either_file() {
             are_held(&mut client, &tokens);
         }
         if options[0] == "--appendonly" {
-            client.ask("BGREWRITEAOF");
-            until("the rewrite is done", || {
-                (server.info("persistence", "aof_rewrite_in_progress") == 0
-                    && server.info("persistence", "aof_rewrite_scheduled") == 0)
-                    .then_some(())
-            });
+            client.rewrite_aof();
             server.restart();
             client = server.connect();
             are_held(&mut client, &tokens);

@@ -187,12 +187,7 @@ fn a_pause_goes_wherever_the_key_goes() {
             let digest = client.digest("k");
             for line in lines {
                 match *line {
-                    "rewritten" => until("the file is rewritten", || {
-                        let is_over = client.info("persistence", "aof_rewrite_in_progress")
-                            + client.info("persistence", "aof_rewrite_scheduled")
-                            == 0;
-                        is_over.then_some(())
-                    }),
+                    "rewritten" => client.wait_for_rewrite(),
                     "restart" | "crash" => {
                         if *line == "crash" {
                             server.crash_and_restart();

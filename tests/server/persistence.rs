@@ -79,12 +79,7 @@ fn a_rewritten_append_only_file_of_plain_words_keeps_everything() {
     let mut client = server.connect();
     fill(&mut client);
     let before = content(&mut client);
-    client.ask("BGREWRITEAOF");
-    crate::harness::until("the rewrite is done", || {
-        (server.info("persistence", "aof_rewrite_in_progress") == 0
-            && server.info("persistence", "aof_rewrite_scheduled") == 0)
-            .then_some(())
-    });
+    client.rewrite_aof();
     assert!(server.log().contains("Background AOF rewrite finished successfully"));
     server.crash_and_restart();
     assert_eq!(content(&mut server.connect()), before);

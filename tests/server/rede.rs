@@ -161,9 +161,7 @@ fn what_rede_s_push_says_of_a_lease_is_known_to_who_knows_none_of_rede_s_names()
         assert!(!written.contains("rede.push"), "{written}");
         (written.matches("dehydrator.push").count() == 3).then_some(())
     });
-    until("the replica has written it", || {
-        (replica.info("persistence", "aof_rewrite_in_progress") == 0).then_some(())
-    });
+    replica.connect().wait_for_rewrite();
     replica.restart();
     assert_eq!(replica.connect().digest("k"), digest);
 }

@@ -153,11 +153,7 @@ fn what_cannot_go_is_stuck_and_stays_a_dead_letter_by_any_count() {
     }
     for rewrites in [false, true] {
         if rewrites {
-            client.ask("BGREWRITEAOF");
-            until("it is rewritten", || {
-                let running = client.info("persistence", "aof_rewrite_in_progress");
-                (running == 0).then_some(())
-            });
+            client.rewrite_aof();
         }
         let digest = client.digest("k");
         server.restart();

@@ -84,14 +84,7 @@ fn a_replica_and_a_restart_know_that_nobody_holds_it() {
         let mut there = replica.connect();
         assert_eq!(there.digest("k"), digest);
         if rewrites {
-            client.ask("BGREWRITEAOF");
-            until("it is rewritten", || {
-                let info = client.ask("INFO persistence");
-                let info = format!("{info:?}");
-                (info.contains("aof_rewrite_in_progress:0")
-                    && info.contains("aof_rewrite_scheduled:0"))
-                .then_some(())
-            });
+            client.rewrite_aof();
         }
         primary.restart();
         client = primary.connect();

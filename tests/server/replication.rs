@@ -465,9 +465,7 @@ fn an_append_only_file_that_is_begun_under_load_tells_all_of_it() {
     until_quiet(&server);
     under_load(&server, 15, || {
         client.ask("CONFIG SET appendonly yes");
-        until("it is written", || {
-            (client.info("persistence", "aof_rewrite_in_progress") == 0).then_some(())
-        });
+        client.wait_for_rewrite();
     });
     let before = digests(&server);
     client.ask("DEBUG LOADAOF");

@@ -102,11 +102,7 @@ fn a_server_ends_loudly_at_an_append_only_file_of_a_later_version() {
             let mut client = server.connect();
             client.ask("DEHYDRATOR.PUSH k 600000 element id");
             if rewritten {
-                client.ask("BGREWRITEAOF");
-                until("it is rewritten", || {
-                    let running = client.info("persistence", "aof_rewrite_in_progress");
-                    (running == 0).then_some(())
-                });
+                client.rewrite_aof();
                 if preamble == "yes" {
                     // The file proper is an RDB, which says by itself what is in it.
                     client.ask("DEHYDRATOR.PUSH k 600000 element other");

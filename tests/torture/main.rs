@@ -1,6 +1,6 @@
 //! What takes minutes: faults, many times over. `make torture`.
 
-#[path = "../server/harness.rs"]
+#[path = "../server/harness/mod.rs"]
 #[allow(dead_code)]
 mod harness;
 

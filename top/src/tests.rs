@@ -1,6 +1,6 @@
 //! What is drawn of a real server, and of replies that a test makes up.
 
-#[path = "../../tests/server/harness.rs"]
+#[path = "../../tests/server/harness/mod.rs"]
 #[allow(dead_code)]
 mod harness;
 mod tls;

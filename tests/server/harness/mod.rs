@@ -1,27 +1,31 @@
 //! A server that is started for one test and ends with it.
 
+mod ask;
+mod machine;
+mod programs;
+
 use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use redis::{Cmd, Connection, Value};
+use redis::{Connection, Value};
 use tempfile::TempDir;
+
+pub use ask::*;
+use machine::{MACHINE, preload_in};
+pub use programs::*;
 
 /// How long anything may take that is waited for. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A configuration file of a test's own, in the server's folder.
 const CONFIGURATION: &str = "own.conf";
-
-/// What is wanted of the server's machine, in the server's folder: see tests/preload/machine.c.
-const MACHINE: &str = "machine";
 
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
@@ -93,42 +97,6 @@ impl Server {
         let listener = listener_module();
         let load = ["--loadmodule", listener.to_str().expect("a path that is text")];
         Self::start_with_port(&[options, &load].concat())
-    }
-
-    /// As [`Server::start_with_port`], on a machine whose real-time clock [`Server::shift_clock`] sets, and on which
-    /// forks fail if [`Server::fail_forks`] says so. The monotonic clock goes on as it is, as it does when somebody sets
-    /// the clock of a machine.
-    pub fn start_with_clock(options: &[&str]) -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
-        fs::write(folder.path().join(MACHINE), [0; 16]).expect("a machine like any other");
-        let compiled = Command::new("cc")
-            .args(["-O1", "-shared", "-fPIC", "-o"])
-            .arg(preload_in(folder.path()))
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/preload/machine.c"))
-            .status()
-            .expect("a C compiler, which `make setup` installs");
-        assert!(compiled.success(), "tests/preload/machine.c does not compile");
-        let mut server =
-            Self::launch_in(folder, server_program(), release_module(), free_port(), options);
-        server.wait_until_up();
-        server
-    }
-
-    /// Sets the server's real-time clock so many milliseconds ahead of the true one, or behind it.
-    pub fn shift_clock(&self, milliseconds: i64) {
-        self.want_of_machine(0, milliseconds * 1000);
-    }
-
-    /// Has the server's forks fail, as where there is no memory or no process to be had, or succeed.
-    pub fn fail_forks(&self, fail: bool) {
-        const ENOMEM: i64 = 12;
-        self.want_of_machine(1, if fail { ENOMEM } else { 0 });
-    }
-
-    fn want_of_machine(&self, index: u64, number: i64) {
-        let file = fs::File::options().write(true).open(self.file(MACHINE)).expect("a machine");
-        // In one write, over what is there: the server has the file mapped into its memory.
-        file.write_all_at(&number.to_ne_bytes(), index * 8).expect("it is set");
     }
 
     /// A server with a configuration file of its own, `own.conf`, which is to load the module.
@@ -365,75 +333,6 @@ impl Drop for Server {
     }
 }
 
-/// Which server is tested against. It compares with a number of major and minor.
-#[derive(Clone, Copy, Debug)]
-pub struct Version {
-    pub is_valkey: bool,
-    number: (u32, u32),
-}
-
-impl PartialEq<(u32, u32)> for Version {
-    fn eq(&self, number: &(u32, u32)) -> bool {
-        self.number == *number
-    }
-}
-
-impl PartialOrd<(u32, u32)> for Version {
-    fn partial_cmp(&self, number: &(u32, u32)) -> Option<std::cmp::Ordering> {
-        Some(self.number.cmp(number))
-    }
-}
-
-/// The program that is tested against.
-pub fn server_program() -> PathBuf {
-    program("DEHYDRATOR_SERVER", "redis-server")
-}
-
-/// The command line client.
-pub fn cli_program() -> PathBuf {
-    program("DEHYDRATOR_CLI", "redis-cli")
-}
-
-/// The program that a variable names: a path, which must not depend on the folder it is started in,
-/// or a name to be found where programs are.
-fn program(variable: &str, default: &str) -> PathBuf {
-    let named = PathBuf::from(env::var(variable).unwrap_or(default.into()));
-    fs::canonicalize(&named).unwrap_or(named)
-}
-
-/// The module as it is shipped: built for release, by `make`.
-pub fn release_module() -> PathBuf {
-    module("DEHYDRATOR_MODULE", "target/release/libdehydrator.so")
-}
-
-/// The version before this one, `None` where the clone does not have it: see scripts/previous.sh.
-pub fn previous_module() -> Option<PathBuf> {
-    let built = Command::new("scripts/previous.sh").stdout(Stdio::null()).status();
-    assert!(built.expect("a shell").success(), "scripts/previous.sh has failed");
-    fs::canonicalize("target/previous/libdehydrator.so").ok()
-}
-
-/// The module with hooks for tests: `make build-debug`.
-pub fn debug_module() -> PathBuf {
-    module("DEHYDRATOR_DEBUG_MODULE", "target/debug/libdehydrator.so")
-}
-
-/// The module that listens: `make build-debug`.
-pub fn listener_module() -> PathBuf {
-    module("DEHYDRATOR_LISTENER", "target/debug/examples/liblistener.so")
-}
-
-/// The library that stands in for some of the machine, compiled.
-fn preload_in(folder: &Path) -> PathBuf {
-    folder.join("machine.so")
-}
-
-fn module(variable: &str, default: &str) -> PathBuf {
-    let module = env::var(variable).unwrap_or(default.into());
-    let help = "run `make build build-debug` first";
-    fs::canonicalize(&module).unwrap_or_else(|_| panic!("no module at {module}: {help}"))
-}
-
 fn spawn(
     program: &Path,
     folder: &Path,
@@ -461,6 +360,9 @@ fn spawn(
     // A configuration of its own says what the server keeps, also after CONFIG REWRITE.
     if !folder.join(CONFIGURATION).exists() {
         command.args(["--save", "", "--appendonly", "no"]);
+        // The server writes what it has said before it replies. With `everysec` it waits while a disk is slow, and what
+        // it is killed with is lost.
+        command.args(["--appendfsync", "no"]);
     }
     if let Some(module) = module {
         command.arg("--loadmodule").arg(module);
@@ -505,74 +407,4 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         assert!(started.elapsed() < PATIENCE, "waited in vain until {what}");
         std::thread::park_timeout(Duration::from_millis(2));
     }
-}
-
-/// A command of text arguments, split at the spaces.
-pub fn cmd(line: &str) -> Cmd {
-    let mut words = line.split(' ');
-    let mut cmd = redis::cmd(words.next().expect("a command"));
-    for word in words {
-        cmd.arg(word);
-    }
-    cmd
-}
-
-/// A field in the text of INFO.
-pub fn field_of(text: &str, field: &str) -> u64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-    line.unwrap_or_else(|| panic!("no {field} in {text}")).trim().parse().expect("a number")
-}
-
-/// Short forms for what tests do all the time.
-pub trait Ask {
-    /// The reply to a command of text arguments.
-    fn ask(&mut self, line: &str) -> Value;
-
-    /// The error that a command of text arguments is refused with.
-    fn refused(&mut self, line: &str) -> String;
-
-    /// Whether there is a key.
-    fn exists(&mut self, key: &str) -> bool {
-        self.ask(&format!("EXISTS {key}")) == Value::Int(1)
-    }
-
-    /// A field of INFO.
-    fn info(&mut self, section: &str, field: &str) -> u64 {
-        let Value::BulkString(text) = self.ask(&format!("INFO {section}")) else { panic!("text") };
-        field_of(&String::from_utf8_lossy(&text), field)
-    }
-
-    /// The digest of a key's value, with the order of its elements.
-    fn digest(&mut self, key: &str) -> Value {
-        self.ask(&format!("DEBUG DIGEST-VALUE {key}"))
-    }
-}
-
-impl Ask for Connection {
-    fn ask(&mut self, line: &str) -> Value {
-        cmd(line).query(self).unwrap_or_else(|error| panic!("{line}: {error}"))
-    }
-
-    fn refused(&mut self, line: &str) -> String {
-        refusal(&cmd(line), self).unwrap_or_else(|reply| panic!("{line}: {reply:?}"))
-    }
-}
-
-/// The error that a command is refused with, as the server sends it; or its reply.
-pub fn refusal(cmd: &Cmd, connection: &mut Connection) -> Result<String, Value> {
-    match cmd.query::<Value>(connection) {
-        Ok(reply) => Err(reply),
-        Err(error) => {
-            let code = error.code().unwrap_or_default();
-            Ok(format!("{code} {}", error.detail().unwrap_or_default()))
-        }
-    }
-}
-
-pub fn text(text: &str) -> Value {
-    Value::BulkString(text.into())
-}
-
-pub fn texts(texts: &[&str]) -> Value {
-    Value::Array(texts.iter().map(|it| text(it)).collect())
 }

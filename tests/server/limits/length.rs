@@ -92,12 +92,7 @@ fn replicas_and_what_is_loaded_are_never_refused() {
     for rewrites in [false, true] {
         if rewrites {
             client.ask("CONFIG SET aof-use-rdb-preamble no");
-            client.ask("BGREWRITEAOF");
-            until("it is rewritten", || {
-                (server.info("persistence", "aof_rewrite_in_progress") == 0
-                    && server.info("persistence", "aof_rewrite_scheduled") == 0)
-                    .then_some(())
-            });
+            client.rewrite_aof();
         }
         server.crash_and_restart();
         client = server.connect();

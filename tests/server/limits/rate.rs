@@ -172,12 +172,7 @@ fn a_failover_a_crash_and_a_copy_know_what_was_given_out() {
     for rewrites in [false, true] {
         if rewrites {
             client.ask("CONFIG SET aof-use-rdb-preamble no");
-            client.ask("BGREWRITEAOF");
-            until("it is rewritten", || {
-                (server.info("persistence", "aof_rewrite_in_progress") == 0
-                    && server.info("persistence", "aof_rewrite_scheduled") == 0)
-                    .then_some(())
-            });
+            client.rewrite_aof();
         }
         server.crash_and_restart();
         client = server.connect();

@@ -354,12 +354,7 @@ fn a_limit_and_the_counts_go_wherever_the_key_goes() {
         );
         for line in lines {
             match *line {
-                "rewritten" => until("the file is rewritten", || {
-                    let is_over = client.info("persistence", "aof_rewrite_in_progress")
-                        + client.info("persistence", "aof_rewrite_scheduled")
-                        == 0;
-                    is_over.then_some(())
-                }),
+                "rewritten" => client.wait_for_rewrite(),
                 "restart" | "crash" => {
                     if *line == "crash" {
                         server.crash_and_restart()
@@ -548,13 +543,7 @@ fn what_is_stuck_goes_on_by_another_policy_and_after_a_restart() {
                     assert_eq!(died(&mut client, "s", 100), ids, "{round}");
                 }
                 "rewritten" => {
-                    client.ask("BGREWRITEAOF");
-                    until("the file is rewritten", || {
-                        let is_over = client.info("persistence", "aof_rewrite_in_progress")
-                            + client.info("persistence", "aof_rewrite_scheduled")
-                            == 0;
-                        is_over.then_some(())
-                    });
+                    client.rewrite_aof();
                     server.crash_and_restart();
                     client = server.connect();
                     client.ask("DEL s");

@@ -35,9 +35,7 @@ fn a_policy_follows_its_key_wherever_it_goes() {
         // Nobody touches it by its new name: it must be found.
         assert_eq!(arrived(&mut client, "s", 1), ["id"], "after {way}");
     }
-    until("the file is rewritten", || {
-        (server.info("persistence", "aof_rewrite_in_progress") == 0).then_some(())
-    });
+    client.wait_for_rewrite();
 
     for crash in [false, true] {
         let mut client = server.connect();

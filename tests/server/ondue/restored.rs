@@ -121,9 +121,7 @@ fn it_stays_unconfirmed_wherever_it_goes() {
         for line in lines {
             client.ask(line);
         }
-        until("no file is being rewritten", || {
-            (server.info("persistence", "aof_rewrite_in_progress") == 0).then_some(())
-        });
+        client.wait_for_rewrite();
         stays(&mut client, "there");
         client.ask("DEBUG LOADAOF");
         stays(&mut client, "there");
@@ -182,11 +180,7 @@ fn it_stays_unconfirmed_on_a_replica_that_is_promoted() {
         assert_eq!(client.digest(key), other.digest(key), "{key}");
     }
     other.ask("REPLICAOF NO ONE");
-    until("its own file is written", || {
-        (replica.info("persistence", "aof_rewrite_in_progress") == 0
-            && replica.info("persistence", "aof_rewrite_scheduled") == 0)
-            .then_some(())
-    });
+    other.wait_for_rewrite();
     for _ in 0..2 {
         for key in ["before", "after"] {
             stays(&mut other, key);

@@ -7,7 +7,7 @@ use redis::{Cmd, Connection, RedisResult, Value};
 
 use super::LEASE;
 use super::run::Run;
-use crate::harness::{Ask, cmd, until};
+use crate::harness::{Ask, cmd};
 use crate::history::{Act, Event, Id, Poll, Reply, STRANDED};
 use crate::random::Random;
 
@@ -286,13 +286,6 @@ impl Client<'_> {
         let mut clock = self.run.clock.lock().expect("no panic");
         let start = self.run.moment();
         self.run.server.shift_clock(shift);
-        // Not every server asks for the time whenever it needs it. No step is shorter than 300 ms.
-        let mut client = self.run.server.connect();
-        until("the server has the time", || {
-            let (seconds, us): (u64, u64) = cmd("TIME").query(&mut client).expect("the time");
-            let true_us = self.run.moment().saturating_add_signed(ahead + shift * 1000);
-            ((seconds * 1_000_000 + us).abs_diff(true_us) < 100_000).then_some(())
-        });
         clock.steps.push((start, self.run.moment(), ahead + shift * 1000));
     }
 

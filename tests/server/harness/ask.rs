@@ -1,0 +1,92 @@
+//! Commands and replies, in the short forms that tests use all the time.
+
+use redis::{Cmd, Connection, Value};
+
+use super::until;
+
+/// A command of text arguments, split at the spaces.
+pub fn cmd(line: &str) -> Cmd {
+    let mut words = line.split(' ');
+    let mut cmd = redis::cmd(words.next().expect("a command"));
+    for word in words {
+        cmd.arg(word);
+    }
+    cmd
+}
+
+/// A field in the text of INFO.
+pub fn field_of(text: &str, field: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {field} in {text}")).trim().parse().expect("a number")
+}
+
+/// Short forms for what tests do all the time.
+pub trait Ask {
+    /// The reply to a command of text arguments.
+    fn ask(&mut self, line: &str) -> Value;
+
+    /// The error that a command of text arguments is refused with.
+    fn refused(&mut self, line: &str) -> String;
+
+    /// Whether there is a key.
+    fn exists(&mut self, key: &str) -> bool {
+        self.ask(&format!("EXISTS {key}")) == Value::Int(1)
+    }
+
+    /// A field of INFO.
+    fn info(&mut self, section: &str, field: &str) -> u64 {
+        let Value::BulkString(text) = self.ask(&format!("INFO {section}")) else { panic!("text") };
+        field_of(&String::from_utf8_lossy(&text), field)
+    }
+
+    /// The digest of a key's value, with the order of its elements.
+    fn digest(&mut self, key: &str) -> Value {
+        self.ask(&format!("DEBUG DIGEST-VALUE {key}"))
+    }
+
+    /// Has the append-only file rewritten, and waits until it is.
+    fn rewrite_aof(&mut self) {
+        self.ask("BGREWRITEAOF");
+        self.wait_for_rewrite();
+    }
+
+    /// Waits until no append-only file is being rewritten, or is to be.
+    fn wait_for_rewrite(&mut self) {
+        until("the append-only file is rewritten", || {
+            let Value::BulkString(text) = self.ask("INFO persistence") else { panic!("text") };
+            let text = String::from_utf8_lossy(&text);
+            let running = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
+                .map(|field| field_of(&text, field));
+            (running == [0, 0]).then_some(())
+        });
+    }
+}
+
+impl Ask for Connection {
+    fn ask(&mut self, line: &str) -> Value {
+        cmd(line).query(self).unwrap_or_else(|error| panic!("{line}: {error}"))
+    }
+
+    fn refused(&mut self, line: &str) -> String {
+        refusal(&cmd(line), self).unwrap_or_else(|reply| panic!("{line}: {reply:?}"))
+    }
+}
+
+/// The error that a command is refused with, as the server sends it; or its reply.
+pub fn refusal(cmd: &Cmd, connection: &mut Connection) -> Result<String, Value> {
+    match cmd.query::<Value>(connection) {
+        Ok(reply) => Err(reply),
+        Err(error) => {
+            let code = error.code().unwrap_or_default();
+            Ok(format!("{code} {}", error.detail().unwrap_or_default()))
+        }
+    }
+}
+
+pub fn text(text: &str) -> Value {
+    Value::BulkString(text.into())
+}
+
+pub fn texts(texts: &[&str]) -> Value {
+    Value::Array(texts.iter().map(|it| text(it)).collect())
+}

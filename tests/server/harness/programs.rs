@@ -1,0 +1,70 @@
+//! The programs and modules that are tested, which variables of the environment name.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The program that is tested against.
+pub fn server_program() -> PathBuf {
+    program("DEHYDRATOR_SERVER", "redis-server")
+}
+
+/// The command line client.
+pub fn cli_program() -> PathBuf {
+    program("DEHYDRATOR_CLI", "redis-cli")
+}
+
+/// The program that a variable names: a path, which must not depend on the folder it is started in,
+/// or a name to be found where programs are.
+fn program(variable: &str, default: &str) -> PathBuf {
+    let named = PathBuf::from(env::var(variable).unwrap_or(default.into()));
+    fs::canonicalize(&named).unwrap_or(named)
+}
+
+/// The module as it is shipped: built for release, by `make`.
+pub fn release_module() -> PathBuf {
+    module("DEHYDRATOR_MODULE", "target/release/libdehydrator.so")
+}
+
+/// The version before this one, `None` where the clone does not have it: see scripts/previous.sh.
+pub fn previous_module() -> Option<PathBuf> {
+    let built = Command::new("scripts/previous.sh").stdout(Stdio::null()).status();
+    assert!(built.expect("a shell").success(), "scripts/previous.sh has failed");
+    fs::canonicalize("target/previous/libdehydrator.so").ok()
+}
+
+/// The module with hooks for tests: `make build-debug`.
+pub fn debug_module() -> PathBuf {
+    module("DEHYDRATOR_DEBUG_MODULE", "target/debug/libdehydrator.so")
+}
+
+/// The module that listens: `make build-debug`.
+pub fn listener_module() -> PathBuf {
+    module("DEHYDRATOR_LISTENER", "target/debug/examples/liblistener.so")
+}
+
+fn module(variable: &str, default: &str) -> PathBuf {
+    let module = env::var(variable).unwrap_or(default.into());
+    let help = "run `make build build-debug` first";
+    fs::canonicalize(&module).unwrap_or_else(|_| panic!("no module at {module}: {help}"))
+}
+
+/// Which server is tested against. It compares with a number of major and minor.
+#[derive(Clone, Copy, Debug)]
+pub struct Version {
+    pub is_valkey: bool,
+    pub(super) number: (u32, u32),
+}
+
+impl PartialEq<(u32, u32)> for Version {
+    fn eq(&self, number: &(u32, u32)) -> bool {
+        self.number == *number
+    }
+}
+
+impl PartialOrd<(u32, u32)> for Version {
+    fn partial_cmp(&self, number: &(u32, u32)) -> Option<std::cmp::Ordering> {
+        Some(self.number.cmp(number))
+    }
+}
