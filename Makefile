@@ -19,7 +19,7 @@ CARGO_FOLDER := $(or $(CARGO_HOME),$(HOME)/.cargo)
 UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --remap-path-prefix=$(CURDIR)=/dehydrator" \
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
-.PHONY: build build-debug run top top-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands lint lint-scripts \
+.PHONY: build build-debug run top top-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations lint lint-scripts \
     check-tools fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
@@ -102,6 +102,10 @@ bench-commands: build ## What each command costs the server, in instructions, be
 
 bench-core: ## The core compared with other stores of timers; writes docs/benchmarks.md and docs/charts/
 	cargo bench --locked --bench core
+
+bench-integrations: build ## Our brokers beside the frameworks' own on Redis, in 40 minutes on a quiet machine; writes docs/integrations.md (OPTIONS='--help')
+	@scripts/setup.sh examples
+	scripts/bench-integrations.sh $(SERVERS_DIR) $(OPTIONS)
 
 lint: setup ## Formatting, and lints with warnings as errors
 	cargo fmt --check

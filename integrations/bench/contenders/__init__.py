@@ -1,0 +1,22 @@
+"""Who is compared. One more is a class here, and its name in CONTENDERS."""
+
+from contenders.base import Contender, Program
+from contenders.celery import CeleryOnDehydrator, CeleryOnRedis, CeleryOnRedisForAnHour
+from contenders.dramatiq import DramatiqOnDehydrator, DramatiqOnRedis
+from contenders.rq import RqOnDehydrator, RqOnRedis
+from contenders.taskiq import TaskiqOnDehydrator, TaskiqOnRedis
+
+#: Beside each framework's own, ours.
+CONTENDERS: dict[str, Contender] = {
+    "celery-redis-hour": CeleryOnRedisForAnHour(),
+    "celery-redis": CeleryOnRedis(),
+    "celery-dehydrator": CeleryOnDehydrator(),
+    "dramatiq-redis": DramatiqOnRedis(),
+    "dramatiq-dehydrator": DramatiqOnDehydrator(),
+    "taskiq-redis": TaskiqOnRedis(),
+    "taskiq-dehydrator": TaskiqOnDehydrator(),
+    "rq-redis": RqOnRedis(),
+    "rq-dehydrator": RqOnDehydrator(),
+}
+
+__all__ = ["CONTENDERS", "Contender", "Program"]

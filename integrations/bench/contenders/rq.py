@@ -1,0 +1,39 @@
+"""RQ, with its scheduler and with our queue.
+
+Its workers don't fork for each job: that would be most of what is measured.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from contenders.base import PROGRAMS, Contender, Program
+
+
+class RqOnRedis(Contender):
+    name = "RQ with its scheduler"
+    waits = "the server; a scheduler looks each second"
+    packages = ("rq", "redis")
+    broker = "redis"
+    options: tuple[str, ...] = ("--with-scheduler",)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"BENCH_BROKER": self.broker}
+
+    def workers(self, url: str, apart: bool) -> list[Program]:
+        words = [str(PROGRAMS / "rq"), "worker", "--url", url, "--worker-class", "rq.SimpleWorker"]
+        words += ["--quiet", "--maintenance-interval", "10", *self.options]
+        return [Program(words, self.environment)] * 2
+
+    def sender(self, url: str) -> Program:
+        return Program([sys.executable, "rq_jobs.py"], self.environment)
+
+
+class RqOnDehydrator(RqOnRedis):
+    name = "RQ on Dehydrator"
+    waits = "the server"
+    packages = ("rq",)
+    broker = "dehydrator"
+    options = ("--queue-class", "dehydrator.rq.Queue", "--job-class", "dehydrator.rq.Job")
+    needs_module = True

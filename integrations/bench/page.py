@@ -1,0 +1,149 @@
+"""The tables of docs/integrations.md, between their markers."""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from contenders import CONTENDERS
+from scenarios import SCENARIOS
+from trial import PATIENCE
+
+OPEN, CLOSE = "<!-- bench -->\n", "<!-- /bench -->"
+
+Results = dict[str, dict[str, Any]]
+
+
+def write_page(page: Path, results: Results) -> None:
+    """Puts the tables in the place of those that are there."""
+    told = page.read_text()
+    start, end = told.index(OPEN) + len(OPEN), told.index(CLOSE)
+    parts = [wrapped(conditions(results)), lateness_table(results), usage_table(results)]
+    parts += [wrapped(disturbed_conditions(results)), disturbed_table(results)]
+    content = "\n\n".join(part for part in parts if part)
+    page.write_text(f"{told[:start]}\n{content}\n\n{told[end:]}")
+
+
+def wrapped(text: str) -> str:
+    return fill(text, 128, break_on_hyphens=False)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Nothing, if there are no rows."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else ""
+
+
+def of_scenario(results: Results, scenario: str) -> dict[str, dict[str, Any]]:
+    found = {name: results.get(f"{name} {scenario}") for name in CONTENDERS}
+    return {name: result for name, result in found.items() if result}
+
+
+def milliseconds(seconds: float) -> str:
+    told = seconds * 1000
+    return f"{told:.1f}" if told < 10 else f"{told:,.0f}"
+
+
+def megabytes(count: float) -> str:
+    return f"{count / (1 << 20):.0f}"
+
+
+def conditions(results: Results) -> str:
+    runs = list(results.values())
+    quiet = of_scenario(results, "quiet")
+    if not quiet:
+        return ""
+    load = next(iter(quiet.values()))["load"]
+    versions = dict.fromkeys(part for run in runs for part in run["versions"].split(", "))
+    when = date.fromisoformat(max(run["date"] for run in runs))
+    return (
+        f"{load['jobs']:,} jobs that do nothing, due at random moments from {load['first']:.0f} to {load['last']:.0f} "
+        "seconds after the first was sent; two processes that work. "
+        f"Redis {runs[0]['server']} with an append-only file, `everysec`; "
+        f"{', '.join(versions)}; {when.day} {when:%B %Y}, {os.cpu_count()} cores of a virtual machine, {processor()}."
+    )
+
+
+def processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return "of a processor that does not tell its name"
+
+
+def lateness_table(results: Results) -> str:
+    head = ["", "a job waits in", "executions", "early", "late: median, ms", "p99", "most"]
+    return table(head, [lateness_row(name, result) for name, result in of_scenario(results, "quiet").items()])
+
+
+def lateness_row(name: str, result: dict[str, Any]) -> list[str]:
+    contender, outcome = CONTENDERS[name], result["outcome"]
+    executions = f"{outcome['executions']:,}"
+    if outcome["never"]:
+        executions += f"; {outcome['never']:,} jobs never"
+    late = [milliseconds(outcome[part]) for part in ("p50", "p99", "most")]
+    return [contender.name, contender.waits, executions, early(outcome), *late]
+
+
+def usage_table(results: Results) -> str:
+    head = ["", "greatest worker process, MB", "all of them, MB", "server, bytes for each that waits"]
+    head += ["processor time for a job, ms: server", "workers"]
+    return table(head, [usage_row(name, result) for name, result in of_scenario(results, "quiet").items()])
+
+
+def usage_row(name: str, result: dict[str, Any]) -> list[str]:
+    jobs = result["outcome"]["jobs"]
+    return [
+        CONTENDERS[name].name,
+        *(f"{megabytes(result[f'rest_{of}'])} to {megabytes(result[f'peak_{of}'])}" for of in ("greatest", "all")),
+        f"{result['server_bytes']:,.0f}",
+        *(f"{result[f'{of}_seconds'] / jobs * 1000:.2f}" for of in ("server", "worker")),
+    ]
+
+
+def early(outcome: dict[str, Any]) -> str:
+    if not outcome["early"]:
+        return "0"
+    return f"{outcome['early']:,}, by {milliseconds(-outcome['earliest'])} ms at most"
+
+
+def disturbed() -> list[str]:
+    return [name for name, scenario in SCENARIOS.items() if name != "quiet"]
+
+
+def disturbed_conditions(results: Results) -> str:
+    found = [result for scenario in disturbed() for result in of_scenario(results, scenario).values()]
+    if not found:
+        return ""
+    load = found[0]["load"]
+    return (
+        f"And when things break: {load['jobs']:,} jobs of {load['work'] * 1000:.0f} ms each, due from "
+        f"{load['first']:.0f} to {load['last']:.0f} seconds after the first was sent; two workers of one process each. "
+        f"How often jobs were run again, how many never within {PATIENCE:.0f} seconds after the last was due, and how "
+        "late the latest of a hundred, and the latest of all, were."
+    )
+
+
+def disturbed_table(results: Results) -> str:
+    by_scenario = {scenario: of_scenario(results, scenario) for scenario in disturbed()}
+    by_scenario = {scenario: found for scenario, found in by_scenario.items() if found}
+    names = [name for name in CONTENDERS if any(name in found for found in by_scenario.values())]
+    head = [""]
+    for scenario in by_scenario:
+        head += [f"{SCENARIOS[scenario].name}: again", "never", "late, s: p99, most"]
+    rows = []
+    for name in names:
+        row = [CONTENDERS[name].name]
+        for found in by_scenario.values():
+            row += disturbed_cells(found[name]) if name in found else [""] * 3
+        rows.append(row)
+    return table(head, rows)
+
+
+def disturbed_cells(result: dict[str, Any]) -> list[str]:
+    outcome = result["outcome"]
+    again = outcome["executions"] - (outcome["jobs"] - outcome["never"])
+    return [f"{again:,}", f"{outcome['never']:,}", f"{outcome['p99']:.2f}, {outcome['most']:.1f}"]

@@ -1,0 +1,182 @@
+"""One contender in one scenario."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from address import Address
+from contenders import Contender
+from fleet import Fleet, start
+from notes import Notes, Outcome
+from scenarios import Scenario, Scene
+from server import Server
+from usage import Usage
+from waiting import wait_until
+
+#: Seconds without an execution, when all jobs were done, after which no more are expected: what a worker had in hand
+#: that was killed comes again sooner.
+CALM, CALM_IF_QUIET = 12.0, 4.0
+
+#: Seconds after the last deadline until which jobs are waited for.
+PATIENCE = 90.0
+
+#: How many jobs run before those that are measured, to see that all is well, and to have loaded what is loaded late.
+WARM = 10
+
+
+@dataclass(frozen=True)
+class Load:
+    jobs: int
+    #: Seconds from the beginning until the first and the last is due; between them all moments are as likely.
+    first: float
+    last: float
+    #: Seconds.
+    work: float
+    seed: int
+
+
+@dataclass
+class Result:
+    contender: str
+    scenario: str
+    versions: str
+    server: str
+    outcome: Outcome
+    #: Seconds that sending took, and whether some were due by then.
+    sending: float
+    sent_late: bool
+    killed: int
+    ended: int
+    #: Bytes.
+    rest_greatest: int
+    rest_all: int
+    peak_greatest: int
+    peak_all: int
+    server_bytes: float
+    #: Seconds of the processor, from the first job sent until the last was done.
+    server_seconds: float
+    worker_seconds: float
+
+
+class Trial:
+    def __init__(self, contender: Contender, scenario: Scenario, load: Load, binary: str, module: str, folder: Path):
+        self.contender, self.scenario, self.load, self.folder = contender, scenario, load, folder
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "notes").mkdir(parents=True)
+        self.chance = random.Random(load.seed)
+        with ExitStack() as open_things:
+            self.open = open_things
+            self._set_up(binary, module)
+            self.result = self._run()
+
+    def _set_up(self, binary: str, module: str) -> None:
+        scenario, closing = self.scenario, self.open.callback
+        has_module = module if self.contender.needs_module else None
+        server = Server(binary, self.folder / "server", has_module, scenario.fsync)
+        closing(server.close)
+        replica = address = None
+        if scenario.has_replica:
+            replica = Server(binary, self.folder / "replica", has_module, scenario.fsync, server)
+            closing(replica.close)
+            server.wait_for_replica()
+            address = Address(server.port)
+            closing(address.close)
+        url = f"redis://127.0.0.1:{address.port if address else server.port}/0"
+        self.environment = {
+            "BENCH_URL": url,
+            "BENCH_NOTES": str(self.folder / "notes"),
+            "BENCH_WORK": str(self.load.work),
+            "BENCH_PLAN": str(self.folder / "plan"),
+        }
+        fleet = Fleet(self.contender.workers(url, scenario.apart), self.environment, self.folder)
+        closing(fleet.close)
+        self.sender = self.contender.sender(url)
+        self.scene = Scene(server, replica, address, fleet, self.chance)
+        self.notes = Notes(self.folder / "notes")
+        self.usage = Usage(fleet.pids)
+        closing(self.usage.close)
+
+    def _send(self, deadlines: Iterator[tuple[str, float]]) -> float:
+        """Returns how many seconds it took."""
+        (self.folder / "plan").write_text("".join(f"{id} {due:.6f}\n" for id, due in deadlines))
+        began = time.monotonic()
+        process = start(self.sender, self.environment, self.folder / "sender.log")
+        if process.wait(300) != 0:
+            raise RuntimeError(f"who sends failed: see {self.folder / 'sender.log'}")
+        return time.monotonic() - began
+
+    def _warm_up(self) -> None:
+        now = time.time()
+        self._send((f"warm-{n}", now + 2) for n in range(WARM))
+
+        def all_ran() -> bool:
+            self.notes.read()
+            return len(self.notes.counts) == WARM
+
+        wait_until(all_ran, 90, f"{self.folder}: the first jobs are run")
+        self.notes.forget()
+        self.usage.look()
+
+    def _run(self) -> Result:
+        load, scene = self.load, self.scene
+        self._warm_up()
+        rest_greatest, rest_all = self.usage.greatest, self.usage.all
+        memory, seconds = scene.server.memory(), self._server_seconds()
+        worked = self.usage.processor_seconds()
+        began = time.time()
+        span = load.last - load.first
+        deadlines = ((str(n), began + load.first + self.chance.random() * span) for n in range(load.jobs))
+        sending = self._send(deadlines)
+        memory = scene.server.memory() - memory
+        if scene.replica:
+            scene.server.wait_for_replica()
+        self._wait(began, [began + load.first + part * span for part in self.scenario.moments(span)])
+        self.usage.look()
+        return Result(
+            contender=self.contender.name,
+            scenario=self.scenario.name,
+            versions=self.contender.versions(),
+            server=scene.server.info("server")["redis_version"],
+            outcome=self.notes.outcome(load.jobs),
+            sending=sending,
+            sent_late=sending > load.first,
+            killed=scene.fleet.killed,
+            ended=scene.fleet.ended,
+            rest_greatest=rest_greatest,
+            rest_all=rest_all,
+            peak_greatest=self.usage.greatest_peak,
+            peak_all=self.usage.all_peak,
+            server_bytes=memory / load.jobs,
+            server_seconds=self._seconds_at_end - seconds,
+            worker_seconds=self._worked_at_end - worked,
+        )
+
+    def _server_seconds(self) -> float:
+        servers = [self.scene.server, self.scene.replica]
+        return sum(server.processor_seconds() for server in servers if server)
+
+    def _wait(self, began: float, moments: list[float]) -> None:
+        """Disturbs at its moments, and returns when all is done, or nothing is to be expected any more."""
+        last = began + self.load.last
+        calm = CALM if moments else CALM_IF_QUIET
+        changed = time.time()
+        self._seconds_at_end = self._worked_at_end = 0.0
+        while True:
+            if moments and time.time() >= moments[0]:
+                moments.pop(0)
+                self.scenario.disturb(self.scene)
+            self.scene.fleet.mend()
+            if self.notes.read():
+                changed = time.time()
+                self._seconds_at_end, self._worked_at_end = self._server_seconds(), self.usage.processor_seconds()
+            are_done = len(self.notes.counts) >= self.load.jobs
+            now = time.time()
+            if now > last and ((are_done and now > changed + calm) or now > last + PATIENCE):
+                return
+            time.sleep(0.5)

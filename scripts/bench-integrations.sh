@@ -1,0 +1,21 @@
+#!/bin/sh
+# Our brokers beside the frameworks' own for Redis, in one run; writes docs/integrations.md.
+#
+# usage: bench-integrations.sh folder-of-servers [option of integrations/bench ...]
+#
+# What it needs is fetched into target/integrations/venv, which scripts/integrations.sh uses too.
+set -eu
+cd "$(dirname "$0")/.."
+
+servers=$1
+shift
+venv=target/integrations/venv
+[ -e "$venv/bin/python" ] || python3 -m venv "$venv"
+pip="$venv/bin/pip --quiet --disable-pip-version-check"
+$pip install -r integrations/python/requirements.txt -r integrations/bench/requirements.txt
+$pip install --no-deps --no-build-isolation --editable integrations/python
+"$venv/bin/ruff" check integrations/bench
+"$venv/bin/ruff" format --check integrations/bench
+
+scripts/servers.sh "$servers" redis-7.0
+exec "$venv/bin/python" integrations/bench --server "$servers/redis-7.0" "$@"
