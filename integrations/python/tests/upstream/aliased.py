@@ -22,6 +22,12 @@ TRANSPORT_ALIASES["sentinel"] = "dehydrator.kombu:SentinelTransport"
 dehydrator.kombu.Channel.queue_key = "{queue}"
 dehydrator.kombu.SentinelChannel.queue_key = "{queue}"
 
+# pytest-xdist's processes have a server each.
+if process := os.environ.get("PYTEST_XDIST_WORKER"):
+    ports = os.environ["DEHYDRATOR_PORTS"].split()
+    for name in ("REDIS_PORT", "TEST_BROKER", "TEST_BACKEND"):
+        os.environ[name] = os.environ[name].replace(ports[0], ports[int(process.removeprefix("gw"))])
+
 
 def exceptions() -> list[str]:
     """Returns the patterns of tests that are left out: the first word of each line, the rest is the reason."""

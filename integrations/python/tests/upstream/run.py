@@ -26,6 +26,8 @@ class Suite:
     folder: str
     arguments: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    #: How many processes share the tests, each with a server of its own.
+    processes: int = 1
 
 
 OWN_QUICK = Suite("dehydrator", "", ["-m", "not slow"])
@@ -48,19 +50,24 @@ DRAMATIQ = Suite(
     ["-p", "aliased_dramatiq", "--rootdir", ".", "-c", "/dev/null", "-p", "no:asyncio", "tests/test_redis.py"],
     {"DEHYDRATOR_URL": "redis://127.0.0.1:{port}"},
 )
+#: They sleep most of their time.
+CELERY_PROCESSES = 4
 CELERY = Suite(
     "celery",
     "celery-*",
     [
-        *("-p", "aliased", "--timeout", "300"),
+        *("-p", "aliased", "--timeout", "300", "--numprocesses", f"{CELERY_PROCESSES}"),
         *(f"t/integration/test_{name}.py" for name in ("tasks", "canvas", "group_chains", "inspect", "worker")),
     ],
     {
         "REDIS_HOST": "127.0.0.1",
         "REDIS_PORT": "{port}",
         "TEST_BROKER": "redis://127.0.0.1:{port}/0",
-        "TEST_BACKEND": "redis://127.0.0.1:{port}/1",
+        # Some tests look for results in this database, and for what is logged at this level.
+        "TEST_BACKEND": "redis://127.0.0.1:{port}/0",
+        "WORKER_LOGLEVEL": "INFO",
     },
+    CELERY_PROCESSES,
 )
 
 
@@ -75,12 +82,15 @@ def run(suite: Suite, sources: Path, server: str) -> tuple[str, bool]:
     environment = dict(os.environ)
     # Some tests start programs by their names.
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    real = None
+    started = []
     if suite.environment:
-        real = servers.RealServer(Path(tempfile.mkdtemp(prefix="integrations-")), "--appendfsync", "no")
+        for _ in range(suite.processes):
+            place = Path(tempfile.mkdtemp(prefix="integrations-"))
+            started.append(servers.RealServer(place, "--appendfsync", "no"))
         environment["PYTHONPATH"] = f"{HERE}{os.pathsep}{folder}"
+        environment["DEHYDRATOR_PORTS"] = " ".join(str(real.port) for real in started)
         for name, value in suite.environment.items():
-            environment[name] = value.format(port=real.port)
+            environment[name] = value.format(port=started[0].port)
     began = time.monotonic()
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", "-W", "ignore", "-p", "no:cacheprovider", *suite.arguments],
@@ -95,7 +105,7 @@ def run(suite: Suite, sources: Path, server: str) -> tuple[str, bool]:
         print(line, end="", flush=True)
         last = line if re.search(r"\d+ (passed|failed|error)", line) else last
     code = process.wait()
-    if real is not None:
+    for real in started:
         real.close()
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error|deselected|skipped)", last)}
     failed = counts.get("failed", 0) + counts.get("error", 0)
