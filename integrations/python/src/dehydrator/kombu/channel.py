@@ -260,10 +260,8 @@ class Dehydrated(base.Channel):
     def _free_in(self, key: str) -> int:
         with self.conn_or_acquire() as client:
             told = pairs(client.execute_command("DEHYDRATOR.INFO", key))
-        if "held" in told:
-            return int(told["length"] - told["held"])
-        # What was given out and is not due is under a lease, or was given back to wait, which this channel never does.
-        return int(max(told["due"], told["length"] - told["given-out"]))
+        # What is due although a worker holds it is in both: its lease has run out.
+        return int(max(told["due"], told["length"] - told["leased"]))
 
     def _purge(self, queue: str) -> int:
         """Removes what nobody has."""
