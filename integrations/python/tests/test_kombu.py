@@ -183,6 +183,35 @@ def test_priorities_sizes_and_purge_are_as_on_redis(server: RealServer) -> None:
         assert server.client.keys("dehydrator:*") == []
 
 
+def test_what_was_given_back_counts_beside_what_waits(server: RealServer) -> None:
+    with connect(server) as connection:
+        publish(connection, "again")
+        publish(connection, "later", headers=eta(600))
+        get(connection).requeue()
+        queue = kombu.Queue("work")(connection.default_channel)
+        assert queue.queue_declare(passive=True).message_count == 2
+
+
+def test_a_queue_that_expires_keeps_what_waits_and_what_is_in_hand(server: RealServer) -> None:
+    with connect(server, visibility_timeout=1) as connection:
+        queue = kombu.Queue("work", expires=0.5)(connection.default_channel)
+        queue.declare()
+        if not getattr(connection.default_channel, "_expires", None):
+            pytest.skip("this kombu has no queues that expire")
+        connection.Producer().publish("later", routing_key="work", headers=eta(2))
+        connection.Producer().publish("unused", routing_key="work")
+        assert queue.get(no_ack=True).payload == "unused"
+        message = wait_until(queue.get)
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            assert length(server) == 1
+            time.sleep(0.1)
+        message.ack()
+        connection.Producer().publish("unused", routing_key="work")
+        assert 0 < server.client.pttl(KEY) <= 500
+        wait_until(lambda: not server.client.exists(KEY))
+
+
 def test_a_global_prefix_is_ahead_of_each_key(server: RealServer) -> None:
     with connect(server, global_keyprefix="site:") as connection:
         publish(connection, 1, priority=3)

@@ -33,9 +33,12 @@ class Lease:
 class Leases:
     """The leases of one consumer, by a tag that it chose. Safe for many threads: acks come from any."""
 
-    def __init__(self, client: Callable[[], Any], lease_ms: int) -> None:
-        """`client`: makes a client."""
+    def __init__(
+        self, client: Callable[[], Any], lease_ms: int, renewed: Callable[[str], None] = lambda key: None
+    ) -> None:
+        """`client`: makes a client. `renewed`: hears of each queue in which leases were renewed, in another thread."""
         self._client = client
+        self._tell = renewed
         self.lease_ms = lease_ms
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
@@ -100,6 +103,7 @@ class Leases:
                     lost = not still and self._held.pop(tag, None) is not None
                 if lost:
                     log.warning("%s: %r was cancelled, or its lease ran out", key, lease.id)
+            self._tell(key)
         self._renewed = time.monotonic()
 
 

@@ -51,7 +51,7 @@ class Dehydrated(base.Channel):
         self._no_ack: set[str] = set()
         super().__init__(*args, **kwargs)
         lease_ms = max(100, int(float(self.visibility_timeout) * 1000))
-        self.leases = Leases(self._create_client, lease_ms)
+        self.leases = Leases(self._create_client, lease_ms, self._prolong_held)
         if not self.ack_emulation:
             # As on Redis: what was delivered is gone.
             self.QoS = virtual.QoS
@@ -92,14 +92,13 @@ class Dehydrated(base.Channel):
         key = self._key(queue, self._get_message_priority(message, reverse=False))
         element, delay = dumps(message).encode(), delay_ms(message)
         tag = message["properties"]["delivery_tag"]
-        expires = self._expires.get(queue) if getattr(self, "_expires", None) else None
-        lifetimes = [("PEXPIRE", f"{one}", expires) for one in self._keys(queue)] if expires is not None else []
+        lifetimes = self._lifetimes(queue, delay)
         batch = kwargs.get("_publish_batch")
         if batch is not None:
             # Nobody reads the replies: the id is one that nobody else has.
             batch.add("execute_command", *push_words(key, delay, element, tag))
             for words in lifetimes:
-                batch.add("execute_command", *self._unprefixed(words))
+                batch.add("execute_command", *words)
             return
         task_id = (message.get("headers") or {}).get("id")
         with self.conn_or_acquire() as client:
@@ -108,13 +107,33 @@ class Dehydrated(base.Channel):
                     break
                 if client.execute_command(*look_words(key, name)) == element:
                     break
-            for words in lifetimes:
-                client.execute_command(*self._unprefixed(words))
+            self._prolong(client, lifetimes)
 
-    def _unprefixed(self, words: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Takes the prefix from a key that the client of the Redis transport prefixes itself."""
-        command, key, *rest = words
-        return (command, key[len(self.global_keyprefix) :], *rest)
+    def _lifetimes(self, queue: str, ms: int) -> list[tuple[Any, ...]]:
+        """Returns what to send for a queue with `x-expires` when it is used.
+
+        Its keys go after that time without use, but not while something in it is to stay for `ms`.
+        """
+        # An older kombu has no such queues.
+        expires = getattr(self, "_expires", {}).get(queue)
+        if expires is None:
+            return []
+        # The client of the Redis transport puts the global prefix before the key.
+        keys = [self._q_for_pri(queue, pri) for pri in self.priority_steps]
+        return [("PEXPIRE", key, ms + expires, how) for key in keys for how in ("NX", "GT")]
+
+    def _prolong_held(self, key: str) -> None:
+        """Keeps a queue with `x-expires` while a lease runs in it."""
+        for queue in list(getattr(self, "_expires", {})):
+            if key in self._keys(queue):
+                self._prolong(self._create_client(), self._lifetimes(queue, self.leases.lease_ms))
+
+    def _prolong(self, client: Any, lifetimes: list[tuple[Any, ...]]) -> None:
+        if lifetimes:
+            with client.pipeline(transaction=False) as pipeline:
+                for words in lifetimes:
+                    pipeline.execute_command(*words)
+                pipeline.execute()
 
     # Taking
 
@@ -137,7 +156,8 @@ class Dehydrated(base.Channel):
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         if timeout is None:
-            timeout = self.brpop_timeout
+            # An older kombu has no such option.
+            timeout = getattr(self, "brpop_timeout", 1)
         self._deliver_revoked()
         queues = self._queue_cycle.consume(len(self.active_queues))
         if not queues:
@@ -172,6 +192,8 @@ class Dehydrated(base.Channel):
             message = self._message(key, reply[1][0], stale)
             if queue in self._no_ack or not self.ack_emulation:
                 self.leases.settle(message["properties"]["delivery_tag"])
+            elif lifetimes := self._lifetimes(queue, self.leases.lease_ms):
+                self._prolong(self._create_client(), lifetimes)
             self.connection._deliver(message, queue)
             return True
         finally:
@@ -189,7 +211,7 @@ class Dehydrated(base.Channel):
     def _get(self, queue: str) -> dict[str, Any]:
         with self.conn_or_acquire() as client:
             reply = client.execute_command(*self._poll_words(self._keys(queue), new_token()))
-            self._maybe_update_queues_expire(client, queue)
+            self._prolong(client, self._lifetimes(queue, self.leases.lease_ms if reply else 0))
         if not reply:
             raise Empty()
         message = self._message(bytes_to_str(reply[0]), reply[1][0], stale=False)
