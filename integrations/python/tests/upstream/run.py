@@ -1,10 +1,15 @@
 """Runs our tests and those of the frameworks on servers, and says how many pass, fail and are left out.
 
-usage: run.py [--quick] folder-of-source-distributions server...
+usage: run.py [--quick] [--oldest] [--only suite] folder-of-source-distributions server...
+
+    --quick     some of them, in less than three minutes
+    --oldest    what concerns Celery, of which that folder, and this Python's environment, hold the oldest version
+    --only      one suite: dehydrator, kombu, dramatiq, celery
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -32,6 +37,7 @@ class Suite:
 
 OWN_QUICK = Suite("dehydrator", "", ["-m", "not slow"])
 OWN = Suite("dehydrator", "", [])
+OWN_OLDEST = Suite("dehydrator", "", ["tests/test_celery.py", "tests/test_kombu.py"])
 KOMBU = Suite(
     "kombu",
     "kombu-*",
@@ -44,6 +50,7 @@ KOMBU_QUICK = Suite(
     [*KOMBU.arguments, "-k", "BasicFunctionality or ExchangeTypes or Priority or Message or EventLoop or Batch"],
     KOMBU.environment,
 )
+KOMBU_OLDEST = Suite("kombu", "kombu-*", KOMBU.arguments[:3], KOMBU.environment)
 DRAMATIQ = Suite(
     "dramatiq",
     "dramatiq-*",
@@ -52,23 +59,24 @@ DRAMATIQ = Suite(
 )
 #: They sleep most of their time.
 CELERY_PROCESSES = 4
-CELERY = Suite(
-    "celery",
-    "celery-*",
-    [
-        *("-p", "aliased", "--timeout", "300", "--numprocesses", f"{CELERY_PROCESSES}"),
-        *(f"t/integration/test_{name}.py" for name in ("tasks", "canvas", "group_chains", "inspect", "worker")),
-    ],
-    {
+
+
+def of_celery(*names: str) -> Suite:
+    files = [f"t/integration/test_{name}.py" for name in names]
+    environment = {
         "REDIS_HOST": "127.0.0.1",
         "REDIS_PORT": "{port}",
         "TEST_BROKER": "redis://127.0.0.1:{port}/0",
         # Some tests look for results in this database, and for what is logged at this level.
         "TEST_BACKEND": "redis://127.0.0.1:{port}/0",
         "WORKER_LOGLEVEL": "INFO",
-    },
-    CELERY_PROCESSES,
-)
+    }
+    options = ["-p", "aliased", "--timeout", "300", "--numprocesses", f"{CELERY_PROCESSES}"]
+    return Suite("celery", "celery-*", [*options, *files], environment, CELERY_PROCESSES)
+
+
+CELERY = of_celery("tasks", "canvas", "group_chains", "inspect", "worker")
+CELERY_OLDEST = of_celery("tasks", "canvas", "inspect", "worker")
 
 
 def run(suite: Suite, sources: Path, server: str) -> tuple[str, bool]:
@@ -116,11 +124,19 @@ def run(suite: Suite, sources: Path, server: str) -> tuple[str, bool]:
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    quick = words[0] == "--quick"
-    sources, *names = words[quick:]
-    suites = [OWN_QUICK, KOMBU_QUICK] if quick else [OWN, KOMBU, DRAMATIQ, CELERY]
-    results = [run(suite, Path(sources), server) for server in names for suite in suites]
+    parser = argparse.ArgumentParser()
+    for option in ("--quick", "--oldest"):
+        parser.add_argument(option, action="store_true")
+    parser.add_argument("--only")
+    parser.add_argument("sources", type=Path)
+    parser.add_argument("servers", nargs="+")
+    asked = parser.parse_args()
+    if asked.oldest:
+        suites = [OWN_OLDEST, KOMBU_OLDEST, CELERY_OLDEST]
+    else:
+        suites = [OWN_QUICK, KOMBU_QUICK] if asked.quick else [OWN, KOMBU, DRAMATIQ, CELERY]
+    suites = [suite for suite in suites if asked.only in (None, suite.name)]
+    results = [run(suite, asked.sources, server) for server in asked.servers for suite in suites]
     print("\n" + "\n".join(line for line, _ in results))
     sys.exit(0 if all(well for _, well in results) else 1)
 
