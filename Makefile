@@ -11,6 +11,9 @@ SERVERS_DIR ?= target/servers
 # Tests with real servers wait more than they work.
 WAITING := $(shell echo $$(($$(nproc) * 2 + 1)))
 
+# Tests that compute: they take ten times as long otherwise, which is more than their build.
+OPTIMIZED := CARGO_PROFILE_TEST_OPT_LEVEL=1
+
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
@@ -42,10 +45,10 @@ build-debug: setup ## Build the module with hooks for tests: target/debug/libdeh
 	@scripts/previous.sh
 
 test: build build-debug ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
-	cargo test --locked --lib
-	cargo test --locked --lib --features tiny-bounds
+	$(OPTIMIZED) cargo test --locked --lib
+	$(OPTIMIZED) cargo test --locked --lib --features tiny-bounds
+	$(OPTIMIZED) cargo test --locked --test simulation
 	cargo test --locked --test server -- --test-threads $(WAITING)
-	cargo test --locked --test simulation
 
 test-examples: build ## The recipes in examples/, each with its client library, which is fetched
 	@scripts/setup.sh examples languages

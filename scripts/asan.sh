@@ -59,10 +59,10 @@ flock 9
 sanitized_module() {
     local server=$1
     # An unstable flag of a stable compiler; and frame pointers, by which the sanitizer finds who allocated what leaks. The
-    # target is named, so that the flags do not reach build scripts.
+    # target is named, so that the flags do not reach build scripts: those are built already, and it has a folder of its own.
     RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" CARGO_PROFILE_DEV_OPT_LEVEL=$optimization \
-        cargo build --locked --target "$host" --target-dir "$work/module"
-    module=$work/module/$host/debug/libdehydrator.so
+        cargo build --locked --target "$host"
+    module=$PWD/target/$host/debug/libdehydrator.so
 
     local wanted library
     wanted=$(nm -D --undefined-only "$module" | awk '$2 ~ /^__asan_/ { print $2 }' | sort)

@@ -18,7 +18,7 @@ pub struct Cluster {
 impl Cluster {
     /// At least three primaries, for redis-cli wants no fewer, and so many replicas for each.
     pub fn start(primaries: usize, replicas: usize) -> Self {
-        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "3000"];
+        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "15000"];
         let count = primaries * (1 + replicas);
         let nodes: Vec<_> = (0..count).map(|_| Server::start_with_port(&options)).collect();
         let cluster = Self { nodes, primaries };
