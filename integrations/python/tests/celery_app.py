@@ -1,4 +1,4 @@
-"""A Celery application for tests. URL, OPTIONS (JSON) and LATE come from the environment."""
+"""A Celery application for tests. URL, OPTIONS (JSON), LATE and the rest come from the environment."""
 
 import json
 import os
@@ -8,9 +8,9 @@ import celery
 import redis
 
 url = os.environ["URL"]
-app = celery.Celery("celery_app", broker=f"{url}/0", backend=f"{url}/1")
+app = celery.Celery("celery_app", broker=os.environ.get("BROKER", f"{url}/0"), backend=f"{url}/1")
 app.conf.update(
-    broker_transport="dehydrator.kombu:Transport",
+    broker_transport=os.environ.get("TRANSPORT", "dehydrator.kombu:Transport"),
     broker_transport_options=json.loads(os.environ.get("OPTIONS", '{"visibility_timeout": 1}')),
     task_acks_late=os.environ.get("LATE") == "1",
     task_reject_on_worker_lost=True,
@@ -39,3 +39,12 @@ def flaky(self, name: str) -> str:
         raise self.retry(countdown=0.3)
     store.rpush("done", json.dumps([name, 0, time.time()]))
     return name
+
+
+@app.task(bind=True)
+def endless(self, name: str) -> None:
+    """Ends only if it was given out before."""
+    store.rpush("begun", os.getpid())
+    if not self.request.delivery_info["redelivered"]:
+        time.sleep(600)
+    store.rpush("done", json.dumps([name, 0, time.time()]))

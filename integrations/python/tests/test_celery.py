@@ -6,12 +6,13 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,18 @@ def worker(server: RealServer, *options: str, **environment: str) -> Iterator[su
             raise
 
 
+@contextmanager
+def killed_worker(server: RealServer, *options: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker that is not asked to end."""
+    process = start(server, *options, **environment)
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 def application(server: RealServer) -> celery.Celery:
     app = celery.Celery("celery_app", broker=f"{server.url}/0", backend=f"{server.url}/1")
     app.conf.update(broker_transport="dehydrator.kombu:Transport")
@@ -68,6 +81,14 @@ def done(server: RealServer) -> list[list[Any]]:
     lines = server.client.lrange("done", 0, -1)
     server.client.select(0)
     return [json.loads(line) for line in lines]
+
+
+def begun(server: RealServer) -> list[int]:
+    """Returns the processes that began an endless task."""
+    server.client.select(2)
+    processes = server.client.lrange("begun", 0, -1)
+    server.client.select(0)
+    return [int(process) for process in processes]
 
 
 POOLS = ["prefork", *(pytest.param(pool, marks=pytest.mark.slow) for pool in ("threads", "solo", "gevent"))]
@@ -104,6 +125,38 @@ def test_a_task_longer_than_its_lease_is_done_once(own_server: RealServer, pool:
             send(app, str(n), seconds=3)
         wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0, 30)
     assert Counter(name for name, _, _ in done(own_server)) == Counter(["0", "1", "2"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent"])
+def test_what_a_killed_worker_had_is_given_out_once_more(own_server: RealServer, pool: str) -> None:
+    app = application(own_server)
+    with killed_worker(own_server, *of_pool(pool), "-n", "one@%h", LATE="1", PREFETCH="1") as first:
+        app.send_task("celery_app.endless", args=["x"])
+        wait_until(lambda: begun(own_server))
+        with worker(own_server, *of_pool(pool), "-n", "two@%h", LATE="1", PREFETCH="1"):
+            wait_until(lambda: app.control.ping(["two@" + socket.gethostname()], timeout=1), 30)
+            # Three times as long as the lease: it is renewed.
+            time.sleep(3)
+            assert len(begun(own_server)) == 1
+            os.killpg(first.pid, signal.SIGKILL)
+            wait_until(lambda: done(own_server))
+            wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
+            time.sleep(1.5)
+    assert (len(begun(own_server)), len(done(own_server))) == (2, 1)
+
+
+@pytest.mark.slow
+def test_a_task_whose_child_process_was_killed_is_given_out_at_once(own_server: RealServer) -> None:
+    app = application(own_server)
+    options = json.dumps({"visibility_timeout": 3600})
+    with worker(own_server, *of_pool("prefork"), LATE="1", PREFETCH="1", OPTIONS=options):
+        app.send_task("celery_app.endless", args=["x"])
+        (child,) = wait_until(lambda: begun(own_server))
+        os.kill(child, signal.SIGKILL)
+        wait_until(lambda: done(own_server))
+        wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
+    assert (len(begun(own_server)), len(done(own_server))) == (2, 1)
 
 
 def test_a_task_that_is_revoked_leaves_the_queue(own_server: RealServer) -> None:
