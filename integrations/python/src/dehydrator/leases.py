@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
-from dehydrator.library import BROKEN
+from dehydrator.library import passes
 
 log = logging.getLogger("dehydrator")
 
-#: Seconds between attempts at what a broken connection kept from the server.
+#: Seconds between attempts at what a broken connection, or a failover, kept from the server.
 ANEW = 1.0
 
 
@@ -69,7 +69,9 @@ class Leases:
         try:
             if client.execute_command(*words) == [0]:
                 log.warning("%s: the lease of %r had run out, and it is another's by now", lease.key, lease.id)
-        except BROKEN as error:
+        except Exception as error:
+            if not passes(error):
+                raise
             # The token makes it safe to send again, also over another connection.
             log.warning("%s of %r is sent again: %s", command, lease.id, error)
             RENEWER.again(client, words, self.lease_ms / 1000)

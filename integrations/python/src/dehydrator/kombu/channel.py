@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from queue import Empty
 from time import monotonic
 from typing import Any
@@ -17,6 +19,7 @@ from dehydrator.job import Delivery, id_text
 from dehydrator.kombu.eta import delay_ms, forget_future
 from dehydrator.kombu.qos import QoS
 from dehydrator.leases import Lease, Leases
+from dehydrator.library import passes
 from dehydrator.names import look_words, names_of_message, names_of_task, push_words
 from dehydrator.server import NEWEST, explain, knows
 from dehydrator.terms import reason_of
@@ -63,12 +66,32 @@ class Dehydrated(base.Channel):
             raise
 
     def _check_module(self) -> None:
-        for command in ("DEHYDRATOR.POLL", NEWEST):
+        # The first one would write, which a replica refuses: no connection is made to one.
+        for words in (("DEHYDRATOR.REM", self._key("no queue", 0), "no message"), (NEWEST,)):
             try:
-                self._create_client().execute_command(command)
+                with self.conn_or_acquire() as client:
+                    client.execute_command(*words)
             except self.ResponseError as error:
                 if not knows(error):
-                    raise explain(error, command) from None
+                    raise explain(error, words[0]) from None
+
+    @contextmanager
+    def conn_or_acquire(self, client: Any = None) -> Iterator[Any]:
+        with super().conn_or_acquire(client) as acquired, self._reconnecting():
+            yield acquired
+
+    @contextmanager
+    def _reconnecting(self) -> Iterator[None]:
+        """Takes it for a broken connection when a server says that it is no primary any more, or not ready.
+
+        A worker ends at such a reply, but it connects again, maybe to another server, when a connection breaks.
+        """
+        try:
+            yield
+        except self.ResponseError as error:
+            if passes(error):
+                raise base.get_redis_ConnectionError()(str(error)) from error
+            raise
 
     def _after_fork(self) -> None:
         super()._after_fork()
@@ -172,14 +195,11 @@ class Dehydrated(base.Channel):
     def _brpop_read(self, **options: Any) -> bool:
         try:
             try:
-                reply = self.client.parse_response(self.client.connection, "DEHYDRATOR.MPOLL", **options)
+                with self._reconnecting():
+                    reply = self._read_poll(**options)
             except self.connection_errors:
                 # The next poll connects again.
                 self.client.connection.disconnect()
-                raise
-            except self.ResponseError as error:
-                if str(error).startswith("UNBLOCKED"):
-                    raise Empty() from None
                 raise
             self._token = new_token()
             if not reply:
@@ -201,6 +221,14 @@ class Dehydrated(base.Channel):
             flush = getattr(self, "_flush_brpop_reauth", None)
             if flush is not None:
                 flush()
+
+    def _read_poll(self, **options: Any) -> Any:
+        try:
+            return self.client.parse_response(self.client.connection, "DEHYDRATOR.MPOLL", **options)
+        except self.ResponseError as error:
+            if str(error).startswith("UNBLOCKED"):
+                raise Empty() from None
+            raise
 
     def _poll_error(self, type: str, **options: Any) -> None:
         if type == "LISTEN":
