@@ -1,5 +1,6 @@
 //! Taking elements out of a dehydrator that may remember their ids, and forgetting those.
 
+use super::dehydrator::Dehydrator;
 use super::dehydrator_in;
 use super::past::{FORGOTTEN, Past};
 use super::writing::Writing;
@@ -20,22 +21,24 @@ pub struct Leaving<'a> {
 
 impl Leaving<'_> {
     /// Does what [`Lawn::drain`] does.
+    #[inline]
     pub fn drain(
         &mut self,
         now: u64,
         count: usize,
         mut give: impl FnMut(u64, Element<'_>),
     ) -> usize {
-        let Self { lawn, past, until: Some((until, moment)) } = self else {
-            return self.lawn.drain(now, count, give);
-        };
-        let (until, moment) = (*until, *moment);
-        let ids = past.ids_of(lawn);
+        let Self { lawn, past, until } = self;
+        let mut remembers = until.map(|(until, moment)| (past.ids_of(lawn), until, moment));
         let drained = lawn.drain(now, count, |ttl, element| {
-            ids.insert(element.id, until);
+            if let Some((ids, until, _)) = &mut remembers {
+                ids.insert(element.id, *until);
+            }
             give(ttl, element);
         });
-        ids.forget(moment, drained.saturating_mul(FORGOTTEN));
+        if let Some((ids, _, moment)) = remembers {
+            ids.forget(moment, drained.saturating_mul(FORGOTTEN));
+        }
         drained
     }
 
@@ -60,6 +63,7 @@ impl Leaving<'_> {
 
 impl Writing<'_> {
     /// Returns until when ids of elements are remembered that are settled, taken or delivered now, if they are.
+    #[inline]
     pub fn remembers_until(&mut self) -> Option<u64> {
         let ms = self.limits().map_or(0, |limits| limits.remember);
         (ms > 0).then(|| self.now().saturating_add(ms).min(DEADLINE_MAX))
@@ -67,27 +71,33 @@ impl Writing<'_> {
 
     /// Returns the lawn to take elements out of it, whose ids are remembered until that moment, if they are: see
     /// [`Writing::lawn`].
+    #[inline]
     pub fn leaving(&mut self, until: Option<u64>) -> Option<Leaving<'_>> {
         let until = until.map(|until| (until, self.now()));
         self.lawn()?;
-        let dehydrator = self.existing()?;
-        Some(Leaving { lawn: &mut dehydrator.lawn, past: &mut dehydrator.past, until })
+        self.existing().map(|Dehydrator { lawn, past, .. }| Leaving { lawn, past, until })
     }
 
     /// Returns whether an id is remembered: who puts it away is told that it is there.
+    #[inline]
     pub fn remembers(&mut self, id: &[u8]) -> bool {
-        self.has_past() && {
-            let now = self.now();
-            self.existing().is_some_and(|dehydrator| dehydrator.past.contains(id, now))
-        }
+        self.has_past() && self.remembers_really(id)
+    }
+
+    #[cold]
+    fn remembers_really(&mut self, id: &[u8]) -> bool {
+        let now = self.now();
+        self.existing().is_some_and(|dehydrator| dehydrator.past.contains(id, now))
     }
 
     /// Returns whether any id may be remembered.
+    #[inline]
     pub fn has_past(&mut self) -> bool {
         self.existing().is_some_and(|dehydrator| dehydrator.past.ids().is_some())
     }
 
     /// Forgets an id, because an element of that id was put away.
+    #[inline]
     pub fn forget(&mut self, id: &[u8]) {
         self.existing().into_iter().for_each(|dehydrator| dehydrator.past.forget(id));
     }

@@ -44,18 +44,23 @@ pub struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     /// Begins to say which elements are removed.
+    #[inline]
     pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
         Self::new(context, key, None)
     }
 
     /// Begins to say which elements are settled, taken or delivered, and until when their ids are remembered, if they are.
+    #[inline]
     pub fn settled(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
         match until {
             None => Self::removed(context, key),
-            Some(until) => {
-                Self::new(context, key, Some((c"DEHYDRATOR.SETTLED", Digits::new(until))))
-            }
+            Some(until) => Self::remembered(context, key, until),
         }
+    }
+
+    #[cold]
+    fn remembered(context: &'a Context, key: Str<'a>, until: u64) -> Self {
+        Self::new(context, key, Some((c"DEHYDRATOR.SETTLED", Digits::new(until))))
     }
 
     /// Begins to say which elements are leased, in the order in which they were.
@@ -70,6 +75,7 @@ impl<'a> Batch<'a> {
         Self::new(context, key, Some((c"DEHYDRATOR.LEASE", timer)))
     }
 
+    #[inline]
     fn new(context: &'a Context, key: Str<'a>, how: Option<(&'static CStr, Digits)>) -> Self {
         let is_heard = !quiet::is_quiet();
         let room = if is_heard { ROOM.take() } else { Room::default() };
