@@ -32,7 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=20_000, help="in the quiet scenario (%(default)s)")
     parser.add_argument("--due", default="100:140", help="after how many seconds they are due there (%(default)s)")
     parser.add_argument("--disturbed-jobs", type=int, default=1_500, help="in the others (%(default)s)")
-    parser.add_argument("--disturbed-due", default="6:21", help="after how many seconds there (%(default)s)")
+    parser.add_argument("--disturbed-due", default="7:22", help="after how many seconds there (%(default)s)")
     parser.add_argument(
         "--work", type=float, default=0.005, help="seconds that a job takes in the others (%(default)s)"
     )

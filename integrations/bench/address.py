@@ -29,7 +29,8 @@ class Address:
         except OSError:
             writer.close()
             return
-        await asyncio.gather(self._forward(reader, back), self._forward(there, writer))
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(self._forward(reader, back), self._forward(there, writer))
 
     async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.add(writer)

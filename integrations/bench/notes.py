@@ -32,6 +32,7 @@ class Notes:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._read: dict[Path, int] = {}
+        self._forgotten: set[str] = set()
         self.counts: Counter[str] = Counter()
         self.late: dict[str, float] = {}
         self.executions = 0
@@ -49,6 +50,8 @@ class Notes:
         return self.executions - before
 
     def _note(self, id: str, due: str, started: str) -> None:
+        if id in self._forgotten:
+            return
         late = float(started) - float(due)
         self.executions += 1
         self.counts[id] += 1
@@ -56,7 +59,8 @@ class Notes:
         self.late[id] = min(late, self.late.get(id, late))
 
     def forget(self) -> None:
-        """Begins anew, behind what was read."""
+        """Begins anew, without the jobs that were read until now."""
+        self._forgotten.update(self.counts)
         self.counts.clear()
         self.late.clear()
         self.executions = self.early = 0

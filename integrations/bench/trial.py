@@ -23,8 +23,8 @@ from waiting import wait_until
 #: that was killed comes again sooner.
 CALM, CALM_IF_QUIET = 12.0, 4.0
 
-#: Seconds after the last deadline until which jobs are waited for.
-PATIENCE = 90.0
+#: Seconds after the last deadline until which jobs are waited for: kombu looks each 100 seconds for what was left.
+PATIENCE = 110.0
 
 #: How many jobs run before those that are measured, to see that all is well, and to have loaded what is loaded late.
 WARM = 10

@@ -9,6 +9,10 @@ import sys
 
 from contenders.base import PROGRAMS, Contender, Program
 
+#: Workers look each ten seconds for what others left behind who died: jobs, and the lock of the scheduler. By default
+#: that is each ten minutes, and not before they have waited seven minutes for a job.
+SOON = ["--maintenance-interval", "10", "--worker-ttl", "25"]
+
 
 class RqOnRedis(Contender):
     name = "RQ with its scheduler"
@@ -23,7 +27,7 @@ class RqOnRedis(Contender):
 
     def workers(self, url: str, apart: bool) -> list[Program]:
         words = [str(PROGRAMS / "rq"), "worker", "--url", url, "--worker-class", "rq.SimpleWorker"]
-        words += ["--quiet", "--maintenance-interval", "10", *self.options]
+        words += [*SOON, "--quiet", *self.options]
         return [Program(words, self.environment)] * 2
 
     def sender(self, url: str) -> Program:
