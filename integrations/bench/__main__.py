@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import signal
 import sys
 import time
 import traceback
@@ -108,6 +109,8 @@ def flat(result: dict[str, object]) -> dict[str, object]:
 
 def main() -> int:
     options = arguments()
+    # What was started is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options.folder.mkdir(parents=True, exist_ok=True)
     stored = options.folder / "results.json"
     results = json.loads(stored.read_text()) if (options.keep or options.only_page) and stored.exists() else {}

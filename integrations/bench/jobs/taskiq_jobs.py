@@ -14,6 +14,9 @@ from plan import planned
 #: How many are sent at once: fewer than taskiq-redis has connections.
 AT_ONCE = 40
 
+#: Seconds for a connection.
+LONGEST_WAIT = 600
+
 url, seconds = os.environ["BENCH_URL"], float(os.environ["BENCH_VISIBILITY"])
 is_ours = os.environ["BENCH_BROKER"] == "dehydrator"
 if is_ours:
@@ -23,9 +26,12 @@ if is_ours:
 else:
     from taskiq_redis import ListRedisScheduleSource, RedisStreamBroker
 
-    # By default work of a worker that died comes again after ten minutes, and a lock that it had is never free again.
-    broker = RedisStreamBroker(url, idle_timeout=int(seconds * 1000), unacknowledged_lock_timeout=seconds)
-    source = ListRedisScheduleSource(url)
+    # By default work of a worker that died comes again after ten minutes, a lock that it had is never free again, and
+    # what the scheduler sends is dropped if it waits for a connection for 20 seconds.
+    broker = RedisStreamBroker(
+        url, idle_timeout=int(seconds * 1000), unacknowledged_lock_timeout=seconds, timeout=LONGEST_WAIT
+    )
+    source = ListRedisScheduleSource(url, timeout=LONGEST_WAIT)
     scheduler = TaskiqScheduler(broker, [source])
 
 
