@@ -37,6 +37,10 @@ def exceptions() -> list[str]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     leave_out(config, items)
+    for item in items:
+        # Celery's tests share one worker. Some do not ask for it, as others in their process did so before.
+        if item.path.name == "test_tasks.py":
+            item.fixturenames.append("celery_session_worker")
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
