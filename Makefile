@@ -106,7 +106,7 @@ bench-commands: build ## What each command costs the server, in instructions, be
 bench-core: ## The core compared with other stores of timers; writes docs/benchmarks.md and docs/charts/
 	cargo bench --locked --bench core
 
-bench-integrations: build ## Our brokers beside the frameworks' own on Redis, in 40 minutes on a quiet machine; writes docs/integrations.md (OPTIONS='--help')
+bench-integrations: build ## Our brokers beside the frameworks' own on Redis, in 50 minutes on a quiet machine; writes docs/integrations.md (OPTIONS='--help')
 	@scripts/setup.sh examples
 	scripts/bench-integrations.sh $(SERVERS_DIR) $(OPTIONS)
 

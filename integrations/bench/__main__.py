@@ -19,7 +19,8 @@ from datetime import date
 from pathlib import Path
 
 from contenders import CONTENDERS
-from page import write_page
+from machine import NOISE, wait_for_calm
+from page import Results, write_page
 from scenarios import SCENARIOS
 from trial import Load, Result, Trial
 
@@ -31,7 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--server", default="redis-server", help="the program of the server (%(default)s)")
     parser.add_argument("--module", default=str(ROOT / "target/release/libdehydrator.so"))
     parser.add_argument("--jobs", type=int, default=20_000, help="in the quiet scenario (%(default)s)")
-    parser.add_argument("--due", default="100:140", help="after how many seconds they are due there (%(default)s)")
+    parser.add_argument("--due", default="100:160", help="after how many seconds they are due there (%(default)s)")
     parser.add_argument("--disturbed-jobs", type=int, default=1_500, help="in the others (%(default)s)")
     parser.add_argument("--disturbed-due", default="7:22", help="after how many seconds there (%(default)s)")
     parser.add_argument(
@@ -40,8 +41,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=25)
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), metavar="NAME")
+    parser.add_argument("--wait", type=float, default=60, help="for others to do little: seconds, before each")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/bench-integrations")
-    parser.add_argument("--keep", action="store_true", help="the results of others that are in the folder already")
+    parser.add_argument("--keep", action="store_true", help="what the folder has of other runs")
+    parser.add_argument("--mend", action="store_true", help="--keep, and measure what is missing or had too much noise")
     parser.add_argument("--no-page", action="store_true", help="leave docs/integrations.md as it is")
     parser.add_argument("--only-page", action="store_true", help="measure nothing: write the page from the folder")
     return parser.parse_args()
@@ -54,7 +57,7 @@ def load_of(options: argparse.Namespace, scenario: str) -> Load:
     return Load(jobs, first, last, 0.0 if is_quiet else options.work, options.seed)
 
 
-def measure(options: argparse.Namespace, results: dict[str, dict[str, object]]) -> int:
+def measure(options: argparse.Namespace, results: Results) -> int:
     """Returns how many could not be measured."""
     failed = 0
     plan = [(name, scenario) for scenario in options.scenarios for name in options.contenders]
@@ -62,6 +65,10 @@ def measure(options: argparse.Namespace, results: dict[str, dict[str, object]]) 
         contender = CONTENDERS[name]
         if contender.scenarios and scenario not in contender.scenarios:
             continue
+        stored = results.get(f"{name} {scenario}")
+        if options.mend and stored and stored["others"] <= NOISE:
+            continue
+        wait_for_calm(options.wait)
         began = time.monotonic()
         load, folder = load_of(options, scenario), options.folder / f"{name}-{scenario}"
         try:
@@ -86,12 +93,13 @@ def say(name: str, scenario: str, result: Result, seconds: float) -> None:
         f"{result.rest_greatest >> 20} to {result.peak_greatest >> 20} MB, all {result.rest_all >> 20} to "
         f"{result.peak_all >> 20} MB, {result.worker_seconds:.1f} s; server {result.server_bytes:.0f} bytes each, "
         f"{result.server_seconds:.1f} s; sent in {result.sending:.1f} s{' TOO LATE' if result.sent_late else ''}; "
+        f"others took {result.others:.0%}{' TOO MUCH' if result.others > NOISE else ''}; "
         f"{result.killed} killed, {result.ended} ended; took {seconds:.0f} s",
         flush=True,
     )
 
 
-def save(folder: Path, results: dict[str, dict[str, object]]) -> None:
+def save(folder: Path, results: Results) -> None:
     (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     rows = [{"run": run, **flat(result)} for run, result in results.items()]
     with (folder / "results.csv").open("w", newline="") as file:
@@ -113,7 +121,11 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     options.folder.mkdir(parents=True, exist_ok=True)
     stored = options.folder / "results.json"
-    results = json.loads(stored.read_text()) if (options.keep or options.only_page) and stored.exists() else {}
+    results = (
+        json.loads(stored.read_text())
+        if (options.keep or options.mend or options.only_page) and stored.exists()
+        else {}
+    )
     failed = 0 if options.only_page else measure(options, results)
     if not options.no_page:
         write_page(ROOT / "docs/integrations.md", results)

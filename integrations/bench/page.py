@@ -63,7 +63,8 @@ def conditions(results: Results) -> str:
         f"{load['jobs']:,} jobs that do nothing, due at random moments from {load['first']:.0f} to {load['last']:.0f} "
         "seconds after the first was sent; two processes that work. "
         f"Redis {runs[0]['server']} with an append-only file, `everysec`; "
-        f"{', '.join(versions)}; {when.day} {when:%B %Y}, {os.cpu_count()} cores of a virtual machine, {processor()}."
+        f"{', '.join(versions)}; {when.day} {when:%B %Y}, {os.cpu_count()} cores of a virtual machine, "
+        f"{processor()}, of which others took {max(run['others'] for run in runs):.0%} at most."
     )
 
 

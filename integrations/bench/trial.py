@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, RUSAGE_SELF
 
 from address import Address
 from contenders import Contender
 from fleet import Fleet, start
+from machine import Noise, seconds_of
 from notes import Notes, Outcome
 from scenarios import Scenario, Scene
 from server import Server
@@ -62,6 +64,8 @@ class Result:
     #: Seconds of the processor, from the first job sent until the last was done.
     server_seconds: float
     worker_seconds: float
+    #: Which part of all cores somebody else took.
+    others: float
 
 
 class Trial:
@@ -96,7 +100,7 @@ class Trial:
         }
         fleet = Fleet(self.contender.workers(url, scenario.apart), self.environment, self.folder)
         closing(fleet.close)
-        self.sender = self.contender.sender(url)
+        self.sender, self.sender_seconds = self.contender.sender(url), 0.0
         self.scene = Scene(server, replica, address, fleet, self.chance)
         self.notes = Notes(self.folder / "notes")
         self.usage = Usage(fleet.pids)
@@ -106,9 +110,11 @@ class Trial:
         """Returns how many seconds it took."""
         (self.folder / "plan").write_text("".join(f"{id} {due:.6f}\n" for id, due in deadlines))
         began = time.monotonic()
+        before = seconds_of(RUSAGE_CHILDREN)
         process = start(self.sender, self.environment, self.folder / "sender.log")
         if process.wait(300) != 0:
             raise RuntimeError(f"who sends failed: see {self.folder / 'sender.log'}")
+        self.sender_seconds += seconds_of(RUSAGE_CHILDREN) - before
         return time.monotonic() - began
 
     def _warm_up(self) -> None:
@@ -126,6 +132,7 @@ class Trial:
     def _run(self) -> Result:
         load, scene = self.load, self.scene
         self._warm_up()
+        noise = Noise(self._all_seconds)
         rest_greatest, rest_all = self.usage.greatest, self.usage.all
         memory, seconds = scene.server.memory(), self._server_seconds()
         worked = self.usage.processor_seconds()
@@ -155,11 +162,17 @@ class Trial:
             server_bytes=memory / load.jobs,
             server_seconds=self._seconds_at_end - seconds,
             worker_seconds=self._worked_at_end - worked,
+            others=noise.part(),
         )
 
     def _server_seconds(self) -> float:
         servers = [self.scene.server, self.scene.replica]
         return sum(server.processor_seconds() for server in servers if server)
+
+    def _all_seconds(self) -> float:
+        """Of servers, workers, the sender, and this process."""
+        self.usage.look()
+        return self._server_seconds() + self.usage.processor_seconds() + self.sender_seconds + seconds_of(RUSAGE_SELF)
 
     def _wait(self, began: float, moments: list[float]) -> None:
         """Disturbs at its moments, and returns when all is done, or nothing is to be expected any more."""
