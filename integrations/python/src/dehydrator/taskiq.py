@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
+from weakref import ref
 
 from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
 from dehydrator.aio.server import Server
 from dehydrator.job import Delivery
-from dehydrator.library import connect, passes
+from dehydrator.library import BROKEN, connect, passes
 from dehydrator.moment import Duration, milliseconds
 from dehydrator.names import look_words, names_of_message, push_words
 from dehydrator.verbs import Question, as_bytes, new_token, poll
@@ -50,7 +52,8 @@ class DehydratorBroker(AsyncBroker):
         self._url, self._options = url, options
         self._patience = patience
         self._server = Server(self._connect(), patience)
-        self._held: dict[tuple[str, bytes], Delivery] = {}
+        # Beside each its ack, for as long as anybody can call it.
+        self._held: dict[tuple[str, bytes], tuple[Delivery, ref[Any]]] = {}
         self._renewing: asyncio.Task[None] | None = None
 
     def _connect(self) -> Any:
@@ -66,10 +69,10 @@ class DehydratorBroker(AsyncBroker):
             self._renewing = asyncio.create_task(self._renew())
 
     async def shutdown(self) -> None:
-        """Gives back what was taken and not acknowledged."""
+        """Gives back what was taken and not acknowledged, also what is being worked on: its ack does nothing then."""
         if self._renewing is not None:
             self._renewing.cancel()
-        for delivery in list(self._held.values()):
+        for delivery, _ in list(self._held.values()):
             await self._release(delivery)
         await super().shutdown()
         await self._server.client.aclose()  # type: ignore[attr-defined]
@@ -93,31 +96,39 @@ class DehydratorBroker(AsyncBroker):
     async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Yields what is due, each with its `ack`."""
         server = Server(self._connect(), patience=float("inf"))
-        token = new_token()
-        taken: list[Delivery] = []
+        token: str | None = None
+        taken: list[tuple[Delivery, AckableMessage]] = []
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
         try:
             while True:
-                question = poll([self.queue_name], self._count, self._lease_ms, token, self._block_ms)
-                taken = await server.ask(question, tell=lambda error: log.warning("asking again: %r", error))
                 token = new_token()
-                for delivery in taken:
-                    self._held[delivery.token, delivery.id] = delivery
+                question = poll([self.queue_name], self._count, self._lease_ms, token, self._block_ms)
+                deliveries = await server.ask(question, tell=lambda error: log.warning("asking again: %r", error))
+                token = None
+                taken = [(delivery, self._message_of(delivery)) for delivery in deliveries]
                 while taken:
-                    delivery = taken.pop(0)
-                    yield AckableMessage(data=delivery.element, ack=self._ack_of(delivery))
+                    yield taken.pop(0)[1]
         finally:
-            for delivery in taken:
+            if token is not None:
+                # The reply may have been on its way: the token has it told again.
+                question = poll([self.queue_name], self._count, self._lease_ms, token, None)
+                with suppress(*BROKEN):
+                    for delivery in await server.ask(question, patience=0):
+                        await self._release(delivery)
+            for delivery, _ in taken:
                 await self._release(delivery)
             await server.client.aclose()  # type: ignore[attr-defined]
 
-    def _ack_of(self, delivery: Delivery) -> Callable[[], Any]:
+    def _message_of(self, delivery: Delivery) -> AckableMessage:
         async def ack() -> None:
             self._held.pop((delivery.token, delivery.id), None)
-            await self._ask("DEHYDRATOR.SETTLE", delivery.key, delivery.token, delivery.id)
+            settle = Question(("DEHYDRATOR.SETTLE", delivery.key, delivery.token, delivery.id), bool)
+            # After that it has come again anyway.
+            await self._server.ask(settle, patience=max(self._lease_ms / 1000, self._patience))
 
-        return ack
+        self._held[delivery.token, delivery.id] = delivery, ref(ack)
+        return AckableMessage(data=delivery.element, ack=ack)
 
     async def _release(self, delivery: Delivery) -> None:
         self._held.pop((delivery.token, delivery.id), None)
@@ -127,7 +138,12 @@ class DehydratorBroker(AsyncBroker):
         """Renews what is in hand, three times in the time of a lease."""
         while True:
             await asyncio.sleep(self._lease_ms / 3000)
-            held = list(self._held.values())
+            for name, (delivery, ack) in list(self._held.items()):
+                if ack() is None:
+                    # The receiver dropped it: a middleware raised, say. Its lease runs out, and it comes again.
+                    log.warning("%s: nobody will acknowledge %r", delivery.key, delivery.id)
+                    del self._held[name]
+            held = [delivery for delivery, _ in self._held.values()]
             if not held:
                 continue
             words = [word for delivery in held for word in (delivery.token, delivery.id)]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dehydrator.library import Client, forget_connections, passes
+from dehydrator.library import BROKEN, Client, forget_connections, passes
 from dehydrator.server import FIRST_PAUSE, LONGEST_PAUSE, NEWEST, explain, knows
 from dehydrator.verbs import Question
 
@@ -40,8 +40,8 @@ class Server:
                     clearer = explain(error, question.words[0])
                     raise clearer from (None if clearer is error else error)
                 tell(error)
-            if inspect.isawaitable(closed := forget_connections(self.client)):
-                await closed
+                if not isinstance(error, BROKEN) and inspect.isawaitable(closed := forget_connections(self.client)):
+                    await closed
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
