@@ -11,7 +11,8 @@
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       image         buildah, and debootstrap
 #       grafana       what reads the dashboard, for its test
-#       examples      Python's venv and Node, which the examples need
+#       python        Python's venv
+#       examples      that and Node, which the examples need
 #       languages     the other languages that the examples come in: Ruby, PHP, Perl, and their libraries
 #       scripts       shellcheck, the linter of scripts
 #       java          a Java compiler
@@ -35,6 +36,9 @@ need() { missing="$missing $1"; }
 
 # found <folder>... <name or path>: is there such a file below one of the folders?
 found() { find "$@" -print 2>/dev/null | grep -q .; }
+
+# Debian's python3 comes without what a venv is made with.
+python() { python3 -c 'import ensurepip, venv' 2>/dev/null || need "python3 python3-venv"; }
 
 command -v cc >/dev/null || need "gcc libc6-dev"
 # The library, and the headers that come with it: either is of no use without the other.
@@ -68,9 +72,9 @@ for extra in "$@"; do
             command -v jq >/dev/null || need jq
             command -v curl >/dev/null || need "curl ca-certificates"
             ;;
+        python) python ;;
         examples)
-            # Debian's python3 comes without what a venv is made with.
-            python3 -c 'import ensurepip, venv' 2>/dev/null || need "python3 python3-venv"
+            python
             command -v node >/dev/null || need nodejs
             command -v npm >/dev/null || need npm
             ;;

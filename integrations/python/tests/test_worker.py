@@ -39,7 +39,7 @@ def running(kind: str, url: str, work: Callable[[Job], Any], **terms: Any) -> It
         yield worker
     finally:
         worker.stop()
-        thread.join(30)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -99,7 +99,7 @@ def test_work_may_reject_a_job_or_say_when_to_try_again(server: RealServer, kind
         wait_until(lambda: len(jobs) == 0)
     assert [(letter.id, letter.reason, letter.attempts) for letter in jobs.dead_letters()] == [("rejected", "gone", 1)]
     first, second = (at for id, _, at in seen if id == "again")
-    assert 0.5 <= second - first < 3
+    assert second - first >= 0.5
 
 
 @both
@@ -122,10 +122,10 @@ def test_work_may_take_longer_than_its_lease(server: RealServer, kind: str) -> N
 
     def work(job: Job) -> None:
         attempts.append(job.attempt)
-        time.sleep(1.5)
+        time.sleep(7)
 
     jobs.put(1)
-    with running(kind, server.url, work, lease=0.3, concurrency=3):
+    with running(kind, server.url, work, lease=3, concurrency=3):
         wait_until(lambda: len(jobs) == 0)
     assert attempts == [1]
 
@@ -140,11 +140,11 @@ def test_a_job_that_is_cancelled_meanwhile_is_told(server: RealServer, kind: str
 
     def work(job: Job) -> None:
         began.set()
-        assert job.lost.wait(10)
+        assert job.lost.wait(60)
 
     jobs.put(1, id="a")
     with running(kind, server.url, work, lease=0.3, hooks=Watch()):
-        assert began.wait(10)
+        assert began.wait(60)
         assert jobs.cancel("a") == 1
         wait_until(lambda: lost)
     assert lost == ["a"]
@@ -162,7 +162,7 @@ def test_a_stop_lets_what_is_in_hand_end(server: RealServer, kind: str) -> None:
 
     jobs.put_many([Item(1, "a"), Item(2, "b")])
     with running(kind, server.url, work) as worker:
-        assert began.wait(10)
+        assert began.wait(60)
         worker.stop()
     assert done == ["a"]
     assert [waiting.id for waiting in jobs] == ["b"]
@@ -196,13 +196,13 @@ def test_a_worker_goes_on_when_its_connections_are_cut_and_the_server_restarts(
 ) -> None:
     jobs, done = Queue(own_server.url, "jobs"), []
     jobs.put_many(Item(n, str(n), n / 100) for n in range(300))
-    with running(kind, own_server.url, lambda job: done.append(job.id), concurrency=5, lease=5):
+    with running(kind, own_server.url, lambda job: done.append(job.id), concurrency=5, lease=30):
         for _ in range(5):
             time.sleep(0.2)
             own_server.client.client_kill_filter(_type="normal", skipme=True)
         wait_until(lambda: len(done) > 100)
         own_server.restart()
-        wait_until(lambda: len(jobs) == 0, 30)
+        wait_until(lambda: len(jobs) == 0)
     # A cut may come between the end of the work and its SETTLE, but SETTLE is sent again.
     assert sorted(map(int, done)) == list(range(300))
 

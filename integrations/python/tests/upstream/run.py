@@ -35,8 +35,9 @@ class Suite:
     processes: int = 1
 
 
-OWN_QUICK = Suite("dehydrator", "", ["-m", "not slow"])
-OWN = Suite("dehydrator", "", [])
+# They wait more than they work.
+OWN_QUICK = Suite("dehydrator", "", ["-m", "not slow", "-n", "4"])
+OWN = Suite("dehydrator", "", ["-n", "2"])
 OWN_OLDEST = Suite("dehydrator", "", ["tests/test_celery.py", "tests/test_kombu.py"])
 KOMBU = Suite(
     "kombu",
