@@ -1,4 +1,4 @@
-//! Delivery to a stream: a million at once, and a server that is killed meanwhile.
+//! Delivery to a stream and to a list: a million at once, and a server that is killed meanwhile.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,12 +16,46 @@ fn push_all(client: &mut Connection, count: usize) -> u64 {
     for first in (0..count).step_by(10_000) {
         let mut pipe = redis::pipe();
         for id in first..(first + 10_000).min(count) {
-            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 8).arg("element").arg(id);
+            let push = pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(id % 8).arg(id).arg(id);
             push.arg("AT").arg(at).ignore();
         }
         pipe.exec(client).expect("replies");
     }
     at
+}
+
+/// Where elements go.
+#[derive(Clone, Copy)]
+enum Dest {
+    Stream,
+    /// To its right end, or to its left.
+    List(bool),
+}
+
+impl Dest {
+    fn route(self) -> &'static str {
+        match self {
+            Self::Stream => "STREAM s",
+            Self::List(false) => "LIST s",
+            Self::List(true) => "LIST s LEFT",
+        }
+    }
+
+    fn length(self, client: &mut Connection) -> usize {
+        let verb = if let Self::Stream = self { "XLEN" } else { "LLEN" };
+        let Value::Int(length) = client.ask(&format!("{verb} s")) else { panic!("a number") };
+        length as usize
+    }
+
+    /// What has arrived, in the order in which it did.
+    fn delivered(self, client: &mut Connection) -> Vec<usize> {
+        let Self::List(is_left) = self else { return delivered(client) };
+        let mut ids: Vec<usize> = cmd("LRANGE s 0 -1").query(client).expect("a list, or none yet");
+        if is_left {
+            ids.reverse();
+        }
+        ids
+    }
 }
 
 /// The ids in the stream, in order.
@@ -85,29 +119,39 @@ fn a_million_at_once_arrive_in_order_and_others_are_served_meanwhile() {
 
 #[test]
 fn killed_in_the_middle_of_it_every_element_is_in_one_place_and_arrives_once() {
-    const COUNT: usize = 20_000;
+    kill_in_the_middle(Dest::Stream, 20_000, 20);
+}
+
+#[test]
+fn killed_while_it_pushes_to_a_list_every_element_is_in_one_place_and_arrives_once() {
+    for is_left in [false, true] {
+        kill_in_the_middle(Dest::List(is_left), 6000, 6);
+    }
+}
+
+/// Has half of so many elements be delivered, and kills the server so often meanwhile.
+fn kill_in_the_middle(dest: Dest, count: usize, rounds: usize) {
     let mut server = Server::start(&["--appendonly", "yes", "--appendfsync", "always"]);
     let mut client = server.connect();
-    push_all(&mut client, COUNT);
-    for id in (0..COUNT).step_by(2) {
+    push_all(&mut client, count);
+    for id in (0..count).step_by(2) {
         // Due by now, in order; the others stay.
         let mut touch = redis::cmd("DEHYDRATOR.TOUCH");
         touch.arg("k").arg(id).arg(0).arg("AT").arg(id + 1).exec(&mut client).expect("1");
     }
     client.ask("CONFIG SET dehydrator.tick-budget-us 100");
-    client.ask("DEHYDRATOR.ONDUE k STREAM s");
-    let due = COUNT / 2;
-    for round in 1..=20 {
+    client.ask(&format!("DEHYDRATOR.ONDUE k {}", dest.route()));
+    let due = count / 2;
+    for round in 1..=rounds {
         let mut client = server.connect();
         until("some more are delivered", || {
-            let Value::Int(length) = client.ask("XLEN s") else { panic!("a number") };
-            (length as usize >= due * round / 21).then_some(())
+            (dest.length(&mut client) >= due * round / (rounds + 1)).then_some(())
         });
         server.kill();
         server.relaunch();
         let mut client = server.connect();
-        let ids = delivered(&mut client);
-        let expected = (0..COUNT).step_by(2).take(ids.len());
+        let ids = dest.delivered(&mut client);
+        let expected = (0..count).step_by(2).take(ids.len());
         assert!(ids.iter().copied().eq(expected), "round {round}: each once, in order");
         // It goes on at once: what is here now was not there a moment ago.
         let left: HashSet<usize> = {
@@ -115,14 +159,12 @@ fn killed_in_the_middle_of_it_every_element_is_in_one_place_and_arrives_once() {
                 cmd("DEHYDRATOR.SCAN k 0 COUNT 1000000").query(&mut client).expect("ids");
             waiting.1.into_iter().collect()
         };
-        let here: HashSet<usize> = delivered(&mut client).into_iter().collect();
-        let everywhere = (0..COUNT).all(|id| left.contains(&id) || here.contains(&id));
+        let here: HashSet<usize> = dest.delivered(&mut client).into_iter().collect();
+        let everywhere = (0..count).all(|id| left.contains(&id) || here.contains(&id));
         assert!(everywhere, "round {round}: something is lost");
     }
     let mut client = server.connect();
-    until("all that is due is delivered", || {
-        (client.ask("XLEN s") == Value::Int(due as i64)).then_some(())
-    });
-    assert!(delivered(&mut client).into_iter().eq((0..COUNT).step_by(2)));
-    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int((COUNT - due) as i64));
+    until("all that is due is delivered", || (dest.length(&mut client) == due).then_some(()));
+    assert!(dest.delivered(&mut client).into_iter().eq((0..count).step_by(2)));
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int((count - due) as i64));
 }
