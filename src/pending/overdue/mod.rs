@@ -217,11 +217,17 @@ pub struct Oldest {
 /// Returns those that have had something to give out for the longest, the oldest first. There are none while this server
 /// is a replica, or loads: nothing can be given out.
 pub fn oldest(most: usize) -> Vec<Oldest> {
+    oldest_within(most, usize::MAX).0
+}
+
+/// Does what [`oldest`] does with so many looks at the most, and returns whether it has seen all of them. What it has not,
+/// the next call sees.
+fn oldest_within(most: usize, looks: usize) -> (Vec<Oldest>, bool) {
     if !gives_out() {
-        return Vec::new();
+        return (Vec::new(), true);
     }
     let now = clock::now();
-    let found = tree::first(second_of(Some(now)), most);
+    let first = tree::first(second_of(Some(now)), most, looks);
     let oldest = |(second, slot)| Oldest { slot, age: age(u64::from(second) * 1000 + 999, now) };
-    found.into_iter().map(oldest).collect()
+    (first.found.into_iter().map(oldest).collect(), !first.is_cut)
 }

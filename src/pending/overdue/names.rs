@@ -4,11 +4,13 @@ use std::cell::RefCell;
 
 use hashbrown::{HashMap, HashSet};
 
-use super::{OVERDUE, Oldest, Serial, oldest};
+use super::{OVERDUE, Oldest, Serial, oldest_within};
 use crate::server::key::Name;
 
 /// How many are known by name, at the most.
 pub const MOST: usize = 64;
+/// At so many rows of places a tick looks at the most: a tenth of a millisecond's work.
+const LOOKS: usize = 1024;
 
 #[derive(Default)]
 struct Names {
@@ -24,10 +26,13 @@ thread_local! {
 
 /// Looks who is overdue the longest. Returns whether the name of one is not known. For the tick.
 pub fn look() -> bool {
-    let oldest = oldest(MOST);
+    let (oldest, are_all) = oldest_within(MOST, LOOKS);
     let slots: Vec<_> = oldest.iter().filter(|it| it.age >= OVERDUE).map(|it| it.slot).collect();
     NAMES.with_borrow_mut(|names| {
-        names.known.retain(|slot, _| slots.contains(slot));
+        // The next tick has a look at those that this one did not come to.
+        if are_all {
+            names.known.retain(|slot, _| slots.contains(slot));
+        }
         names.wanted.clear();
         let unknown = slots.into_iter().filter(|slot| !names.known.contains_key(slot));
         names.wanted.extend(unknown);

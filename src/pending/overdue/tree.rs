@@ -4,7 +4,8 @@
 //! above it; to note more, or to free a slot, on whatever thread, leaves them as they are, too low perhaps. Whoever asks
 //! goes down from the lowest bound, and sets what was too low right on his way. So a write costs a few instructions, and an
 //! answer some hundred nanoseconds for each row that it looks at: those on the way, and those where something was taken
-//! since the last answer.
+//! since the last answer. After FLUSHALL these are all there are: whoever asks may say at how many he looks at the most, and
+//! asks again for the rest, which is that much less.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -47,12 +48,26 @@ pub fn set(slot: u32, second: u32) {
     }
 }
 
-/// Returns the slots with the least seconds up to `latest`, `most` of them, in the order of their seconds: each with its
-/// second.
-pub fn first(latest: u32, most: usize) -> Vec<(u32, u32)> {
+/// The slots with the least seconds, as far as one has looked.
+#[derive(Default)]
+pub struct First {
+    /// In the order of their seconds: each with its second.
+    pub found: Vec<(u32, u32)>,
+    /// Whether there may be more, where one has not looked.
+    pub is_cut: bool,
+    /// At how many rows and bounds above them one has looked.
+    #[cfg_attr(not(test), expect(dead_code, reason = "it is for tests"))]
+    pub looks: usize,
+}
+
+/// Returns the slots with the least seconds up to `latest`, `most` of them, for which it looks at so many rows and bounds
+/// above them at the most.
+pub fn first(latest: u32, most: usize, looks: usize) -> First {
     // Also in the report of a crash, which may have happened in the middle of a change.
     BOUNDS.with(|bounds| {
-        bounds.try_borrow_mut().map_or_else(|_| Vec::new(), |mut it| it.first(latest, most))
+        bounds
+            .try_borrow_mut()
+            .map_or_else(|_| First::default(), |mut it| it.first(latest, most, looks))
     })
 }
 
@@ -71,10 +86,10 @@ impl Bounds {
         }
     }
 
-    fn first(&mut self, latest: u32, most: usize) -> Vec<(u32, u32)> {
+    fn first(&mut self, latest: u32, most: usize, looks: usize) -> First {
         let mut nodes = BinaryHeap::new();
         let mut looked_at = Vec::new();
-        let mut found = Vec::new();
+        let (mut found, mut is_cut) = (Vec::new(), false);
         let add = |nodes: &mut BinaryHeap<_>, second: u32, node: Node| {
             if second <= latest && second != NEVER {
                 nodes.push(Reverse((second, node)));
@@ -91,9 +106,14 @@ impl Bounds {
                 found.push((second, slot));
                 continue;
             }
+            if looked_at.len() >= looks {
+                is_cut = true;
+                break;
+            }
             looked_at.push(node);
             self.each_below(node, |second, below| add(&mut nodes, second, below));
         }
+        let looks = looked_at.len();
         // From below upwards.
         for node in looked_at.into_iter().rev() {
             let mut least = NEVER;
@@ -105,8 +125,8 @@ impl Bounds {
             }
         }
         #[cfg(debug_assertions)]
-        self.check(latest, &found, most);
-        found
+        self.check(latest, &found, if is_cut { found.len() } else { most });
+        First { found, is_cut, looks }
     }
 
     /// Shows what is below a node, each with its bound, or what is noted in it.
@@ -203,7 +223,7 @@ mod tests {
             }
             if draw(50) == 0 {
                 let (latest, most) = (draw(1100) as u32, 1 + draw(20));
-                let found = first(latest, most);
+                let found = first(latest, most, usize::MAX).found;
                 assert!(found.iter().all(|(second, slot)| oracle.get(slot) == Some(second)));
                 let mut all: Vec<_> = oracle.values().filter(|it| **it <= latest).collect();
                 all.retain(|second| **second != NEVER);
@@ -217,6 +237,32 @@ mod tests {
             assert_eq!(slots::second(slot), second);
             slots::give_back(slot);
         }
-        assert_eq!(first(u32::MAX, 3), []);
+        assert_eq!(first(u32::MAX, 3, usize::MAX).found, []);
+        a_few_looks_at_a_time_find_what_is_left_when_all_else_was_freed();
+    }
+
+    /// As FLUSHALL does. It is no test of its own because slots are of the process.
+    fn a_few_looks_at_a_time_find_what_is_left_when_all_else_was_freed() {
+        const LOOKS: usize = 100;
+        let slots: Vec<_> = (0..100_000).map(|_| slots::take()).collect();
+        let last = *slots.last().expect("some");
+        slots.iter().for_each(|slot| set(*slot, if *slot == last { 9 } else { 5 }));
+        slots.iter().filter(|slot| **slot != last).for_each(|slot| slots::give_back(*slot));
+        let (mut asked, mut looks) = (0, 0);
+        let found = loop {
+            let answer = first(7, 3, LOOKS);
+            asked += 1;
+            looks += answer.looks;
+            assert!(answer.looks <= LOOKS && answer.found.is_empty());
+            if !answer.is_cut {
+                break first(9, 3, LOOKS);
+            }
+        };
+        // Each row once, and each time those on the way to the first.
+        let rows = slots.len() / ROW;
+        assert!(looks >= rows && looks < rows + rows / 8, "{looks} looks, {rows} rows");
+        assert_eq!(asked, looks.div_ceil(LOOKS), "none was in vain");
+        assert_eq!((found.found, found.is_cut), (vec![(9, last)], false));
+        slots::give_back(last);
     }
 }
