@@ -9,6 +9,7 @@
 //! | this file | the type, and looking at what is in a key |
 //! | `writing` | changing what is in a key, and what is noted, in [`pending`](crate::pending), once it was |
 //! | `compacting` | giving back memory |
+//! | `searching` | finding out which leases run |
 //! | `callbacks` | what the server calls: load, save, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn, its policy, what the census counts |
 //! | `past` | ids that a dehydrator remembers |
@@ -24,6 +25,7 @@ mod encoding;
 mod fields;
 mod leaving;
 mod past;
+mod searching;
 mod writing;
 
 use std::ptr::{self, NonNull};
@@ -47,6 +49,7 @@ pub use dehydrator::{
     Census, DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, is_dead, is_stuck, moved, track_all,
 };
 pub use leaving::forget_some;
+pub use searching::search_held;
 pub use writing::{Writing, restore_expiry};
 
 /// The type, once it is registered.

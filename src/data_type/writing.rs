@@ -9,7 +9,7 @@ use crate::clock;
 use crate::lawn::Lawn;
 use crate::metrics::latency::Overdue;
 use crate::pending::blocked::{self, Outlook};
-use crate::pending::{compaction, schedule};
+use crate::pending::{compaction, schedule, search};
 use crate::policy::{Change, Limits, Pause, Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::error::Result;
@@ -380,6 +380,9 @@ fn follow_up(
     }
     if dehydrator.rules.limits.is_some() {
         dehydrator.note_held(now.unwrap_or_else(clock::now));
+        if dehydrator.lawn.searches_held() {
+            search::note(context, Name::of(context, name));
+        }
     }
     dehydrator.past.note(context.selected_db(), name.bytes());
     blocked::note(context, name, || dehydrator.outlook());

@@ -26,6 +26,7 @@ use super::small::Small;
 use super::store::Handle;
 use super::tiny::TINY;
 use super::turn::{DEADLINE_MAX, Start};
+use super::upkeep::HELD_AT_A_TIME;
 
 /// So many elements are looked at at once when it is to be known what is held: a millisecond's work.
 const HELD_AT_ONCE: usize = if TINY { 2 } else { 4096 };
@@ -337,6 +338,19 @@ impl Lawn {
         if let Form::Full(full) = &mut self.form {
             while full.search_held(HELD_AT_ONCE) {}
         }
+    }
+
+    /// Goes on with the search for what is held. Returns whether there was any to do.
+    pub fn search_held(&mut self) -> bool {
+        match &mut self.form {
+            Form::Small(_) => false,
+            Form::Full(full) => full.search_held(HELD_AT_A_TIME),
+        }
+    }
+
+    /// Returns whether what is held is being searched for.
+    pub fn searches_held(&self) -> bool {
+        matches!(&self.form, Form::Full(full) if full.leases.search().is_some())
     }
 
     /// Looks at the clock, so that to count the leases that run costs nothing.

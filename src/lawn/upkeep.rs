@@ -8,7 +8,7 @@ use super::turn::DEADLINE_MAX;
 
 /// So many elements are looked at in one go when it is to be known what is held. A few would cost as much: the index is
 /// walked table by table.
-const HELD_AT_A_TIME: usize = if TINY { 2 } else { 1024 };
+pub(super) const HELD_AT_A_TIME: usize = if TINY { 2 } else { 1024 };
 
 impl Full {
     /// Returns whether [`Full::compact`] would find something to do. O(1).

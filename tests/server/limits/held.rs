@@ -232,3 +232,28 @@ fn a_limit_over_many_leases_counts_them_all_until_it_knows_which_run() {
     client.ask("DEHYDRATOR.LIMIT k HELD 0");
     assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k COUNT 20 LEASE 600000")).len(), 20);
 }
+
+/// The server's cron comes once a second: what is left to it would take minutes.
+#[test]
+fn which_of_many_leases_run_is_found_out_between_other_commands_and_not_by_the_cron() {
+    let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
+    let mut client = server.connect();
+    const COUNT: usize = 100_000;
+    let mut push = redis::cmd("DEHYDRATOR.MPUSH");
+    push.arg("k");
+    (0..COUNT).for_each(|id| {
+        push.arg(0).arg("x").arg(id);
+    });
+    let _: Value = push.query(&mut client).expect("numbers");
+    client.ask(&format!("DEHYDRATOR.POLL k COUNT {} LEASE 1", COUNT - 10));
+    client.ask("DEHYDRATOR.POLL k COUNT 10 LEASE 600000");
+    let ticks = || server.info("dehydrator", "dehydrator_ticks");
+    let before = ticks();
+    client.ask("DEHYDRATOR.LIMIT k HELD 12");
+    // Who only looks changes nothing.
+    until("it is known which run", || {
+        (field(&mut client, "k", "running") == Value::Int(10)).then_some(())
+    });
+    let took = ticks() - before;
+    assert!(took < 10, "it took {took} ticks");
+}
