@@ -210,8 +210,8 @@ fn a_dump_of_a_later_version_is_refused_with_the_way_out() {
     // Behind the kind and the module's name: a number, which says what features there are.
     const FEATURES: usize = 11;
     assert_eq!(dump[FEATURES], 4);
-    // 256, as the server writes numbers from 64 on.
-    dump.splice(FEATURES..=FEATURES, [0x41, 0]);
+    // 512, as the server writes numbers from 64 on.
+    dump.splice(FEATURES..=FEATURES, [0x42, 0]);
     let mut restore = redis::cmd("RESTORE");
     let refused = crate::harness::refusal(restore.arg("key").arg(0).arg(dump), &mut client);
     assert!(refused.is_ok_and(|refused| refused.contains("Bad data format")));
@@ -327,6 +327,69 @@ fn the_version_before_this_one_reads_a_dump_if_nothing_new_is_in_it() {
     restore_a_policy(&mut server.connect());
     let log = server.restart_in_vain_with(&previous);
     assert!(log.contains("later version of the module"), "{log}");
+}
+
+/// Each thing that the version before this one knows nothing of, and how it comes to be in a key.
+const NEWS: [(&str, &[&str]); 6] = [
+    ("a list", &["ONDUE k LIST l", "PUSH k 600000 element id"]),
+    ("dead letters to a list", &["ONDUE k HOLD DELIVERIES 5 LIST l LEFT"]),
+    ("a limit", &["PUSH k 600000 element id", "LIMIT k LENGTH 5"]),
+    ("a rate", &["LIMIT k RATE 5 PER 1000"]),
+    ("ids that are remembered", &["LIMIT k REMEMBER 600000", "PUSH k 0 element id", "POLL k"]),
+    (
+        "a rejected letter",
+        &[
+            "ONDUE k HOLD DELIVERIES 5 STREAM s",
+            "PUSH k 0 element id",
+            "POLL k LEASE 600000 TOKEN me",
+            // It cannot go.
+            "MULTI",
+            "DEL s",
+            "SET s text",
+            "REJECT k me id",
+            "EXEC",
+        ],
+    ),
+];
+
+#[test]
+fn the_version_before_this_one_refuses_a_dump_with_anything_new_in_it() {
+    let Some(previous) = previous() else { return };
+    for (what, lines) in NEWS {
+        let mut server = Server::start_with_port(&["--save", "3600 1"]);
+        let mut client = server.connect();
+        for line in lines {
+            let is_ours = !["MULTI", "EXEC", "DEL s", "SET s text"].contains(line);
+            client.ask(&if is_ours { format!("DEHYDRATOR.{line}") } else { line.to_string() });
+        }
+        let before = client.digest("k");
+        let log = server.restart_in_vain_with(&previous);
+        assert!(log.contains("later version of the module"), "{what}: {log}");
+        // The way out: the version that wrote it.
+        server.relaunch_with(&release_module());
+        assert_eq!(server.connect().digest("k"), before, "{what}");
+    }
+}
+
+/// It logs an error of the server's for what it is told and does not understand: a replica is to be upgraded first.
+#[test]
+fn the_version_before_this_one_logs_what_is_new_if_it_follows_this_one() {
+    let Some(previous) = previous() else { return };
+    let primary = Server::start_with_port(&[]);
+    let port = primary.port().to_string();
+    let replica = Server::start_version(&previous, &["--replicaof", "127.0.0.1", &port]);
+    replica.wait_for_link();
+    let mut client = primary.connect();
+    for (what, lines) in NEWS {
+        client.ask("FLUSHALL");
+        let before = replica.log().matches("CRITICAL").count();
+        for line in lines {
+            let is_ours = !["MULTI", "EXEC", "DEL s", "SET s text"].contains(line);
+            client.ask(&if is_ours { format!("DEHYDRATOR.{line}") } else { line.to_string() });
+        }
+        catch_up(&primary, &replica);
+        assert!(replica.log().matches("CRITICAL").count() > before, "{what}");
+    }
 }
 
 #[test]

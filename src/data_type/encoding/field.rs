@@ -58,6 +58,8 @@ pub(super) const TO_LIST: u64 = 32;
 pub(super) const LIMITS: u64 = 64;
 /// A feature: ids of what has gone are remembered for a while.
 pub(super) const REMEMBERED: u64 = 128;
+/// A feature: dead letters are stuck, which what does not know them would keep for ever.
+pub(super) const STUCK: u64 = 256;
 
 pub(super) const DROP: u64 = 1;
 pub(super) const STREAM: u64 = 2;

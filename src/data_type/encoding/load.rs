@@ -1,8 +1,8 @@
 //! Reading a dehydrator, of ours and of ReDe's.
 
 use super::field::{
-    Corrupt, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, Source,
-    TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
+    Corrupt, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, STUCK,
+    Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
 };
 use super::number::take_number;
 use crate::lawn::{DEADLINE_MAX, Lawn, Remembered, StartError, Token};
@@ -26,9 +26,9 @@ pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded
 
 fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corrupt> {
     let features = source.unsigned()?;
-    if features & !(LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED | TO_LIST | LIMITS | REMEMBERED)
-        != 0
-    {
+    const KNOWN: u64 =
+        LEASES | POLICY | PAUSE | TOKENS | UNCONFIRMED | TO_LIST | LIMITS | REMEMBERED | STUCK;
+    if features & !KNOWN != 0 {
         return Err(Corrupt::LATER);
     }
     let policy = if features & POLICY != 0 { load_policy(source)? } else { Policy::Hold };

@@ -5,7 +5,8 @@
 //!
 //! ```text
 //!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed,
-//!              32: a route is a list, 64: limits, 128: ids that are remembered;
+//!              32: a route is a list, 64: limits, 128: ids that are remembered,
+//!              256: dead letters are stuck, by a deadline of 2^63 - 1 and that TTL or, if rejected, one less;
 //!              one that a reader does not know makes it refuse. A new one raises the level: see level.rs
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, 5 LIST, and for

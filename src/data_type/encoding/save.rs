@@ -1,11 +1,11 @@
 //! Writing a dehydrator.
 
 use super::field::{
-    DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, Sink, TO_LIST,
-    TOKENS, UNCONFIRMED,
+    DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, STUCK, Sink,
+    TO_LIST, TOKENS, UNCONFIRMED,
 };
 use super::number::put_number;
-use crate::lawn::{Lawn, Remembered, Token};
+use crate::lawn::{DEADLINE_MAX, Lawn, Remembered, Start, Token};
 use crate::policy::{End, Limits, Policy, Rate, Route, Rules};
 
 /// A string is written when it has grown to this size. The server compresses each by itself, and
@@ -25,7 +25,9 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
     let remembered = remembered.filter(|ids| !ids.is_empty());
     let remembers = if remembered.is_some() { REMEMBERED } else { 0 };
     let to_list = if matches!(policy.route(), Some(Route::List { .. })) { TO_LIST } else { 0 };
-    let features = leases | tokens | paused | ruled | unconfirmed | to_list | limited | remembers;
+    let stuck = if has_stuck(lawn) { STUCK } else { 0 };
+    let features =
+        leases | tokens | paused | ruled | unconfirmed | to_list | limited | remembers | stuck;
     sink.unsigned(features);
     save_policy(policy, sink);
     if let Some(pause) = pause {
@@ -62,6 +64,14 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
     if let Some(ids) = remembered {
         save_remembered(ids, sink);
     }
+}
+
+/// Returns whether dead letters are stuck in it. They come last.
+fn has_stuck(lawn: &Lawn) -> bool {
+    let last = Start { deadline: DEADLINE_MAX, behind: None };
+    let is_stuck = |ttl: u64, deliveries: u16| ttl >= DEADLINE_MAX - 1 && deliveries > 0;
+    lawn.delivered() > 0
+        && lawn.rows(last, DEADLINE_MAX).any(|row| is_stuck(row.ttl, row.element.deliveries))
 }
 
 /// Writes ids that are remembered. Their moments are nearly in order, so the differences are small; one that is negative

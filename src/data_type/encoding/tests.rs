@@ -163,6 +163,32 @@ fn ids_that_are_remembered_are_written_behind_the_elements() {
 }
 
 #[test]
+fn what_does_not_know_dead_letters_that_are_stuck_is_told_by_a_feature_that_there_are_some() {
+    let features = |ttl, deliveries| {
+        let mut lawn = empty();
+        lawn.start_at(b"first", 300, b"p", 5).expect("room");
+        lawn.start_at(b"last", ttl, b"p", DEADLINE_MAX).expect("room");
+        lawn.set_deliveries(b"first", 1, None);
+        lawn.set_deliveries(b"last", deliveries, None);
+        let mut fields = Fields::default();
+        save(&lawn, &Rules::default(), None, &mut fields);
+        let features = fields.0[0].clone();
+        let (loaded, ..) = load(empty(), &mut fields, VERSION).expect("our own words");
+        assert!(loaded.iter().eq(lawn.iter()));
+        features
+    };
+    for (ttl, deliveries, stuck) in [
+        (DEADLINE_MAX, 1, STUCK),
+        (DEADLINE_MAX - 1, 1, STUCK),
+        // Who puts away what never comes due has put nothing aside.
+        (DEADLINE_MAX, 0, 0),
+        (DEADLINE_MAX - 2, 1, 0),
+    ] {
+        assert_eq!(features(ttl, deliveries), Field::Unsigned(LEASES | stuck), "{ttl}");
+    }
+}
+
+#[test]
 fn how_often_an_element_was_given_out_is_written_only_if_one_was() {
     let mut lawn = empty();
     lawn.start_at(b"i", 300, b"p", 5).expect("room");
