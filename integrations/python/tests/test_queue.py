@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from datetime import datetime, timedelta, timezone
@@ -10,6 +11,7 @@ from servers import RealServer, wait_until
 
 from dehydrator import Item, ModuleMissingError, Queue, Raw
 from dehydrator.aio import Queue as AsyncQueue
+from dehydrator.verbs import poll
 
 
 def test_what_is_put_away_waits_for_its_delay(server: RealServer) -> None:
@@ -148,6 +150,20 @@ async def test_the_queue_of_asyncio_does_the_same(server: RealServer) -> None:
     assert await jobs.cancel(id, "0") == 2
     assert await jobs.length() == 4
     assert (await jobs.info())["length"] == 4
+    await jobs.close()
+
+
+async def test_a_question_is_cancelled_whenever_that_is(server: RealServer) -> None:
+    jobs = AsyncQueue(server.url, "jobs")
+    question = poll(["jobs"], 1, 1000, "token", 3000)
+    # However far it has come: to a connection, into the library's sending, or to the wait for the reply.
+    for steps in [*range(60), *range(60)]:
+        asking = asyncio.ensure_future(jobs.server.ask(question))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait({asking})
+        assert asking.cancelled(), f"after {steps} steps"
     await jobs.close()
 
 

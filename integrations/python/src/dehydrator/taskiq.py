@@ -110,15 +110,15 @@ class DehydratorBroker(AsyncBroker):
                 while taken:
                     yield taken.pop(0)[1]
         finally:
+            await server.client.aclose()  # type: ignore[attr-defined]
             if token is not None:
                 # The reply may have been on its way: the token has it told again.
                 question = poll([self.queue_name], self._count, self._lease_ms, token, None)
                 with suppress(*BROKEN):
-                    for delivery in await server.ask(question, patience=0):
+                    for delivery in await self._server.ask(question, patience=0):
                         await self._release(delivery)
             for delivery, _ in taken:
                 await self._release(delivery)
-            await server.client.aclose()  # type: ignore[attr-defined]
 
     def _message_of(self, delivery: Delivery) -> AckableMessage:
         async def ack() -> None:

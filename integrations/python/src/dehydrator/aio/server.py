@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from dehydrator.library import BROKEN, Client, forget_connections, passes
@@ -34,7 +35,7 @@ class Server:
         pause = FIRST_PAUSE
         while True:
             try:
-                return question.read(await self.client.execute_command(*question.words))
+                return question.read(await self._send(question.words))
             except Exception as error:
                 if not passes(error) or give_up() or time.monotonic() + pause > end:
                     clearer = explain(error, question.words[0])
@@ -44,6 +45,19 @@ class Server:
                     await closed
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
+
+    async def _send(self, words: Sequence[Any]) -> Any:
+        if sys.version_info >= (3, 12):
+            return await self.client.execute_command(*words)
+        # The library sends by asyncio.wait_for, which loses a cancellation that comes in that moment (gh-86296).
+        sending = asyncio.ensure_future(self.client.execute_command(*words))
+        try:
+            await asyncio.wait({sending})
+        except asyncio.CancelledError:
+            sending.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            sending.cancel()
+            raise
+        return sending.result()
 
     async def check(self, give_up: Callable[[], bool] = lambda: False) -> None:
         """Raises what is wrong if the module is not there, or too old."""
