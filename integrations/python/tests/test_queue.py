@@ -69,6 +69,22 @@ def test_ids_and_payloads_may_be_any_bytes(server: RealServer) -> None:
     assert jobs.cancel(put, "") == 2
 
 
+def test_a_url_that_would_not_be_kept_to_is_refused() -> None:
+    with pytest.raises(ValueError, match="TLS"):
+        Queue("rediss+sentinel://127.0.0.1:26379/mine", "jobs")
+    with pytest.raises(ValueError, match="name of the master"):
+        Queue("redis+sentinel://127.0.0.1:26379", "jobs")
+
+
+def test_a_check_takes_nothing(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    jobs.check()
+    assert server.client.dbsize() == 0
+    id = jobs.put("x")
+    jobs.check()
+    assert (jobs.look(id).attempts, jobs.look(id).leased) == (0, False)
+
+
 def test_a_moment_needs_a_time_zone(server: RealServer) -> None:
     with pytest.raises(ValueError, match="time zone"):
         Queue(server.url, "jobs").put(1, at=datetime(2100, 1, 1))

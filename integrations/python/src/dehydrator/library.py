@@ -78,6 +78,8 @@ def connect(url: str, timeout: float, *, asyncio: bool = False, **options: Any) 
 
 def _sentinel(library: str, url: str, asyncio: bool, options: dict[str, Any]) -> Any:
     parts = urlsplit(url)
+    if parts.scheme == "rediss":
+        raise ValueError("with TLS, make the client yourself, by Sentinel(...).master_for(...), and hand it to Queue")
     user, _, hosts = parts.netloc.rpartition("@")
     name, _, db = parts.path.strip("/").partition("/")
     if not name:

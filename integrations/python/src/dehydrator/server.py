@@ -18,6 +18,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 #: Newer than others: a server that knows it knows all that this package needs.
 NEWEST = "DEHYDRATOR.REJECT"
 
+#: Commands that are refused for what they lack, and do nothing. They name a key: a cluster takes none without.
+PROBES = (("DEHYDRATOR.POLL", "COUNT"), (NEWEST,))
+
 
 def explain(error: Exception, command: str) -> Exception:
     """Returns a clearer error, if the server does not know the command."""
@@ -27,7 +30,7 @@ def explain(error: Exception, command: str) -> Exception:
 
 
 def knows(error: Exception) -> bool:
-    """Returns whether a command without its arguments was refused for that, and so is known."""
+    """Returns whether a command without all its arguments was refused for that, and so is known."""
     # In a pipeline other words stand ahead of these.
     return isinstance(error, ResponseError) and "unknown command 'DEHYDRATOR" not in str(error)
 
@@ -63,11 +66,11 @@ class Server:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def check(self, give_up: Callable[[], bool] = lambda: False) -> None:
+    def check(self, key: str, give_up: Callable[[], bool] = lambda: False) -> None:
         """Raises what is wrong if the module is not there, or too old."""
-        for command in ("DEHYDRATOR.POLL", NEWEST):
+        for words in PROBES:
             try:
-                self.ask(Question((command,), lambda reply: None), give_up=give_up)
+                self.ask(Question((words[0], key, *words[1:]), lambda reply: None), give_up=give_up)
             except Exception as error:
                 if not knows(error):
                     raise

@@ -64,7 +64,7 @@ class DehydratorBroker(AsyncBroker):
 
     async def startup(self) -> None:
         await super().startup()
-        await self._server.check()
+        await self._server.check(self.queue_name)
         if self.is_worker_process:
             self._renewing = asyncio.create_task(self._renew())
 

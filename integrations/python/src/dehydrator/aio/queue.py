@@ -108,7 +108,7 @@ class Queue:
 
     async def check(self) -> None:
         """Raises ModuleMissingError or ModuleTooOldError, which say what to do, if the server cannot do this."""
-        await self.server.check()
+        await self.server.check(self.name)
 
     def patient(self, timeout: float) -> Client:
         """Returns a client that waits for a reply that long: another one, if the queue was made by a URL."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from dehydrator.library import BROKEN, Client, forget_connections, passes
-from dehydrator.server import FIRST_PAUSE, LONGEST_PAUSE, NEWEST, explain, knows
+from dehydrator.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, explain, knows
 from dehydrator.verbs import Question
 
 T = TypeVar("T")
@@ -59,11 +59,11 @@ class Server:
             raise
         return sending.result()
 
-    async def check(self, give_up: Callable[[], bool] = lambda: False) -> None:
+    async def check(self, key: str, give_up: Callable[[], bool] = lambda: False) -> None:
         """Raises what is wrong if the module is not there, or too old."""
-        for command in ("DEHYDRATOR.POLL", NEWEST):
+        for words in PROBES:
             try:
-                await self.ask(Question((command,), lambda reply: None), give_up=give_up)
+                await self.ask(Question((words[0], key, *words[1:]), lambda reply: None), give_up=give_up)
             except Exception as error:
                 if not knows(error):
                     raise

@@ -80,7 +80,7 @@ class Worker:
         if (timeout := read_timeout(server.client)) is not None:
             # A client of the user's own may wait for a shorter time: a reply must come before that.
             block_ms = min(block_ms, int(timeout * 500))
-        await server.check(lambda: self._stopping)
+        await server.check(first.name, lambda: self._stopping)
         for queue in self._queues.values():
             if self._terms.attempts is not None:
                 await self._ask(queue, queue.verbs.limit_attempts(self._terms.attempts))
