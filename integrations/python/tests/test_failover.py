@@ -1,0 +1,253 @@
+"""Queues and workers while the server that they use becomes another one.
+
+What was put away is done, nothing is early, and done twice is at most what the change explains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import wait_until
+from topologies import Address, Cluster, Pair, Sentinels
+
+import dehydrator
+import dehydrator.aio
+from dehydrator import Job, Queue
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+both = pytest.mark.parametrize("kind", ["threads", "asyncio"])
+
+CONCURRENCY = 4
+#: Seconds. Longer than any of these changes takes.
+LEASE = 15.0
+
+
+@dataclass
+class Record:
+    """What was done: the id, when it was due, and when it was done."""
+
+    done: list[tuple[str, float, float]] = field(default_factory=list)
+
+    def note(self, job: Job) -> None:
+        self.done.append((job.id, job.payload, time.time()))
+
+    def check(self, ids: set[str], changes: list[float], window: float) -> int:
+        """Returns how many were done twice. `changes`: when servers changed; `window`: seconds that one explains."""
+        counts = Counter(id for id, _, _ in self.done)
+        assert set(counts) >= ids, f"{len(ids - set(counts))} are lost"
+        assert all(at >= due - 0.001 for _, due, at in self.done)
+        twice = {id for id, count in counts.items() if count > 1}
+        for id in twice:
+            first = min(at for other, _, at in self.done if other == id)
+            assert any(at - window <= first <= at + window for at in changes), f"{id} is done twice for nothing"
+        assert all(count <= 1 + len(changes) for count in counts.values())
+        return len(twice)
+
+
+@contextmanager
+def working(kind: str, url: str, *names: str) -> Iterator[Record]:
+    """Runs two workers in threads."""
+    record = Record()
+    terms: dict[str, Any] = {"concurrency": CONCURRENCY, "lease": LEASE, "block": 0.5}
+    workers: list[Any] = []
+    threads = []
+    for _ in range(2):
+        if kind == "threads":
+            workers.append(dehydrator.Worker([Queue(url, name) for name in names], record.note, **terms))
+            threads.append(threading.Thread(target=workers[-1].run))
+        else:
+
+            async def work(job: Job) -> None:
+                record.note(job)
+
+            async def run() -> None:
+                queues = [dehydrator.aio.Queue(url, name) for name in names]
+                worker = dehydrator.aio.Worker(queues, work, **terms)
+                workers.append(worker)
+                await worker.run()
+
+            threads.append(threading.Thread(target=asyncio.run, args=(run(),)))
+    for thread in threads:
+        thread.start()
+    try:
+        yield record
+    finally:
+        for worker in workers:
+            worker.stop()
+        for thread in threads:
+            thread.join(60)
+        assert not any(thread.is_alive() for thread in threads)
+
+
+class Putting:
+    """Puts jobs away one after the other, each due within two seconds, until it is stopped."""
+
+    def __init__(self, url: str, *names: str) -> None:
+        self.queues = [Queue(url, name, patience=120) for name in names]
+        #: When each was sent, and when the server had said that it has it.
+        self.put: dict[str, tuple[float, float]] = {}
+        self.stopping = threading.Event()
+        self.failure: Exception | None = None
+        self.thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            while not self.stopping.is_set():
+                began, delay = time.time(), random.uniform(0, 2)
+                id = f"put-{len(self.put)}"
+                # Due by the server's clock, which is this one.
+                assert random.choice(self.queues).put(began + delay, id=id, at=began + delay) in (id, None)
+                self.put[id] = began, time.time()
+                time.sleep(0.005)
+        except Exception as error:
+            self.failure = error
+
+    def __enter__(self) -> Putting:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+        self.thread.join(130)
+        assert self.failure is None
+
+    def empty(self) -> bool:
+        return not any(len(queue) for queue in self.queues)
+
+    def ids(self, *but: tuple[float, float]) -> set[str]:
+        """Returns what is not to be lost: all but what was told between these moments."""
+        return {
+            id
+            for id, (began, told) in self.put.items()
+            if not any(told >= first and began <= last for first, last in but)
+        }
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    pair = Pair(tmp_path)
+    yield pair
+    pair.close()
+
+
+@pytest.fixture
+def sentinels(tmp_path: Path, pair: Pair) -> Iterator[Sentinels]:
+    sentinels = Sentinels(tmp_path, pair)
+    yield sentinels
+    sentinels.close()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path, "{jobs}")
+    yield cluster
+    cluster.close()
+
+
+@both
+def test_sentinel_takes_another_primary_when_one_is_killed(pair: Pair, sentinels: Sentinels, kind: str) -> None:
+    with working(kind, sentinels.url, "jobs") as record, Putting(sentinels.url, "jobs") as putting:
+        wait_until(lambda: len(record.done) > 300)
+        old = pair.primary
+        killed = time.time()
+        old.kill()
+        wait_until(lambda: pair.primary is not old)
+        changed = time.time()
+        before = len(putting.put)
+        wait_until(lambda: len(putting.put) > before + 300)
+        old.start()
+        wait_until(lambda: old.client.info("replication").get("master_link_status") == "up")
+        before = len(putting.put)
+        wait_until(lambda: len(putting.put) > before + 100)
+        putting.stopping.set()
+        wait_until(putting.empty)
+    # The old one may have said yes to what its replica had not heard of yet: a second is long for that.
+    twice = record.check(putting.ids((killed - 1, killed)), [killed, changed], 3)
+    print(f"away for {changed - killed:.1f} s; {len(record.done)} done, {twice} twice")
+
+
+@both
+def test_sentinel_is_told_to_change_the_primary(pair: Pair, sentinels: Sentinels, kind: str) -> None:
+    with working(kind, sentinels.url, "jobs") as record, Putting(sentinels.url, "jobs") as putting:
+        wait_until(lambda: len(record.done) > 300)
+        old = pair.primary
+        told = time.time()
+        sentinels.clients[0].sentinel_failover("mine")
+        wait_until(lambda: old.client.info("replication")["role"] == "slave")
+        changed = time.time()
+        before = len(putting.put)
+        wait_until(lambda: len(putting.put) > before + 300)
+        putting.stopping.set()
+        wait_until(putting.empty)
+    # Until the old one has heard of it, it says yes to what nobody will know of.
+    record.check(putting.ids((told - 1, changed)), [told, changed], max(3, changed - told))
+
+
+@both
+def test_failover_loses_nothing_and_does_nothing_twice(pair: Pair, kind: str) -> None:
+    address = Address(pair.primary)
+    changes = []
+    try:
+        with working(kind, address.url, "jobs") as record, Putting(address.url, "jobs") as putting:
+            for _ in range(3):
+                before = len(record.done)
+                wait_until(lambda before=before: len(record.done) > before + 200)
+                old = address.target
+                new = next(server for server in pair.servers if server is not old)
+                old.client.execute_command("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", 20_000)
+                wait_until(lambda new=new: new.client.info("replication")["role"] == "master")
+                changes.append(time.time())
+                address.target = new
+                wait_until(lambda old=old: old.client.info("replication").get("master_link_status") == "up")
+            putting.stopping.set()
+            wait_until(putting.empty)
+    finally:
+        address.close()
+    assert record.check(putting.ids(), [], 0) == 0
+
+
+@both
+def test_slots_move_while_workers_work(cluster: Cluster, kind: str) -> None:
+    names = ("{jobs}:high", "{jobs}:low")
+    with working(kind, cluster.url, *names) as record, Putting(cluster.url, *names) as putting:
+        for n in range(5):
+            before = len(record.done)
+            wait_until(lambda before=before: len(record.done) > before + 100)
+            cluster.move(
+                cluster.nodes[n % 3] if cluster.owner() is not cluster.nodes[n % 3] else cluster.nodes[n % 3 - 1]
+            )
+        putting.stopping.set()
+        wait_until(putting.empty)
+    assert record.check(putting.ids(), [], 0) == 0
+
+
+@both
+def test_a_replica_of_a_cluster_takes_over(cluster: Cluster, kind: str) -> None:
+    with working(kind, cluster.url, "jobs") as record, Putting(cluster.url, "jobs") as putting:
+        wait_until(lambda: len(record.done) > 200)
+        old = cluster.owner()
+        cluster.replica.client.execute_command("CLUSTER", "FAILOVER")
+        wait_until(lambda: cluster.owner() is cluster.replica)
+        wait_until(lambda: old.client.info("replication").get("master_link_status") == "up")
+        before = len(record.done)
+        wait_until(lambda: len(record.done) > before + 200)
+        # Asked for, it has lost nothing; now it is killed, and the first takes over by itself.
+        killed = time.time()
+        cluster.replica.kill()
+        wait_until(lambda: cluster.owner() is old)
+        changed = time.time()
+        before = len(record.done)
+        wait_until(lambda: len(record.done) > before + 200)
+        putting.stopping.set()
+        wait_until(putting.empty)
+    record.check(putting.ids((killed - 1, killed)), [killed, changed], 3)
