@@ -40,7 +40,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         # Celery's tests share one worker. Some do not ask for it, as others in their process did so before.
         if item.path.name == "test_tasks.py":
-            item.fixturenames.append("celery_session_worker")
+            item.fixturenames.insert(0, "celery_session_worker")
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
