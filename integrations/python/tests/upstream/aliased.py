@@ -22,17 +22,20 @@ TRANSPORT_ALIASES["sentinel"] = "dehydrator.kombu:SentinelTransport"
 dehydrator.kombu.Channel.queue_key = "{queue}"
 dehydrator.kombu.SentinelChannel.queue_key = "{queue}"
 
-# pytest-xdist's processes have a server each.
-if process := os.environ.get("PYTEST_XDIST_WORKER"):
-    ports = os.environ["DEHYDRATOR_PORTS"].split()
-    for name in ("REDIS_PORT", "TEST_BROKER", "TEST_BACKEND"):
-        os.environ[name] = os.environ[name].replace(ports[0], ports[int(process.removeprefix("gw"))])
-
 
 def exceptions() -> list[str]:
     """Returns the patterns of tests that are left out: the first word of each line, the rest is the reason."""
     lines = Path(__file__).with_name("exceptions.txt").read_text().splitlines()
     return [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Gives each of pytest-xdist's processes a server of its own, before Celery's conftest.py asks where it is."""
+    if process := os.environ.get("PYTEST_XDIST_WORKER"):
+        ports = os.environ["DEHYDRATOR_PORTS"].split()
+        for name in ("REDIS_PORT", "TEST_BROKER", "TEST_BACKEND"):
+            os.environ[name] = os.environ[name].replace(ports[0], ports[int(process.removeprefix("gw"))])
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
