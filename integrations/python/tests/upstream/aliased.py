@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # Celery's tests share one worker. Some do not ask for it, as others in their process did so before.
         if item.path.name == "test_tasks.py":
             item.fixturenames.insert(0, "celery_session_worker")
+    # After these nothing in their process can wait for results: Celery takes it for a worker of one task at a time.
+    items.sort(key=lambda item: "django_fixup" in item.name)
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
