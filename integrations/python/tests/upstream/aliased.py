@@ -46,6 +46,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.fixturenames.insert(0, "celery_session_worker")
     # After these nothing in their process can wait for results: Celery takes it for a worker of one task at a time.
     items.sort(key=lambda item: "django_fixup" in item.name)
+    # It takes some minutes.
+    items.sort(key=lambda item: "chord_header_on_upgraded_chord" not in item.name)
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
