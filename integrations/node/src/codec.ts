@@ -1,0 +1,26 @@
+// How what is put away becomes bytes, and back.
+
+/** Turns payloads into bytes and back. Whatever `decode` throws makes a dead letter of the element. */
+export interface Codec<T> {
+  encode(payload: T): string | Uint8Array;
+  decode(element: Buffer): T;
+}
+
+const UTF_8 = new TextDecoder("utf-8", { fatal: true });
+
+/** JSON in UTF-8: the codec of a queue that is told no other. */
+export function json<T>(): Codec<T> {
+  return {
+    encode(payload) {
+      const text = JSON.stringify(payload);
+      if (text === undefined) throw new TypeError(`JSON has no word for ${typeof payload}`);
+      return text;
+    },
+    decode: (element) => JSON.parse(UTF_8.decode(element)) as T,
+  };
+}
+
+/** The bytes themselves. */
+export function raw(): Codec<Uint8Array> {
+  return { encode: (payload) => payload, decode: (element) => element };
+}

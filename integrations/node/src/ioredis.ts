@@ -1,0 +1,108 @@
+// Connections by ioredis.
+
+import type { Address } from "./address.js";
+import type { Opened } from "./wire.js";
+
+/** What is used of `Redis` and `Cluster` of ioredis. */
+export interface Ioredis {
+  readonly isCluster: boolean;
+  readonly status: string;
+  // biome-ignore lint/suspicious/noExplicitAny: the options of `Redis` and of `Cluster` differ
+  duplicate(...options: any[]): Ioredis;
+  connect(): Promise<void>;
+  disconnect(): void;
+  // biome-ignore lint/suspicious/noExplicitAny: its events have arguments of many types
+  on(event: "error", listener: (error: any) => void): unknown;
+  callBuffer(command: string, ...words: (string | Buffer)[]): Promise<unknown>;
+}
+
+interface Command {
+  getKeys(): unknown;
+}
+
+/** As needed for a connection that neither sends again nor connects again by itself, whatever its like was told. */
+const OPTIONS = {
+  autoPipelining: false,
+  autoResendUnfulfilledCommands: false,
+  commandTimeout: undefined,
+  enableAutoPipelining: false,
+  enableOfflineQueue: true,
+  // What it waits for would be hidden: that the server loads, say.
+  enableReadyCheck: false,
+  lazyConnect: true,
+  maxRetriesPerRequest: 0,
+  reconnectOnError: null,
+  retryStrategy: null,
+  sentinelRetryStrategy: null,
+  stringNumbers: false,
+};
+
+const CLUSTER_OPTIONS = {
+  clusterRetryStrategy: null,
+  enableAutoPipelining: false,
+  lazyConnect: true,
+  redisOptions: { autoResendUnfulfilledCommands: false, commandTimeout: undefined, stringNumbers: false },
+};
+
+/** Connects as a client of the user's own does. */
+export function openLikeIoredis(client: Ioredis): Promise<Opened> {
+  return opened(client.isCluster ? client.duplicate([], CLUSTER_OPTIONS) : client.duplicate(OPTIONS));
+}
+
+export async function openByIoredis(address: Address): Promise<Opened> {
+  const { Cluster, Redis } = await import("ioredis");
+  const { kind, url, hosts, name, db } = address;
+  if (kind === "server") return opened(new Redis(address.text, OPTIONS as never) as never);
+  const who = {
+    ...(url.username === "" ? {} : { username: decodeURIComponent(url.username) }),
+    ...(url.password === "" ? {} : { password: decodeURIComponent(url.password) }),
+    ...(url.protocol === "rediss:" ? { tls: {} } : {}),
+  };
+  if (kind === "sentinel") {
+    return opened(new Redis({ ...OPTIONS, ...who, sentinels: [...hosts], name, db } as never) as never);
+  }
+  const redisOptions = { ...CLUSTER_OPTIONS.redisOptions, ...who };
+  return opened(new Cluster([...hosts], { ...CLUSTER_OPTIONS, redisOptions } as never) as never);
+}
+
+async function opened(client: Ioredis): Promise<Opened> {
+  let cause: unknown;
+  client.on("error", (error) => {
+    cause = error;
+  });
+  try {
+    await client.connect();
+  } catch (error) {
+    client.disconnect();
+    throw cause ?? error;
+  }
+  const sender = keyed(client);
+  return {
+    get alive() {
+      return client.status === "ready" || client.status === "connect";
+    },
+    async send([command = "", ...words]) {
+      try {
+        return await sender.callBuffer(String(command), ...words);
+      } catch (error) {
+        // That the retries are used up says nothing: there are none.
+        throw error instanceof Error && error.name === "MaxRetriesPerRequestError" ? (cause ?? error) : error;
+      }
+    },
+    close: () => client.disconnect(),
+  };
+}
+
+/**
+ * Returns the client with keys that it finds in our commands, and with no prefix for those of EVAL alone. A cluster
+ * client asks a random node if it knows no key.
+ */
+function keyed(client: Ioredis): Ioredis {
+  const send = (command: Command & { name: string; args: unknown[] }, ...rest: unknown[]) => {
+    const at = { "DEHYDRATOR.MPOLL": 1, EVAL: 2 }[command.name.toUpperCase()] ?? 0;
+    const key = command.args[at];
+    if (key !== undefined) command.getKeys = () => [key];
+    return (client as unknown as { sendCommand(...words: unknown[]): unknown }).sendCommand(command, ...rest);
+  };
+  return Object.create(client, { options: { value: {} }, sendCommand: { value: send } });
+}

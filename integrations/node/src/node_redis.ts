@@ -1,0 +1,120 @@
+// Connections by node-redis.
+
+import type { Address } from "./address.js";
+import { DehydratorError } from "./errors.js";
+import { text } from "./reply.js";
+import type { Opened } from "./wire.js";
+
+/** What is used of what `createClient`, `createCluster` and `createSentinel` of node-redis return. */
+export interface NodeRedis {
+  readonly isOpen: boolean;
+  readonly isReady?: boolean;
+  // biome-ignore lint/suspicious/noExplicitAny: the options of the three differ
+  duplicate(options?: any): NodeRedis;
+  connect(): Promise<unknown>;
+  destroy(): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: its events have arguments of many types
+  on(event: string, listener: (...words: any[]) => void): unknown;
+  // biome-ignore lint/suspicious/noExplicitAny: the arguments of the three differ
+  sendCommand(...words: any[]): Promise<any>;
+}
+
+/** Bulk strings are read as Buffers: ids and elements are any bytes. 36 is `RESP_TYPES.BLOB_STRING`. */
+const BYTES = { typeMapping: { 36: Buffer } };
+/** Otherwise `connect` would wait for as long as there is no server. */
+const ONCE = { reconnectStrategy: false } as const;
+
+type Kind = Address["kind"];
+
+/** Connects as a client of the user's own does. */
+export function openLikeNodeRedis(client: NodeRedis): Promise<Opened> {
+  const kind = kindOf(client);
+  const { options, _options } = client as { options?: Options; _options?: Options };
+  if (kind === "cluster") {
+    const defaults = _options?.defaults;
+    return opened(kind, client.duplicate({ defaults: { ...defaults, socket: { ...defaults?.socket, ...ONCE } } }));
+  }
+  if (kind === "sentinel") return opened(kind, client.duplicate());
+  return opened(kind, client.duplicate({ socket: { ...options?.socket, ...ONCE } }));
+}
+
+interface Options {
+  defaults?: Options;
+  socket?: object;
+}
+
+/** Tells the three kinds apart, whichever version of the library made them. */
+export function kindOf(client: NodeRedis): Kind {
+  if ("getMasterNode" in client) return "sentinel";
+  return "slots" in client ? "cluster" : "server";
+}
+
+export async function openByNodeRedis(address: Address): Promise<Opened> {
+  const { createClient, createCluster } = await import("redis");
+  const { kind, url, hosts, db } = address;
+  const who = {
+    ...(url.username === "" ? {} : { username: decodeURIComponent(url.username) }),
+    ...(url.password === "" ? {} : { password: decodeURIComponent(url.password) }),
+  };
+  const tls = url.protocol === "rediss:" ? { tls: true as const } : {};
+  if (kind === "server") return opened(kind, createClient({ url: address.text, socket: { ...ONCE } }) as NodeRedis);
+  if (kind === "cluster") {
+    const rootNodes = hosts.map(({ host, port }) => ({ socket: { host, port, ...tls } }));
+    const defaults = { ...who, socket: { ...ONCE, ...tls } };
+    return opened(kind, createCluster({ rootNodes, defaults } as never) as unknown as NodeRedis);
+  }
+  // Its own client for Sentinel goes on asking by itself. Here each connection is for one primary, and when it breaks,
+  // Sentinel is asked for the next.
+  const primary = await primaryOf(address, (socket) => createClient({ socket: { ...socket, ...ONCE } }) as NodeRedis);
+  return opened("server", createClient({ ...who, database: db, socket: { ...primary, ...ONCE, ...tls } }) as NodeRedis);
+}
+
+async function primaryOf({ hosts, name }: Address, make: (socket: object) => NodeRedis): Promise<object> {
+  let last: unknown;
+  for (const { host, port } of hosts) {
+    const sentinel = make({ host, port, connectTimeout: 1000 });
+    sentinel.on("error", () => {});
+    try {
+      await sentinel.connect();
+      const found = await sentinel.sendCommand(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name]);
+      if (found !== null) return { host: text(found[0]), port: Number(text(found[1])) };
+      last = new Error(`Sentinel at ${host}:${port} knows no primary ${name}`);
+    } catch (error) {
+      last = error;
+    } finally {
+      if (sentinel.isOpen) sentinel.destroy();
+    }
+  }
+  throw new Error(`no Sentinel names the primary ${name}: ${last}`, { cause: last });
+}
+
+async function opened(kind: Kind, client: NodeRedis): Promise<Opened> {
+  client.on("error", () => {});
+  const close = () => {
+    if (client.isOpen) Promise.resolve(client.destroy()).catch(() => {});
+  };
+  try {
+    await client.connect();
+  } catch (error) {
+    close();
+    throw error;
+  }
+  return {
+    get alive() {
+      return client.isOpen && client.isReady !== false;
+    },
+    send(words) {
+      if (kind === "sentinel") return client.sendCommand(false, words, BYTES);
+      return kind === "cluster"
+        ? client.sendCommand(keyOf(words), false, words, BYTES)
+        : client.sendCommand(words, BYTES);
+    },
+    close,
+  };
+}
+
+function keyOf(words: readonly (string | Buffer)[]): string | Buffer {
+  const key = words[{ "DEHYDRATOR.MPOLL": 2, EVAL: 3 }[String(words[0])] ?? 1];
+  if (key === undefined) throw new DehydratorError(`${words[0]} names no key`);
+  return key;
+}

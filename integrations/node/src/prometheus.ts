@@ -1,0 +1,54 @@
+// Counts of what a worker does, for Prometheus, by prom-client: `{ hooks: new PrometheusHooks() }`.
+
+import { Counter, Histogram, type Registry, register } from "prom-client";
+import { Hooks } from "./hooks.js";
+import type { Delivery, Job } from "./job.js";
+
+/** Logs, and counts: `dehydrator_worker_jobs_total` by queue and outcome, and the seconds that work took. */
+export class PrometheusHooks extends Hooks {
+  readonly #jobs: Counter;
+  readonly #seconds: Histogram;
+  readonly #interruptions: Counter;
+
+  constructor(registry: Registry = register) {
+    super();
+    const registers = [registry];
+    const [labelNames, queueAlone] = [["queue", "outcome"], ["queue"]];
+    this.#jobs = new Counter({ name: "dehydrator_worker_jobs_total", help: "Jobs that ended", labelNames, registers });
+    this.#seconds = new Histogram({
+      name: "dehydrator_worker_seconds",
+      help: "How long the work took",
+      labelNames: queueAlone,
+      registers,
+    });
+    const name = "dehydrator_worker_interruptions_total";
+    this.#interruptions = new Counter({ name, help: "Commands that were sent again", registers });
+  }
+
+  override succeeded(job: Job, ms: number): void {
+    super.succeeded(job, ms);
+    this.#jobs.inc({ queue: job.queue, outcome: "succeeded" });
+    this.#seconds.observe({ queue: job.queue }, ms / 1000);
+  }
+
+  override retried(job: Job, ms: number, error: unknown, delay: number): void {
+    super.retried(job, ms, error, delay);
+    this.#jobs.inc({ queue: job.queue, outcome: "retried" });
+    this.#seconds.observe({ queue: job.queue }, ms / 1000);
+  }
+
+  override buried(delivery: Delivery, reason: string): void {
+    super.buried(delivery, reason);
+    this.#jobs.inc({ queue: delivery.key, outcome: "buried" });
+  }
+
+  override lost(job: Job): void {
+    super.lost(job);
+    this.#jobs.inc({ queue: job.queue, outcome: "lost" });
+  }
+
+  override interrupted(error: unknown): void {
+    super.interrupted(error);
+    this.#interruptions.inc();
+  }
+}

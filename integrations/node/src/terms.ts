@@ -1,0 +1,48 @@
+// The terms on which a worker works, and what becomes of a job that failed.
+
+import { BACKOFF, type Backoff, waitAfter } from "./backoff.js";
+import { Reject, Retry } from "./errors.js";
+import { milliseconds } from "./moment.js";
+
+/** Durations in milliseconds. */
+export interface TermsOptions {
+  /** How many jobs at a time. */
+  concurrency?: number;
+  lease?: number;
+  /** How often a job is given out before it is a dead letter; null: as often as it takes. */
+  attempts?: number | null;
+  backoff?: Partial<Backoff>;
+  /** How long one question sleeps in the server, and so how long a stop may take. */
+  block?: number;
+}
+
+export type Terms = Required<Omit<TermsOptions, "backoff">> & { backoff: Backoff };
+
+export function termsOf(options: TermsOptions): Terms {
+  const { concurrency = 1, attempts = 5 } = options;
+  const lease = milliseconds(options.lease ?? 60_000);
+  const block = milliseconds(options.block ?? 2000);
+  if (!Number.isInteger(concurrency) || concurrency < 1) throw new RangeError("concurrency is a number from 1 on");
+  if (lease < 100) throw new RangeError("a lease is at least 100 ms: it is renewed three times in its time");
+  if (attempts !== null && !(Number.isInteger(attempts) && attempts >= 1 && attempts <= 65535)) {
+    throw new RangeError("attempts is from 1 to 65535, or null for no limit");
+  }
+  return { concurrency, lease, attempts, block, backoff: { ...BACKOFF, ...options.backoff } };
+}
+
+/** To be given out again in `delay` milliseconds, or to go to the dead letters now. */
+export type Verdict = { delay: number } | { reason: string };
+
+/** Returns in one line why something failed. */
+export function reasonOf(error: unknown): string {
+  if (error instanceof Reject) return error.message || "rejected";
+  return String(error);
+}
+
+/** Says what becomes of a job whose work threw `error`. */
+export function verdict(error: unknown, deliveries: number, terms: Terms): Verdict {
+  if (error instanceof Reject || (terms.attempts !== null && deliveries >= terms.attempts)) {
+    return { reason: reasonOf(error) };
+  }
+  return { delay: error instanceof Retry ? error.delay : waitAfter(deliveries, terms.backoff) };
+}

@@ -1,0 +1,234 @@
+// The commands: for each the words to send, and how to read the reply. Nothing here talks to a server.
+
+import { randomUUID } from "node:crypto";
+import type { Codec } from "./codec.js";
+import type { DeadLetter, Delivery, Id, Item, Waiting } from "./job.js";
+import { milliseconds, unixMilliseconds } from "./moment.js";
+import { bytes, pairs, plain, text } from "./reply.js";
+
+/** Makes a dead letter of what is still held, with the reason, in one step. */
+const BURY = `
+if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
+redis.call('XADD', KEYS[2], '*', 'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5])
+return 1
+`;
+
+/** Puts dead letters away again, due at once, with a count that begins anew. */
+const REVIVE = `
+local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
+for _, entry in ipairs(dead) do
+    local letter = {}
+    for i = 1, #entry[2], 2 do letter[entry[2][i]] = entry[2][i + 1] end
+    redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'NX')
+    redis.call('XDEL', KEYS[2], entry[1])
+end
+return #dead
+`;
+
+/** How many elements one command carries at most. */
+export const BATCH = 1000;
+
+export type Word = string | number | Uint8Array;
+
+/** A command and how its reply is read. Each may be sent twice without harm. */
+export interface Question<T> {
+  readonly words: readonly Word[];
+  read(reply: unknown): T;
+}
+
+/** What a lease is named by. */
+export interface Pair {
+  readonly token: string;
+  readonly id: Id;
+}
+
+export interface PutOptions {
+  id?: Id;
+  /** In milliseconds. */
+  delay?: number;
+  /** A Date, or milliseconds since 1970, in place of `delay`. */
+  at?: Date | number;
+  /** The payload takes the place of what has that id, and its delay begins anew: a debounce. */
+  replace?: boolean;
+}
+
+function ask<T>(words: readonly Word[], read: (reply: unknown) => T): Question<T> {
+  return { words, read };
+}
+
+const nothing = () => {};
+const isOne = (reply: unknown) => reply === 1;
+const areOne = (reply: unknown) => (reply as unknown[]).map(isOne);
+
+function deliveriesOf(key: string, reply: unknown): Delivery[] {
+  return ((reply ?? []) as unknown[][]).map(([id, element, deliveries, token]) => ({
+    key,
+    id: bytes(id),
+    element: bytes(element),
+    deliveries: Number(deliveries),
+    token: text(token),
+  }));
+}
+
+/** Leases what is due in the first of the keys that has something. */
+export function poll(keys: readonly string[], count: number, lease: number, block?: number): Question<Delivery[]> {
+  // Another token for each question, and the same one when the question is sent again: then the reply is the same.
+  const options: Word[] = ["COUNT", count, "LEASE", lease, "TOKEN", randomUUID()];
+  if (block !== undefined) options.push("BLOCK", Math.max(1, block));
+  const [key] = keys;
+  if (key !== undefined && keys.length === 1) {
+    return ask(["DEHYDRATOR.POLL", key, ...options], (reply) => deliveriesOf(key, reply));
+  }
+  return ask(["DEHYDRATOR.MPOLL", keys.length, ...keys, ...options], (reply) => {
+    const [of, deliveries] = (reply ?? ["", []]) as [unknown, unknown];
+    return deliveriesOf(text(of), deliveries);
+  });
+}
+
+/** Asks whether a command is there: without its arguments it is refused for that. */
+export function bare(command: string): Question<void> {
+  return ask([command], nothing);
+}
+
+/** The commands of one queue. */
+export class Verbs<T> {
+  constructor(
+    readonly key: string,
+    readonly dead: string,
+    readonly codec: Codec<T>,
+  ) {}
+
+  put(payload: T, { id, delay = 0, at, replace = false }: PutOptions): Question<string | null> {
+    const name = id ?? randomUUID();
+    const words: Word[] = ["DEHYDRATOR.PUSH", this.key, milliseconds(delay), this.codec.encode(payload), name];
+    words.push(replace ? "REPLACE" : "NX");
+    if (at !== undefined) words.push("AT", unixMilliseconds(at));
+    // An id that was drawn is there only if the same command arrived before.
+    return ask(words, (reply) => (id === undefined || reply !== null ? text(name) : null));
+  }
+
+  /** Puts up to a thousand away. */
+  putMany(items: readonly Item<T>[], replace: boolean): Question<(string | null)[]> {
+    const words: Word[] = ["DEHYDRATOR.MPUSH", this.key];
+    const names: Id[] = [];
+    for (const { payload, id, delay = 0 } of items) {
+      const name = id ?? randomUUID();
+      names.push(name);
+      words.push(milliseconds(delay), this.codec.encode(payload), name);
+    }
+    words.push(replace ? "REPLACE" : "NX");
+    return ask(words, (reply) =>
+      (reply as number[]).map((one, i) => {
+        // -1: there was no room for it, as LIMIT LENGTH says.
+        const here = one === 1 || (one === 0 && items[i]?.id === undefined);
+        return here ? text(names[i]) : null;
+      }),
+    );
+  }
+
+  cancel(ids: readonly Id[]): Question<number> {
+    return ask(["DEHYDRATOR.REM", this.key, ...ids], Number);
+  }
+
+  postpone(id: Id, until: Date | number): Question<boolean> {
+    // A ttl of 0 would take the element from the worker that has it; a millisecond does not.
+    const words: Word[] = ["DEHYDRATOR.TOUCH", this.key, id];
+    if (until instanceof Date) words.push(1, "AT", unixMilliseconds(until));
+    else words.push(Math.max(1, milliseconds(until)));
+    return ask(words, isOne);
+  }
+
+  look(id: Id): Question<Waiting<T> | null> {
+    return ask(["DEHYDRATOR.LOOK", this.key, id, "FULL"], (reply) => {
+      if (reply === null) return null;
+      const told = pairs(reply);
+      const rest = [told.get("deadline"), 0, told.get("deliveries"), told.get("leased"), told.get("element")];
+      return this.#waiting([bytes(id), ...rest]);
+    });
+  }
+
+  #waiting([id, deadline, , deliveries, leased, element]: unknown[]): Waiting<T> {
+    return {
+      id: text(id),
+      idBytes: bytes(id),
+      payload: this.codec.decode(bytes(element)),
+      due: new Date(Number(deadline)),
+      attempts: Number(deliveries),
+      leased: leased === 1,
+    };
+  }
+
+  update(id: Id, payload: T): Question<void> {
+    return ask(["DEHYDRATOR.UPDATE", this.key, id, this.codec.encode(payload)], nothing);
+  }
+
+  /** Lists a thousand from `start` on, and where the next page begins, or null. */
+  page(start: string): Question<{ next: string | null; rows: Waiting<T>[] }> {
+    return ask(["DEHYDRATOR.RANGE", this.key, start, "+", "COUNT", BATCH, "WITHELEMENTS"], (reply) => {
+      const [next, rows] = reply as [unknown, unknown[][]];
+      return { next: next === null ? null : text(next), rows: rows.map((row) => this.#waiting(row)) };
+    });
+  }
+
+  size(): Question<number> {
+    return ask(["DEHYDRATOR.LEN", this.key], Number);
+  }
+
+  info(): Question<Record<string, unknown>> {
+    return ask(["DEHYDRATOR.INFO", this.key], (reply) => plain(Object.fromEntries(pairs(reply))) as never);
+  }
+
+  pause(duration: number | undefined): Question<void> {
+    const words = ["DEHYDRATOR.PAUSE", this.key];
+    return ask(duration === undefined ? words : [...words, milliseconds(duration)], nothing);
+  }
+
+  resume(): Question<boolean> {
+    return ask(["DEHYDRATOR.RESUME", this.key], isOne);
+  }
+
+  settle(pairs: readonly Pair[]): Question<boolean[]> {
+    return ask(["DEHYDRATOR.SETTLE", this.key, ...pairs.flatMap(({ token, id }) => [token, id])], areOne);
+  }
+
+  renew(lease: number, pairs: readonly Pair[]): Question<boolean[]> {
+    return ask(["DEHYDRATOR.RENEW", this.key, lease, ...pairs.flatMap(({ token, id }) => [token, id])], areOne);
+  }
+
+  release(delay: number, { token, id }: Pair): Question<boolean> {
+    const read = (reply: unknown) => areOne(reply)[0] === true;
+    return ask(["DEHYDRATOR.RELEASE", this.key, milliseconds(delay), token, id], read);
+  }
+
+  reject({ token, id }: Pair): Question<boolean> {
+    return ask(["DEHYDRATOR.REJECT", this.key, token, id], (reply) => areOne(reply)[0] === true);
+  }
+
+  bury({ token, id, element, deliveries }: Delivery, reason: string): Question<boolean> {
+    return ask(["EVAL", BURY, 2, this.key, this.dead, token, id, element, deliveries, reason], isOne);
+  }
+
+  limitAttempts(attempts: number): Question<void> {
+    return ask(["DEHYDRATOR.ONDUE", this.key, "HOLD", "DELIVERIES", attempts, "STREAM", this.dead], nothing);
+  }
+
+  deadLetters(count: number): Question<DeadLetter[]> {
+    return ask(["XRANGE", this.dead, "-", "+", "COUNT", count], (reply) =>
+      ((reply ?? []) as [unknown, unknown][]).map(([entry, fields]) => {
+        const told = pairs(fields);
+        return {
+          entry: text(entry),
+          id: text(told.get("id")),
+          idBytes: bytes(told.get("id")),
+          element: bytes(told.get("element")),
+          attempts: Number(text(told.get("deliveries") ?? 0)),
+          reason: text(told.get("reason") ?? ""),
+        };
+      }),
+    );
+  }
+
+  revive(count: number): Question<number> {
+    return ask(["EVAL", REVIVE, 2, this.key, this.dead, count], Number);
+  }
+}

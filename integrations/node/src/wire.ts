@@ -1,0 +1,96 @@
+// A connection to the server that is made when it is needed, and made anew when it broke.
+
+import { DehydratorError, NoReplyError } from "./errors.js";
+import type { Word } from "./verbs.js";
+
+/** A client of a library, connected. It sends nothing again by itself, and does not connect again. */
+export interface Opened {
+  readonly alive: boolean;
+  /** Replies with Buffers where the server replies with bulk strings. */
+  send(words: (string | Buffer)[]): Promise<unknown>;
+  close(): void;
+}
+
+/** What the server says that passes by itself: the same command, sent again in a while, may succeed. */
+const PASSING = /^-?(UNBLOCKED|READONLY|NOREPLICAS|MISCONF|LOADING|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b/;
+
+/** An error that the server replied. */
+export type ErrorReply = Error & { readonly [REPLY]: true };
+declare const REPLY: unique symbol;
+
+/** Returns whether an error is a reply of the server, in either library. */
+export function isReply(error: unknown): error is ErrorReply {
+  for (let kind: unknown = error; kind instanceof Error; kind = Object.getPrototypeOf(kind)) {
+    if (/^(ErrorReply|ReplyError)$/.test(kind.constructor.name)) return true;
+  }
+  return false;
+}
+
+/** Returns whether the same command, sent again in a while, may succeed. */
+export function passes(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if (isReply(error)) return PASSING.test(error.message);
+  if (error instanceof NoReplyError) return true;
+  // What is wrong in a program stays wrong. All else that a library throws is of its connection.
+  const lasting = [TypeError, RangeError, ReferenceError, SyntaxError, DehydratorError];
+  return !lasting.some((kind) => error instanceof kind);
+}
+
+/** One connection. When it breaks, or a reply does not come, it is closed, and the next command makes another one. */
+export class Wire {
+  #opening: Promise<Opened> | undefined;
+  #closed = false;
+
+  /** `timeout`: for how many milliseconds it waits for a reply. */
+  constructor(
+    private readonly open: () => Promise<Opened>,
+    private readonly timeout: number,
+  ) {}
+
+  async send(words: readonly Word[]): Promise<unknown> {
+    if (this.#closed) throw new DehydratorError("the queue was closed");
+    this.#opening ??= this.open();
+    let opening = this.#opening;
+    try {
+      let opened = await this.#inTime(opening);
+      if (!opened.alive) {
+        this.#drop(opening);
+        this.#opening ??= this.open();
+        opening = this.#opening;
+        opened = await this.#inTime(opening);
+      }
+      return await this.#inTime(opened.send(words.map(sendable)));
+    } catch (error) {
+      if (!isReply(error) || passes(error)) this.#drop(opening);
+      throw error;
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#opening !== undefined) this.#drop(this.#opening);
+  }
+
+  /** Closes a connection, also one that is yet to be made. */
+  #drop(opening: Promise<Opened>): void {
+    if (this.#opening !== opening) return;
+    this.#opening = undefined;
+    opening.then(
+      (opened) => opened.close(),
+      () => {},
+    );
+  }
+
+  #inTime<T>(promise: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const late = () => reject(new NoReplyError(`no reply in ${this.timeout} ms`));
+      const timer = setTimeout(late, this.timeout);
+      promise.then(resolve, reject).finally(() => clearTimeout(timer));
+    });
+  }
+}
+
+function sendable(word: Word): string | Buffer {
+  if (typeof word === "number") return String(word);
+  return typeof word === "string" || Buffer.isBuffer(word) ? word : Buffer.from(word);
+}

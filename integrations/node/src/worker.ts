@@ -1,0 +1,219 @@
+// A worker: takes what is due, does the work, and says what became of it.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import { Held, pairOf } from "./held.js";
+import { type Hooks, hooksOf } from "./hooks.js";
+import type { Delivery, Job } from "./job.js";
+import type { Queue } from "./queue.js";
+import type { Server } from "./server.js";
+import { Settling } from "./settling.js";
+import { reasonOf, type Terms, type TermsOptions, termsOf, verdict } from "./terms.js";
+import { BATCH, poll, type Question } from "./verbs.js";
+import { isReply, passes } from "./wire.js";
+
+/** How much longer than a block the worker waits for the reply, in milliseconds. */
+const GRACE = 5000;
+
+/** No more are taken at once, however many may run. */
+const MOST_AT_ONCE = 100;
+
+export interface WorkerOptions extends TermsOptions {
+  /** What is told of; those that are left out write to the console. */
+  hooks?: Partial<Hooks>;
+}
+
+/**
+ * Takes what is due, and calls `work` with a Job, for `concurrency` jobs at a time.
+ *
+ * What `work` returns from is settled. If it throws, the job is given out again, after a back-off, until it was given out
+ * `attempts` times; then it goes to the dead letters, with the reason. While it runs, its lease is renewed. If the worker
+ * dies, the job is given to another one when the lease has run out.
+ */
+export class Worker<T = unknown> {
+  readonly #queues = new Map<string, Queue<T>>();
+  readonly #settling = new Map<string, Settling>();
+  readonly #terms: Terms;
+  readonly #hooks: Hooks;
+  readonly #held = new Held();
+  readonly #serving = new Set<Promise<void>>();
+  readonly #ended = new AbortController();
+  #stopping = false;
+  #roomy: () => void = () => {};
+
+  /** Several queues are asked in their order: the first that has something is served. */
+  constructor(
+    queues: Queue<T> | readonly Queue<T>[],
+    private readonly work: (job: Job<T>) => unknown,
+    { hooks, ...terms }: WorkerOptions = {},
+  ) {
+    for (const queue of [queues].flat() as Queue<T>[]) {
+      this.#queues.set(queue.name, queue);
+      this.#settling.set(queue.name, new Settling((pairs) => this.#ask(queue, queue.verbs.settle(pairs))));
+    }
+    if (this.#queues.size === 0) throw new RangeError("a worker needs a queue");
+    this.#terms = termsOf(terms);
+    this.#hooks = hooksOf(hooks);
+  }
+
+  /** Has the worker take nothing more, finish what it has in hand, and return from `run`. */
+  stop(): void {
+    this.#stopping = true;
+    this.#roomy();
+  }
+
+  /** Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is thrown. */
+  async run({ signals = true } = {}): Promise<void> {
+    const stop = () => this.stop();
+    const names = signals ? (["SIGTERM", "SIGINT"] as const) : [];
+    for (const name of names) process.on(name, stop);
+    const [first] = this.#queues.values();
+    const server = first!.another(this.#terms.block + GRACE);
+    try {
+      await this.#run(server);
+    } catch (error) {
+      if (!this.#stopping || !passes(error)) throw error;
+    } finally {
+      server.close();
+      for (const name of names) process.off(name, stop);
+    }
+  }
+
+  async #run(server: Server): Promise<void> {
+    const { attempts } = this.#terms;
+    await server.check(() => this.#stopping);
+    if (attempts !== null) {
+      for (const queue of this.#queues.values()) await this.#ask(queue, queue.verbs.limitAttempts(attempts));
+    }
+    const renewing = this.#renew();
+    try {
+      while (!this.#stopping) await this.#take(server);
+    } finally {
+      await Promise.all(this.#serving);
+      this.#ended.abort();
+      await renewing;
+    }
+  }
+
+  /** Waits until a job may run, and for as many jobs as may. */
+  async #take(server: Server): Promise<void> {
+    const { concurrency, lease, block } = this.#terms;
+    const room = Math.min(concurrency - this.#serving.size, MOST_AT_ONCE);
+    if (room === 0) {
+      await new Promise<void>((resolve) => {
+        this.#roomy = resolve;
+      });
+      return;
+    }
+    const deliveries = await server.ask(poll([...this.#queues.keys()], room, lease, block), {
+      giveUp: () => this.#stopping,
+      tell: (error) => this.#hooks.interrupted(error),
+    });
+    for (const delivery of deliveries) {
+      const serving: Promise<void> = this.#serve(delivery).finally(() => {
+        this.#serving.delete(serving);
+        this.#roomy();
+      });
+      this.#serving.add(serving);
+    }
+  }
+
+  async #serve(delivery: Delivery): Promise<void> {
+    try {
+      await this.#do(delivery);
+    } catch (error) {
+      // It was neither settled nor given back, and comes again when its lease has run out.
+      this.#hooks.crashed(error);
+    }
+  }
+
+  async #do(delivery: Delivery): Promise<void> {
+    const queue = this.#queues.get(delivery.key)!;
+    const lost = new AbortController();
+    let job: Job<T>;
+    try {
+      job = jobOf(delivery, queue.verbs.codec.decode(delivery.element), lost.signal);
+    } catch (error) {
+      return this.#bury(queue, delivery, `it cannot be decoded: ${reasonOf(error)}`);
+    }
+    this.#held.add(delivery, job, lost);
+    const began = performance.now();
+    let failure: { error: unknown } | undefined;
+    try {
+      this.#hooks.started(job);
+      await this.work(job);
+    } catch (error) {
+      failure = { error };
+    } finally {
+      this.#held.remove(delivery);
+    }
+    const ms = performance.now() - began;
+    if (lost.signal.aborted) return;
+    if (failure === undefined) {
+      // False may mean that the first of two SETTLEs was answered by a connection that broke.
+      await this.#settling.get(queue.name)!.settle(pairOf(delivery));
+      return this.#hooks.succeeded(job, ms);
+    }
+    const then = verdict(failure.error, delivery.deliveries, this.#terms);
+    if ("reason" in then) return this.#bury(queue, delivery, then.reason);
+    await this.#ask(queue, queue.verbs.release(then.delay, pairOf(delivery)));
+    this.#hooks.retried(job, ms, failure.error, then.delay);
+  }
+
+  async #bury(queue: Queue<T>, delivery: Delivery, reason: string): Promise<void> {
+    let told = reason;
+    if (this.#terms.attempts !== null) {
+      await this.#ask(queue, queue.verbs.bury(delivery, reason));
+    } else {
+      // Where dead letters go is not this worker's to say: the policy of the queue says it, or nothing does.
+      try {
+        await this.#ask(queue, queue.verbs.reject(pairOf(delivery)));
+      } catch (error) {
+        if (!isReply(error)) throw error;
+        const { most } = this.#terms.backoff;
+        await this.#ask(queue, queue.verbs.release(most, pairOf(delivery)));
+        told = `${reason}; it waits for ${most} ms, for it could not go to the dead letters: ${error.message}`;
+      }
+    }
+    this.#hooks.buried(delivery, told);
+  }
+
+  /** Asks for as long as a lease: after that the answer no longer counts. */
+  #ask<A>(queue: Queue<T>, question: Question<A>): Promise<A> {
+    const patience = Math.max(this.#terms.lease, 10_000);
+    return queue.server.ask(question, { patience, tell: (error) => this.#hooks.interrupted(error) });
+  }
+
+  /** Renews what is in hand, three times in the time of a lease, until the worker has ended: two may fail. */
+  async #renew(): Promise<void> {
+    const { signal } = this.#ended;
+    const wait = () => sleep(this.#terms.lease / 3, true, { signal }).catch(() => false);
+    while (await wait()) {
+      await Promise.all([...this.#queues.values()].map((queue) => this.#renewOf(queue)));
+    }
+  }
+
+  async #renewOf(queue: Queue<T>): Promise<void> {
+    const held = this.#held.of(queue.name);
+    for (let i = 0; i < held.length; i += BATCH) {
+      const some = held.slice(i, i + BATCH);
+      try {
+        const renewed = await queue.server.ask(queue.verbs.renew(this.#terms.lease, some.map(pairOf)), {
+          patience: this.#terms.lease / 3,
+          giveUp: () => this.#ended.signal.aborted,
+          tell: (error) => this.#hooks.interrupted(error),
+        });
+        for (const [n, delivery] of some.entries()) {
+          const job = renewed[n] ? undefined : this.#held.lose(delivery);
+          if (job !== undefined) this.#hooks.lost(job);
+        }
+      } catch (error) {
+        this.#hooks.crashed(error);
+      }
+    }
+  }
+}
+
+function jobOf<T>(delivery: Delivery, payload: T, lost: AbortSignal): Job<T> {
+  const { id, deliveries, key, token } = delivery;
+  return { id: id.toString(), idBytes: id, payload, attempt: deliveries, queue: key, token, lost };
+}

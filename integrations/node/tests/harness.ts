@@ -1,0 +1,73 @@
+// What tests of queues and workers share: each is run with both libraries.
+
+import { describe, type TestContext } from "node:test";
+import { Hooks, type Job, type LibraryName, Queue, type QueueOptions, Worker, type WorkerOptions } from "dehydrator";
+
+export const LIBRARIES: readonly LibraryName[] = ["ioredis", "redis"];
+
+/** Describes the same with each library. */
+export function withEach(name: string, tests: (library: LibraryName) => void): void {
+  for (const library of LIBRARIES) describe(`${name}, by ${library}`, () => tests(library));
+}
+
+let names = 0;
+
+/** Returns a queue of its own name, that is closed when the test is over. */
+export function queueOf<T = unknown>(
+  t: TestContext,
+  server: string | ConstructorParameters<typeof Queue>[0],
+  options: QueueOptions<T> & { name?: string } = {},
+): Queue<T> {
+  names += 1;
+  const queue = new Queue<T>(server, options.name ?? `jobs${names}`, options);
+  t.after(() => queue.close());
+  return queue;
+}
+
+/** Hooks that keep what they hear, and print nothing. */
+export class Notes extends Hooks {
+  readonly heard: string[] = [];
+
+  override succeeded(job: Job): void {
+    this.heard.push(`succeeded ${job.id}`);
+  }
+
+  override retried(job: Job, _ms: number, error: unknown): void {
+    this.heard.push(`retried ${job.id} ${error}`);
+  }
+
+  override buried({ id }: { id: Buffer }, reason: string): void {
+    this.heard.push(`buried ${id}: ${reason}`);
+  }
+
+  override lost(job: Job): void {
+    this.heard.push(`lost ${job.id}`);
+  }
+
+  override interrupted(): void {
+    this.heard.push("interrupted");
+  }
+
+  override crashed(error: unknown): void {
+    this.heard.push(`crashed ${error}`);
+  }
+}
+
+/** A worker that runs, for tests: short waits, and stopped when the test is over. */
+export function running<T>(
+  t: TestContext,
+  queues: Queue<T> | Queue<T>[],
+  work: (job: Job<T>) => unknown,
+  options: WorkerOptions = {},
+): { worker: Worker<T>; ended: Promise<void>; notes: Notes } {
+  const notes = new Notes();
+  const worker = new Worker(queues, work, { block: 200, hooks: notes, ...options });
+  const ended = worker.run({ signals: false });
+  // Whoever awaits it hears of it; a test that fails before must not end the process.
+  ended.catch(() => {});
+  t.after(async () => {
+    worker.stop();
+    await ended.catch(() => {});
+  });
+  return { worker, ended, notes };
+}

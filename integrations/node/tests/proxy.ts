@@ -1,0 +1,73 @@
+// Stands between a client and a server, and cuts connections where a test wants it.
+
+import { once } from "node:events";
+import { connect, createServer, type Server, type Socket } from "node:net";
+
+export class CuttingProxy {
+  readonly url: string;
+  /** How many connections were cut. */
+  cuts = 0;
+  readonly #sockets = new Set<Socket>();
+  #cut: string | undefined;
+  #rename: [string, string] | undefined;
+
+  private constructor(
+    private readonly server: Server,
+    port: number,
+  ) {
+    this.url = `redis://127.0.0.1:${(server.address() as { port: number }).port}`;
+    server.on("connection", (client: Socket) => this.#serve(client, connect(port, "127.0.0.1")));
+  }
+
+  static async start(port: number): Promise<CuttingProxy> {
+    const server = createServer().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    return new CuttingProxy(server, port);
+  }
+
+  /** Lets the next such command through, and cuts the connection in place of the reply. */
+  cutReplyTo(command: string): void {
+    this.#cut = command;
+  }
+
+  /** Has the server get another command, as long as this one. */
+  rename(command: string, other: string): void {
+    this.#rename = [command, other];
+  }
+
+  #serve(client: Socket, server: Socket): void {
+    for (const [socket, other] of [
+      [client, server],
+      [server, client],
+    ] as const) {
+      this.#sockets.add(socket);
+      socket.on("error", () => {});
+      socket.on("close", () => {
+        this.#sockets.delete(socket);
+        other.destroy();
+      });
+    }
+    let cutting = false;
+    client.on("data", (bytes) => {
+      const words = bytes.toString("latin1");
+      if (this.#cut !== undefined && words.includes(this.#cut)) {
+        this.#cut = undefined;
+        cutting = true;
+      }
+      server.write(this.#rename === undefined ? bytes : Buffer.from(words.replace(...this.#rename), "latin1"));
+    });
+    server.on("data", (bytes) => {
+      if (!cutting) {
+        client.write(bytes);
+        return;
+      }
+      this.cuts += 1;
+      client.destroy();
+    });
+  }
+
+  close(): void {
+    this.server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}

@@ -1,0 +1,187 @@
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import { ModuleMissingError, ModuleTooOldError, raw } from "dehydrator";
+import { Cluster, Redis } from "ioredis";
+import { createClient } from "redis";
+import { queueOf, withEach } from "./harness.js";
+import { CuttingProxy } from "./proxy.js";
+import { RealServer, until } from "./servers.js";
+
+withEach("a queue", (library) => {
+  let server: RealServer;
+  let bare: RealServer;
+  before(async () => {
+    server = await RealServer.start();
+    bare = await RealServer.bare("--save", "");
+  });
+
+  test("what is put away waits for its delay", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    const before = Date.now();
+    const id = await jobs.put({ mail: "änna" }, { delay: 60_000 });
+    assert.ok(id);
+    const found = await jobs.look(id);
+    assert.deepEqual(found?.payload, { mail: "änna" });
+    assert.ok(found.due.getTime() >= before + 60_000 && found.due.getTime() <= Date.now() + 60_000);
+    assert.deepEqual([found.attempts, found.leased, await jobs.size()], [0, false, 1]);
+    const moment = new Date(Date.now() + 86_400_000);
+    await jobs.put(1, { id: "at", at: moment });
+    assert.deepEqual((await jobs.look("at"))?.due, moment);
+    assert.equal(await jobs.look("nobody"), null);
+  });
+
+  test("an id that is there stays, unless it is replaced", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    assert.equal(await jobs.put(1, { id: "a", delay: 60_000 }), "a");
+    assert.equal(await jobs.put(2, { id: "a" }), null);
+    assert.equal((await jobs.look("a"))?.payload, 1);
+    assert.equal(await jobs.put(3, { id: "a", replace: true }), "a");
+    assert.equal((await jobs.look("a"))?.payload, 3);
+    await jobs.update("a", 4);
+    assert.equal((await jobs.look("a"))?.payload, 4);
+    await assert.rejects(jobs.update("b", 4), /NOSUCHID/);
+  });
+
+  test("many are put away at once, and listed in their order", async (t) => {
+    const jobs = queueOf<number>(t, server.url, { library });
+    await jobs.put(0, { id: "7" });
+    const items = Array.from({ length: 2500 }, (_, n) => ({ payload: n, id: String(n), delay: 60_000 + n }));
+    const ids = await jobs.putMany(items);
+    assert.deepEqual([ids.length, ids[6], ids[7], ids[2499]], [2500, "6", null, "2499"]);
+    assert.equal((await jobs.putMany([{ payload: 1 }])).filter(Boolean).length, 1);
+    const listed: string[] = [];
+    for await (const { id } of jobs) listed.push(id);
+    assert.deepEqual([listed.length, listed[0], listed[2], listed.at(-1)], [2501, "7", "0", "2499"]);
+    await server.client.call("DEHYDRATOR.LIMIT", jobs.name, "LENGTH", "2502");
+    const [fits, full] = await jobs.putMany([{ payload: 1 }, { payload: 2 }]);
+    assert.ok(fits);
+    assert.equal(full, null);
+  });
+
+  test("jobs are cancelled and postponed by their ids", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.putMany(["a", "b", "c"].map((id) => ({ payload: id, id })));
+    assert.equal(await jobs.cancel("a", "b", "nobody"), 2);
+    assert.equal(await jobs.cancel(), 0);
+    assert.equal(await jobs.postpone("c", 60_000), true);
+    assert.ok((await jobs.look("c"))!.due.getTime() > Date.now() + 50_000);
+    const moment = new Date(2030, 1, 1);
+    assert.equal(await jobs.postpone("c", moment), true);
+    assert.deepEqual((await jobs.look("c"))?.due, moment);
+    assert.equal(await jobs.postpone("nobody", 0), false);
+  });
+
+  test("ids and payloads may be any bytes", async (t) => {
+    const jobs = queueOf<Uint8Array>(t, server.url, { library, codec: raw() });
+    const id = Buffer.from([0, 255, 13, 10]);
+    await jobs.put(new Uint8Array([255, 0]), { id });
+    assert.deepEqual((await jobs.look(id))?.payload, Buffer.from([255, 0]));
+    for await (const waiting of jobs) assert.deepEqual(waiting.idBytes, id);
+    assert.equal(await jobs.cancel(id), 1);
+  });
+
+  test("what is no duration, no moment and no JSON is refused", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await assert.rejects(jobs.put(1, { delay: Number.NaN }), RangeError);
+    await assert.rejects(jobs.put(1, { at: new Date("no") }), RangeError);
+    await assert.rejects(jobs.put(undefined), TypeError);
+    assert.equal(await jobs.size(), 0);
+  });
+
+  test("a pause is made and ended", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.pause();
+    assert.equal((await jobs.info()).paused, 1);
+    assert.equal(await jobs.resume(), true);
+    assert.equal(await jobs.resume(), false);
+    await jobs.pause(20);
+    await until(async () => (await jobs.info()).paused === 0);
+  });
+
+  test("a server without the module is named", async (t) => {
+    const jobs = queueOf(t, bare.url, { library });
+    await assert.rejects(jobs.put(1), ModuleMissingError);
+    await assert.rejects(jobs.check(), ModuleMissingError);
+    await queueOf(t, server.url, { library }).check();
+  });
+
+  test("a module that is too old is named", async (t) => {
+    // As the server answers that does not know the command.
+    const proxy = await CuttingProxy.start(server.port);
+    t.after(() => proxy.close());
+    proxy.rename("DEHYDRATOR.REJECT", "DEHYDRATOR.REJEKT");
+    await assert.rejects(queueOf(t, proxy.url, { library }).check(), ModuleTooOldError);
+  });
+
+  test("a key of another type is an error at once", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await server.client.set(jobs.name, "text");
+    await assert.rejects(jobs.put(1), /WRONGTYPE/);
+  });
+
+  test("a wrong password is an error at once, and no server is one after patience", async (t) => {
+    const locked = await RealServer.start();
+    await locked.client.config("SET", "requirepass", "secret");
+    const began = performance.now();
+    const wrong = locked.url.replace("//", "//:wrong@");
+    await assert.rejects(queueOf(t, wrong, { library }).put(1), /WRONGPASS|NOAUTH|invalid username-password/);
+    assert.ok(performance.now() - began < 5000);
+    const right = locked.url.replace("//", "//:secret@");
+    assert.ok(await queueOf(t, right, { library }).put(1));
+    await locked.close();
+    await assert.rejects(queueOf(t, right, { library, patience: 200 }).put(1), /ECONNREFUSED/);
+  });
+
+  test("what is put away while the server restarts arrives once", async (t) => {
+    const server = await RealServer.start();
+    const jobs = queueOf<number>(t, server.url, { library, patience: 20_000 });
+    await jobs.put(0);
+    await server.kill();
+    const putting = Promise.all(Array.from({ length: 50 }, (_, n) => jobs.put(n, { id: `n${n}` })));
+    await server.up();
+    assert.equal((await putting).filter((id) => id === null).length, 0);
+    assert.equal(await jobs.size(), 51);
+    await server.close();
+  });
+
+  test("a PUSH whose reply is lost is sent again, and put away once", async (t) => {
+    const proxy = await CuttingProxy.start(server.port);
+    t.after(() => proxy.close());
+    const jobs = queueOf(t, proxy.url, { library });
+    proxy.cutReplyTo("DEHYDRATOR.PUSH");
+    assert.ok(await jobs.put(1));
+    assert.deepEqual([proxy.cuts, await jobs.size()], [1, 1]);
+  });
+
+  test("a queue that is closed says so", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.put(1);
+    jobs.close();
+    await assert.rejects(jobs.put(1), /closed/);
+  });
+
+  test("a client of one's own will do, and stays as it was", async (t) => {
+    const own =
+      library === "ioredis"
+        ? new Redis(server.port, { keyPrefix: "app:", maxRetriesPerRequest: null, stringNumbers: true })
+        : createClient({ url: server.url });
+    own.on("error", () => {});
+    if (!(own instanceof Redis)) await own.connect();
+    t.after(() => own.quit());
+    const jobs = queueOf(t, own as never);
+    await jobs.put({ n: 1 }, { id: "a" });
+    assert.equal(await jobs.put({ n: 1 }, { id: "a" }), null);
+    assert.deepEqual((await jobs.look("a"))?.payload, { n: 1 });
+    assert.equal(await jobs.revive(), 0);
+    jobs.close();
+    assert.equal(await (own as Redis).ping(), "PONG");
+  });
+});
+
+test("what is no server is refused", async (t) => {
+  assert.throws(() => queueOf(t, "http://127.0.0.1"), TypeError);
+  assert.throws(() => queueOf(t, "redis+sentinel://127.0.0.1:26379"), /name of the primary/);
+  assert.throws(() => queueOf(t, {} as never), TypeError);
+  const cluster = new Cluster([{ port: 1 }], { lazyConnect: true });
+  assert.equal(queueOf(t, cluster, { name: "jobs" }).verbs.dead, "{jobs}:dead");
+});

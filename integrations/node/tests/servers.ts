@@ -1,0 +1,121 @@
+// Real servers with the module, for tests.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Redis } from "ioredis";
+
+export const MODULE =
+  process.env.DEHYDRATOR_MODULE ?? new URL("../../../../target/release/libdehydrator.so", import.meta.url).pathname;
+const SERVER = process.env.DEHYDRATOR_SERVER ?? "redis-server";
+
+const started = new Set<RealServer>();
+after(async () => {
+  for (const server of started) await server.close();
+});
+
+export async function freePort(): Promise<number> {
+  const listening = createServer().listen(0, "127.0.0.1");
+  await once(listening, "listening");
+  const { port } = listening.address() as { port: number };
+  listening.close();
+  // A node of a cluster listens at its port + 10000 too.
+  return port > 55_000 ? freePort() : port;
+}
+
+/** Returns what `holds` returns, as soon as it holds. */
+export async function until<T>(
+  holds: () => T | Promise<T>,
+  seconds = 20,
+): Promise<Exclude<T, false | null | undefined | 0>> {
+  const end = performance.now() + seconds * 1000;
+  for (;;) {
+    const found = await holds();
+    if (found) return found as never;
+    if (performance.now() > end) throw new Error(`it did not come true within ${seconds} s: ${holds}`);
+    await sleep(10);
+  }
+}
+
+/** A server in a folder of its own, that can be killed and started again on its port. */
+export class RealServer {
+  readonly folder = mkdtempSync(join(tmpdir(), "dehydrator-"));
+  readonly url: string;
+  /** A client for what tests look at, and for what they do to the server. */
+  readonly client: Redis;
+  #process: ChildProcess | undefined;
+
+  private constructor(
+    readonly port: number,
+    private readonly options: readonly string[],
+  ) {
+    this.url = `redis://127.0.0.1:${port}`;
+    this.client = new Redis({ port, lazyConnect: true, retryStrategy: () => 20, maxRetriesPerRequest: null });
+    this.client.on("error", () => {});
+    started.add(this);
+  }
+
+  static async start(...options: string[]): Promise<RealServer> {
+    const durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always", "--repl-diskless-sync-delay", "0"];
+    return RealServer.bare("--loadmodule", MODULE, ...durable, ...options);
+  }
+
+  /** Without the module. */
+  static async bare(...options: string[]): Promise<RealServer> {
+    const server = new RealServer(await freePort(), options);
+    await server.up();
+    return server;
+  }
+
+  async up(): Promise<void> {
+    const log = openSync(join(this.folder, "log"), "a");
+    const words = ["--port", String(this.port), "--dir", this.folder, ...this.options];
+    // Sentinel writes to the file that it was started with, which stands first.
+    const file = this.options.includes("--sentinel") ? [join(this.folder, "conf")] : [];
+    this.#process = spawn(SERVER, [...file, ...words], { stdio: ["ignore", log, log] });
+    closeSync(log);
+    await until(async () => {
+      if (this.#process?.exitCode !== null)
+        throw new Error(readFileSync(join(this.folder, "log"), "utf8").slice(-2000));
+      return answers(this.port);
+    });
+  }
+
+  async kill(): Promise<void> {
+    const process = this.#process;
+    if (process === undefined || process.exitCode !== null || process.signalCode !== null) return;
+    const gone = once(process, "exit");
+    process.kill("SIGKILL");
+    await gone;
+  }
+
+  async restart(): Promise<void> {
+    await this.kill();
+    await this.up();
+  }
+
+  async close(): Promise<void> {
+    started.delete(this);
+    this.client.disconnect();
+    await this.kill();
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}
+
+async function answers(port: number): Promise<boolean> {
+  const client = new Redis({ port, lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
+  client.on("error", () => {});
+  try {
+    await client.connect();
+    return (await client.ping()) === "PONG";
+  } catch {
+    return false;
+  } finally {
+    client.disconnect();
+  }
+}

@@ -1,0 +1,283 @@
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { ModuleMissingError, type Queue, Reject, Retry, Worker } from "dehydrator";
+import { PrometheusHooks } from "dehydrator/prometheus";
+import { Registry } from "prom-client";
+import { queueOf, running, withEach } from "./harness.js";
+import { CuttingProxy } from "./proxy.js";
+import { RealServer, until } from "./servers.js";
+
+withEach("a worker", (library) => {
+  let server: RealServer;
+  before(async () => {
+    server = await RealServer.start();
+  });
+
+  test("what is due is worked on once, and not before", async (t) => {
+    const jobs = queueOf<number>(t, server.url, { library });
+    const began = Date.now();
+    await jobs.putMany(Array.from({ length: 300 }, (_, n) => ({ payload: began + n * 3, delay: n * 3 })));
+    const late: number[] = [];
+    running(t, jobs, ({ payload }) => late.push(Date.now() - payload), { concurrency: 20 });
+    await until(async () => (await jobs.size()) === 0);
+    assert.equal(late.length, 300);
+    // The queue was told a little after `began`; a clock may show the millisecond before.
+    assert.ok(Math.min(...late) >= -1, `early by ${Math.min(...late)}`);
+  });
+
+  test("what fails is tried again, later each time, and then a dead letter with the reason", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.put("x", { id: "a" });
+    const at: number[] = [];
+    const { notes } = running(
+      t,
+      jobs,
+      ({ attempt }) => {
+        at.push(performance.now());
+        throw new Error(`at ${attempt}`);
+      },
+      { attempts: 3, backoff: { first: 40, factor: 3, jitter: 0 } },
+    );
+    const [letter] = await until(async () => {
+      const letters = await jobs.deadLetters();
+      return letters.length > 0 && letters;
+    });
+    assert.equal(at.length, 3);
+    assert.ok(at[1]! - at[0]! >= 39 && at[2]! - at[1]! >= 119, `waits ${at}`);
+    assert.deepEqual([letter!.id, letter!.attempts, letter!.reason], ["a", 3, "Error: at 3"]);
+    assert.equal(await jobs.size(), 0);
+    await until(() => notes.heard.length === 3);
+    assert.equal(notes.heard[2], "buried a: Error: at 3");
+  });
+
+  test("dead letters are revived, with a count that begins anew", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    await jobs.put("x", { id: "a" });
+    const attempts: number[] = [];
+    const work = ({ attempt }: { attempt: number }) => {
+      attempts.push(attempt);
+      if (attempts.length === 1) throw new Reject("nobody wants it");
+    };
+    const { notes } = running(t, jobs, work);
+    await until(() => notes.heard.length === 1);
+    assert.equal((await jobs.deadLetters())[0]?.reason, "nobody wants it");
+    assert.equal(await jobs.revive(), 1);
+    await until(() => notes.heard.includes("succeeded a"));
+    assert.deepEqual(attempts, [1, 1]);
+    assert.deepEqual(await jobs.deadLetters(), []);
+  });
+
+  test("work may say when it wants to try again", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.put("x", { id: "a" });
+    const at: number[] = [];
+    const { notes } = running(t, jobs, () => {
+      at.push(performance.now());
+      if (at.length === 1) throw new Retry(70, "busy");
+    });
+    await until(() => notes.heard.includes("succeeded a"));
+    assert.equal(notes.heard[0], "retried a Retry: busy");
+    assert.ok(at[1]! - at[0]! >= 69);
+  });
+
+  test("a payload that cannot be decoded is a dead letter, and work goes on", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    const bad = Buffer.from([0x22, 0xff, 0x22]);
+    await server.client.call("DEHYDRATOR.MPUSH", jobs.name, 0, "{no", "bad1", 0, bad, "bad2");
+    await jobs.put("good", { id: "good" });
+    const { notes } = running(t, jobs, () => {});
+    await until(() => notes.heard.length === 3);
+    const letters = await jobs.deadLetters();
+    assert.deepEqual(
+      letters.map(({ id }) => id),
+      ["bad1", "bad2"],
+    );
+    assert.deepEqual(letters[1]?.element, bad);
+    for (const { reason } of letters) assert.match(reason, /^it cannot be decoded: /);
+    assert.ok(notes.heard.includes("succeeded good"));
+  });
+
+  test("with attempts null what cannot be done goes where the queue says, or waits", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.put("x", { id: "a" });
+    const { notes } = running(
+      t,
+      jobs,
+      () => {
+        throw new Reject("no");
+      },
+      { attempts: null, backoff: { most: 50 } },
+    );
+    await until(() => notes.heard.some((line) => line.includes("NORULE")));
+    await server.client.call("DEHYDRATOR.ONDUE", jobs.name, "HOLD", "DELIVERIES", 9, "STREAM", `${jobs.name}:dead`);
+    await until(async () => (await jobs.deadLetters()).length === 1);
+  });
+
+  test("work may take longer than its lease, and is done once", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.put("x", { id: "a" });
+    let done = 0;
+    const work = async () => {
+      await sleep(1500);
+      done += 1;
+    };
+    const some = [1, 2].map(() => running(t, jobs, work, { lease: 300 }));
+    await until(async () => (await jobs.size()) === 0);
+    assert.equal(done, 1);
+    assert.deepEqual(
+      some.flatMap(({ notes }) => notes.heard),
+      ["succeeded a"],
+    );
+  });
+
+  test("a job that is cancelled meanwhile is told, and its end counts no more", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.put("x", { id: "a" });
+    let begun = false;
+    const { notes } = running(
+      t,
+      jobs,
+      async ({ lost }) => {
+        begun = true;
+        await sleep(20_000, null, { signal: lost });
+      },
+      { lease: 300 },
+    );
+    await until(() => begun);
+    assert.equal(await jobs.cancel("a"), 1);
+    await until(() => notes.heard.length > 0);
+    await jobs.put("y", { id: "b" });
+    await until(async () => (await jobs.look("b"))?.leased);
+    assert.deepEqual(notes.heard, ["lost a"]);
+    await jobs.cancel("b");
+    await until(() => notes.heard.includes("lost b"));
+  });
+
+  test("a stop lets what is in hand end, and takes nothing more", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    await jobs.putMany(["a", "b"].map((id) => ({ payload: id, id })));
+    const begun: string[] = [];
+    const { worker, ended, notes } = running(t, jobs, async ({ id }) => {
+      begun.push(id);
+      await sleep(300);
+    });
+    await until(() => begun.length === 1);
+    worker.stop();
+    await ended;
+    assert.deepEqual([begun, notes.heard, await jobs.size()], [["a"], ["succeeded a"], 1]);
+  });
+
+  test("queues are served in their order, and several jobs at a time", async (t) => {
+    const [high, low] = ["high", "low"].map((name) => queueOf<string>(t, server.url, { library, name }));
+    await low!.putMany(Array.from({ length: 5 }, () => ({ payload: "low" })));
+    await high!.putMany(Array.from({ length: 5 }, () => ({ payload: "high" })));
+    const seen: string[] = [];
+    let most = 0;
+    let now = 0;
+    const work = async ({ payload, queue }: { payload: string; queue: string }) => {
+      assert.equal(queue, payload);
+      most = Math.max(most, ++now);
+      seen.push(payload);
+      await sleep(30);
+      now -= 1;
+    };
+    running(t, [high!, low!], work, { concurrency: 2 });
+    await until(async () => (await low!.size()) === 0);
+    assert.deepEqual(seen, [...Array(5).fill("high"), ...Array(5).fill("low")]);
+    assert.equal(most, 2);
+  });
+
+  test("a reply to POLL that is lost is asked for again, and nothing is done twice", async (t) => {
+    const proxy = await CuttingProxy.start(server.port);
+    t.after(() => proxy.close());
+    const jobs = queueOf<string>(t, proxy.url, { library });
+    const attempts: number[] = [];
+    proxy.cutReplyTo("DEHYDRATOR.POLL\r\n$");
+    await jobs.putMany(Array.from({ length: 5 }, (_, n) => ({ payload: `${n}` })));
+    const { notes } = running(t, jobs, ({ attempt }) => attempts.push(attempt), { concurrency: 5, lease: 60_000 });
+    await until(async () => (await jobs.size()) === 0);
+    assert.deepEqual(attempts, [1, 1, 1, 1, 1]);
+    assert.equal(proxy.cuts, 1);
+    assert.ok(notes.heard.includes("interrupted"));
+  });
+
+  for (const command of ["SETTLE", "RELEASE", "EVAL"]) {
+    test(`a reply to ${command} that is lost is asked for again`, async (t) => {
+      const proxy = await CuttingProxy.start(server.port);
+      t.after(() => proxy.close());
+      const jobs = queueOf<string>(t, proxy.url, { library });
+      await jobs.put("x", { id: "a" });
+      proxy.cutReplyTo(command);
+      let attempts = 0;
+      running(t, jobs, () => {
+        attempts += 1;
+        if (command === "RELEASE" && attempts === 1) throw new Retry(10);
+        if (command === "EVAL") throw new Reject("no");
+      });
+      await until(async () => proxy.cuts === 1 && (await jobs.size()) === 0);
+      assert.equal(attempts, command === "RELEASE" ? 2 : 1);
+      assert.equal((await jobs.deadLetters()).length, command === "EVAL" ? 1 : 0);
+    });
+  }
+
+  test("a server without the module, and a key of another type, end the worker", async (t) => {
+    const bare = await RealServer.bare("--save", "");
+    const end = new Worker(queueOf(t, bare.url, { library }), () => {}).run({ signals: false });
+    await assert.rejects(end, ModuleMissingError);
+    const jobs = queueOf(t, server.url, { library });
+    await server.client.set(jobs.name, "text");
+    await assert.rejects(new Worker(jobs, () => {}).run({ signals: false }), /WRONGTYPE/);
+  });
+
+  test("a hook that throws ends nothing", async (t) => {
+    const jobs = queueOf(t, server.url, { library });
+    await jobs.putMany([{ payload: 1 }, { payload: 2 }]);
+    const crashed: unknown[] = [];
+    const hooks = {
+      succeeded() {
+        throw new Error("it was to throw");
+      },
+      crashed: (error: unknown) => crashed.push(error),
+    };
+    running(t, jobs, () => {}, { hooks });
+    await until(() => crashed.length === 2);
+    assert.equal(await jobs.size(), 0);
+  });
+
+  test("Prometheus counts", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    const registry = new Registry();
+    const hooks = new PrometheusHooks(registry);
+    await jobs.putMany(["good", "good", "bad"].map((payload) => ({ payload })));
+    running(
+      t,
+      jobs,
+      ({ payload }) => {
+        if (payload === "bad") throw new Reject("no");
+      },
+      { hooks },
+    );
+    const line = (outcome: string, n: number) =>
+      `dehydrator_worker_jobs_total{queue="${jobs.name}",outcome="${outcome}"} ${n}`;
+    await until(async () => {
+      const told = await registry.metrics();
+      return told.includes(line("succeeded", 2)) && told.includes(line("buried", 1));
+    });
+    assert.match(await registry.metrics(), /dehydrator_worker_seconds_count\{queue="[^"]*"\} 2/);
+  });
+});
+
+test("what is no term is refused", (t) => {
+  const jobs = queueOf(t, "redis://127.0.0.1:1");
+  for (const terms of [
+    { concurrency: 0 },
+    { lease: 50 },
+    { attempts: 0 },
+    { attempts: 70_000 },
+    { block: Number.NaN },
+  ]) {
+    assert.throws(() => new Worker(jobs, () => {}, terms), RangeError);
+  }
+  assert.throws(() => new Worker([] as Queue[], () => {}), RangeError);
+});
