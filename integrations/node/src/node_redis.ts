@@ -1,7 +1,6 @@
 // Connections by node-redis.
 
 import type { Address } from "./address.js";
-import { DehydratorError } from "./errors.js";
 import { text } from "./reply.js";
 import type { Opened } from "./wire.js";
 
@@ -113,8 +112,7 @@ async function opened(kind: Kind, client: NodeRedis): Promise<Opened> {
   };
 }
 
-function keyOf(words: readonly (string | Buffer)[]): string | Buffer {
-  const key = words[{ "DEHYDRATOR.MPOLL": 2, EVAL: 3 }[String(words[0])] ?? 1];
-  if (key === undefined) throw new DehydratorError(`${words[0]} names no key`);
-  return key;
+/** Which node is asked; without a key, any. */
+function keyOf(words: readonly (string | Buffer)[]): string | Buffer | undefined {
+  return words[{ "DEHYDRATOR.MPOLL": 2, EVAL: 3 }[String(words[0])] ?? 1];
 }

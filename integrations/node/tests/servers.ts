@@ -2,7 +2,7 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -72,10 +72,19 @@ export class RealServer {
     return server;
   }
 
+  /** A Sentinel that calls the server at this address `mymaster`, and needs nobody else's vote. */
+  static async sentinel(primary: string): Promise<RealServer> {
+    const server = new RealServer(await freePort(), ["--sentinel"]);
+    const lines = [`monitor mymaster ${primary} 1`, "down-after-milliseconds mymaster 1000"];
+    // It writes to this file, which is the first thing that it is started with.
+    writeFileSync(join(server.folder, "conf"), lines.map((line) => `sentinel ${line}\n`).join(""));
+    await server.up();
+    return server;
+  }
+
   async up(): Promise<void> {
     const log = openSync(join(this.folder, "log"), "a");
     const words = ["--port", String(this.port), "--dir", this.folder, ...this.options];
-    // Sentinel writes to the file that it was started with, which stands first.
     const file = this.options.includes("--sentinel") ? [join(this.folder, "conf")] : [];
     this.#process = spawn(SERVER, [...file, ...words], { stdio: ["ignore", log, log] });
     closeSync(log);
