@@ -12,7 +12,7 @@ export interface Ioredis {
   connect(): Promise<void>;
   disconnect(): void;
   // biome-ignore lint/suspicious/noExplicitAny: its events have arguments of many types
-  on(event: "error", listener: (error: any) => void): unknown;
+  on(event: "error" | "end", listener: (error: any) => void): unknown;
   callBuffer(command: string, ...words: (string | Buffer)[]): Promise<unknown>;
 }
 
@@ -40,6 +40,7 @@ const OPTIONS = {
 const CLUSTER_OPTIONS = {
   clusterRetryStrategy: null,
   enableAutoPipelining: false,
+  enableReadyCheck: false,
   lazyConnect: true,
   redisOptions: { autoResendUnfulfilledCommands: false, commandTimeout: undefined, stringNumbers: false },
 };
@@ -71,7 +72,10 @@ async function opened(client: Ioredis): Promise<Opened> {
     cause = error;
   });
   try {
-    await client.connect();
+    // A cluster that has no node to give ends, and leaves the promise as it is.
+    const ended = new Promise<never>((_, reject) => client.on("end", () => reject(new Error("the connection ended"))));
+    ended.catch(() => {});
+    await Promise.race([client.connect(), ended]);
   } catch (error) {
     client.disconnect();
     throw cause ?? error;

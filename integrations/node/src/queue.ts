@@ -6,8 +6,8 @@ import { type Client, type LibraryName, type Maker, makerOf, wireOf } from "./li
 import { Server } from "./server.js";
 import { BATCH, type PutOptions, Verbs } from "./verbs.js";
 
-/** For how many milliseconds a queue waits for a reply, on a connection where nothing sleeps. */
-const REPLY = 15_000;
+/** For how many milliseconds a queue waits for a reply, on a connection where nothing sleeps. Then it makes another. */
+const REPLY = 5000;
 
 export interface QueueOptions<T> {
   codec?: Codec<T>;

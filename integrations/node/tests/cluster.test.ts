@@ -4,20 +4,26 @@ import { type LibraryName, Reject } from "dehydrator";
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
 import { queueOf, running, withEach } from "./harness.js";
-import { RealServer, until } from "./servers.js";
+import { freePort, RealServer, until } from "./servers.js";
 
 const SLOTS = 16_384;
 
 async function threeNodes(): Promise<RealServer[]> {
   const nodes: RealServer[] = [];
+  const buses: number[] = [];
   for (let n = 0; n < 3; n += 1) {
-    nodes.push(await RealServer.start("--cluster-enabled", "yes", "--cluster-node-timeout", "2000"));
+    const bus = await freePort();
+    const options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", `${bus}`];
+    nodes.push(await RealServer.start(...options));
+    buses.push(bus);
   }
   for (const [n, node] of nodes.entries()) {
     const [first, last] = [Math.floor((n * SLOTS) / 3), Math.floor(((n + 1) * SLOTS) / 3) - 1];
     await node.client.call("CLUSTER", "ADDSLOTSRANGE", first, last);
     await node.client.call("CLUSTER", "SET-CONFIG-EPOCH", n + 1);
-    for (const other of nodes) await node.client.call("CLUSTER", "MEET", "127.0.0.1", other.port);
+    for (const [m, other] of nodes.entries()) {
+      await node.client.call("CLUSTER", "MEET", "127.0.0.1", other.port, buses[m]!);
+    }
   }
   const isOk = async (node: RealServer) => String(await node.client.cluster("INFO")).includes("cluster_state:ok");
   await until(async () => (await Promise.all(nodes.map(isOk))).every(Boolean), 40);

@@ -8,6 +8,7 @@ export class CuttingProxy {
   /** How many connections were cut. */
   cuts = 0;
   readonly #sockets = new Set<Socket>();
+  readonly #stalled = new WeakSet<Socket>();
   #cut: string | undefined;
   #rename: [string, string] | undefined;
 
@@ -28,6 +29,11 @@ export class CuttingProxy {
   /** Lets the next such command through, and cuts the connection in place of the reply. */
   cutReplyTo(command: string): void {
     this.#cut = command;
+  }
+
+  /** Lets no more replies through on the connections that there are, and does not close them. */
+  stall(): void {
+    for (const socket of this.#sockets) this.#stalled.add(socket);
   }
 
   /** Has the server get another command, as long as this one. */
@@ -57,6 +63,7 @@ export class CuttingProxy {
       server.write(this.#rename === undefined ? bytes : Buffer.from(words.replace(...this.#rename), "latin1"));
     });
     server.on("data", (bytes) => {
+      if (this.#stalled.has(client)) return;
       if (!cutting) {
         client.write(bytes);
         return;

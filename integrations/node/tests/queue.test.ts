@@ -153,6 +153,17 @@ withEach("a queue", (library) => {
     assert.deepEqual([proxy.cuts, await jobs.size()], [1, 1]);
   });
 
+  const quick = process.env.DEHYDRATOR_QUICK !== undefined;
+  test("a connection that says nothing is given up", { skip: quick }, async (t) => {
+    const proxy = await CuttingProxy.start(server.port);
+    t.after(() => proxy.close());
+    const jobs = queueOf(t, proxy.url, { library });
+    await jobs.put(1);
+    proxy.stall();
+    assert.ok(await jobs.put(2));
+    assert.equal(await jobs.size(), 2);
+  });
+
   test("a queue that is closed says so", async (t) => {
     const jobs = queueOf(t, server.url, { library });
     await jobs.put(1);

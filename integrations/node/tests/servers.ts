@@ -24,8 +24,7 @@ export async function freePort(): Promise<number> {
   await once(listening, "listening");
   const { port } = listening.address() as { port: number };
   listening.close();
-  // A node of a cluster listens at its port + 10000 too.
-  return port > 55_000 ? freePort() : port;
+  return port;
 }
 
 /** Returns what `holds` returns, as soon as it holds. */
