@@ -18,7 +18,7 @@ export interface Address {
 export function addressOf(url: string): Address {
   const [, scheme = "", how = "", user = "", hosts = "", path = ""] =
     /^(\w+)(?:\+(\w+))?:\/\/(?:(.*)@)?([^/?#]*)(.*)$/.exec(url) ?? [];
-  if (!/^(rediss?|valkeys?|unix)$/.test(scheme) || !/^(sentinel|cluster)?$/.test(how)) {
+  if (!/^(rediss?|valkeys?)$/.test(scheme) || !/^(sentinel|cluster)?$/.test(how)) {
     throw new TypeError(`this is no URL of a server: ${url.replace(/\/\/.*@/, "//…@")}`);
   }
   const known = scheme.replace("valkey", "redis");
