@@ -1,0 +1,60 @@
+# frozen_string_literal: true
+
+module Sidekiq
+  module Dehydrator
+    # `Sidekiq::Paginator`: a page of *Scheduled* or *Retries*, earliest first.
+    module Pages
+      # Those who include the paginator have its methods already: they are replaced in it.
+      def self.install
+        Sidekiq::Paginator.module_eval do
+          alias_method :page_of_key, :page
+
+          def page(key, pageidx = 1, page_size = 25, opts = nil)
+            waiting = Waiting.named(key)
+            return page_of_key(key, pageidx, page_size, opts) if waiting.nil?
+
+            current = [pageidx.to_i, 1].max
+            Pages.page(waiting, current, page_size, !!opts&.fetch(:reverse, false))
+          end
+        end
+      end
+
+      # Sidekiq's page: its number, how many there are in all, and pairs of what is pushed and when, in seconds.
+      def self.page(waiting, current, page_size, reverse)
+        own = Sidekiq.redis { |conn| conn.zcard(waiting.name) }
+        total = own + waiting.size
+        first = (current - 1) * page_size
+        first = total - first - page_size if reverse
+        size = page_size + [first, 0].min
+        first = [first, 0].max
+        pairs = size.positive? ? slice(waiting, own, first, size) : []
+        [current, total, reverse ? pairs.reverse : pairs]
+      end
+
+      def self.slice(waiting, own, first, size)
+        return pairs(waiting, waiting.in_order.lazy.drop(first).first(size)) if own.zero?
+
+        both = Waiting.merge([waiting.in_order, leftovers(waiting.name)]) do |row|
+          row.is_a?(Row) ? row.deadline / 1000.0 : row.last
+        end
+        both.lazy.drop(first).first(size).flat_map { |row| row.is_a?(Row) ? pairs(waiting, [row]) : [row] }
+      end
+
+      def self.pairs(waiting, rows)
+        waiting.with_elements(rows).map { |row| [Entry.new(waiting, row).shown, row.deadline / 1000.0] }
+      end
+
+      # What is in Sidekiq's sorted set still.
+      def self.leftovers(name)
+        Enumerator.new do |out|
+          (0..).step(Takeover::PAGE) do |start|
+            rows = Sidekiq.redis { |conn| Takeover.members(conn, name, start) }
+            rows.each { |row| out << row }
+            break if rows.empty?
+          end
+        end
+      end
+      private_class_method :slice, :pairs, :leftovers
+    end
+  end
+end

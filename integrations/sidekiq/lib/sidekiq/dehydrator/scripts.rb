@@ -1,0 +1,91 @@
+# frozen_string_literal: true
+
+require "digest/sha1"
+
+module Sidekiq
+  module Dehydrator
+    # What must be done in one step, whoever is killed meanwhile. A script and what it changed are one transaction, also in
+    # the append-only file and for replicas.
+    class Script
+      def initialize(text)
+        @text = text
+        @sha = Digest::SHA1.hexdigest(text)
+      end
+
+      def call(conn, keys, argv)
+        conn.call("EVALSHA", @sha, keys.size, *keys, *argv)
+      rescue Errors::COMMAND => error
+        raise unless error.message.start_with?("NOSCRIPT")
+
+        conn.call("EVAL", @text, keys.size, *keys, *argv)
+      end
+    end
+
+    module Scripts
+      # From a sorted set into a dehydrator. What the dehydrator refuses stays, unless it is due: then it is pushed here.
+      # KEYS: the sorted set, the dehydrator, the list, Sidekiq's set of queues, ours. ARGV: the queue's name, then for each
+      # job: its member, its score as it was read, how many ms it is to wait, the element, its id, and another id.
+      # Replies how many were moved, and why others were not.
+      TAKE = Script.new(<<~LUA)
+        local moved, why = 0, ''
+        redis.call('SADD', KEYS[4], ARGV[1])
+        redis.call('SADD', KEYS[5], ARGV[1])
+        redis.call('DEHYDRATOR.ONDUE', KEYS[2], 'LIST', KEYS[3], 'LEFT')
+        for i = 2, #ARGV, 6 do
+          local member, score, ttl, element = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
+          local there = redis.call('ZSCORE', KEYS[1], member)
+          if there and tonumber(there) == tonumber(score) then
+            local reply = redis.pcall('DEHYDRATOR.PUSH', KEYS[2], ttl, element, ARGV[i + 4], 'NX')
+            if not reply then
+              reply = redis.pcall('DEHYDRATOR.PUSH', KEYS[2], ttl, element, ARGV[i + 5], 'REPLACE')
+            end
+            if reply.err then
+              why = reply.err
+              if ttl == '0' then
+                reply = redis.pcall('LPUSH', KEYS[3], element)
+              end
+            end
+            if type(reply) ~= 'table' or not reply.err then
+              redis.call('ZREM', KEYS[1], member)
+              moved = moved + 1
+            end
+          end
+        end
+        return {moved, why}
+      LUA
+
+      # From a dehydrator into a sorted set, and the dehydrator goes when it is empty.
+      # KEYS: the dehydrator, the sorted set. ARGV: how many at once. Replies how many were moved.
+      LEAVE = Script.new(<<~LUA)
+        local rows = redis.call('DEHYDRATOR.RANGE', KEYS[1], '-', '+', 'COUNT', ARGV[1], 'WITHELEMENTS')[2]
+        for _, row in ipairs(rows) do
+          redis.call('ZADD', KEYS[2], string.format('%.3f', row[2] / 1000), row[6])
+          redis.call('DEHYDRATOR.REM', KEYS[1], row[1])
+        end
+        if redis.call('DEHYDRATOR.LEN', KEYS[1]) == 0 then
+          redis.call('DEL', KEYS[1])
+        end
+        return #rows
+      LUA
+
+      # Another moment for a job, and what it says of it. KEYS: the dehydrator. ARGV: the id, the element, how many ms.
+      # Replies 0 if it waits no more.
+      MOVE = Script.new(<<~LUA)
+        if not redis.call('DEHYDRATOR.LOOK', KEYS[1], ARGV[1]) then
+          return 0
+        end
+        redis.call('DEHYDRATOR.UPDATE', KEYS[1], ARGV[1], ARGV[2])
+        return redis.call('DEHYDRATOR.TOUCH', KEYS[1], ARGV[1], ARGV[3])
+      LUA
+
+      # To the dead ones. KEYS: the dehydrator, the sorted set. ARGV: the id, the score. Replies the element, or nil.
+      KILL = Script.new(<<~LUA)
+        local element = redis.call('DEHYDRATOR.PULL', KEYS[1], ARGV[1])
+        if element then
+          redis.call('ZADD', KEYS[2], ARGV[2], element)
+        end
+        return element
+      LUA
+    end
+  end
+end

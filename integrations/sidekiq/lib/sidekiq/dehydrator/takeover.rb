@@ -1,0 +1,131 @@
+# frozen_string_literal: true
+
+module Sidekiq
+  module Dehydrator
+    # Takes over what waits in Sidekiq's sorted sets: at the start, and then in the place of what Sidekiq's poller did, because
+    # a process without this gem, or a gem that writes there itself, may add to them at any time.
+    class Takeover
+      # How many at once.
+      PAGE = 200
+
+      # Of what stays where it is, so many are remembered, to be told of once.
+      TOLD = 1000
+      @told = {}
+      class << self
+        attr_reader :told
+
+        # Members and scores, earliest first.
+        def members(conn, name, start)
+          conn.call("ZRANGE", name, start, start + PAGE - 1, "WITHSCORES").flatten.each_slice(2)
+              .map { |member, score| [member, Float(score)] }
+        end
+      end
+
+      # From Sidekiq 7 on it is made with a configuration.
+      def initialize(*)
+        @done = false
+      end
+
+      def run
+        Waiting::BOTH.sum { |waiting| take(waiting) }
+      end
+
+      # What Sidekiq's poller calls.
+      def enqueue_jobs(*)
+        run
+        name_queues
+      end
+
+      def terminate
+        @done = true
+      end
+
+      # Returns how many it moved.
+      def take(waiting)
+        moved = 0
+        stayed = 0
+        until @done
+          members = Sidekiq.redis { |conn| Takeover.members(conn, waiting.name, stayed) }
+          return moved if members.empty?
+
+          now_moved = move(waiting, members)
+          moved += now_moved
+          stayed += members.size - now_moved
+        end
+        moved
+      end
+
+      private
+
+      def move(waiting, members)
+        jobs = members.filter_map { |member, score| readable(waiting, member, score) }
+        jobs.group_by { |job, _| job["queue"] }.sum do |queue, some|
+          words = some.flat_map { |job, member, score| words(job, member, score) }
+          keys = [waiting.name, waiting.key(queue), "queue:#{queue}", QUEUES, OURS]
+          moved, why = Sidekiq.redis { |conn| Errors.patient(conn) { Scripts::TAKE.call(conn, keys, [queue, *words]) } }
+          tell(waiting, "#{waiting.key(queue)} #{why}", "some jobs for #{queue}", why) unless why.empty?
+          moved
+        end
+      end
+
+      def words(job, member, score)
+        at = [score, 0].max
+        [member, score.to_s, Moment.ttl(at), Waiting.element(job, at), job["jid"], Waiting.other_id(job)]
+      end
+
+      # As Sidekiq reads it when it is due, but that what it would throw away stays.
+      def readable(waiting, member, score)
+        raise ArgumentError, "it is for no moment" unless score.abs < Moment::LAST
+
+        job = Sidekiq.load_json(member)
+        raise ArgumentError, "it is no job" unless job.is_a?(Hash)
+
+        [Sidekiq::Client.new.normalize_item(job), member, score]
+      rescue StandardError => error
+        tell(waiting, member, member[0, 200], error.message)
+        nil
+      end
+
+      def tell(waiting, what, shown, why)
+        told = Takeover.told
+        return if told.key?(what.hash)
+
+        told.clear if told.size >= TOLD
+        told[what.hash] = true
+        Sidekiq.logger.warn { "stays in the sorted set #{waiting.name}: #{shown}: #{why.lines.first.to_s.strip}" }
+      end
+
+      # Who deletes a queue on Sidekiq's page strikes it from the set of queues. It is there again when it holds something.
+      def name_queues
+        Sidekiq.redis do |conn|
+          missing = conn.call("SDIFF", OURS, QUEUES)
+          filled = missing.select { |queue| conn.call("LLEN", "queue:#{queue}").positive? }
+          conn.call("SADD", QUEUES, *filled) unless filled.empty?
+        end
+      end
+    end
+
+    # The way back: from dehydrators into Sidekiq's sorted sets.
+    class Leaving
+      PAGE = 200
+
+      def run
+        moved = Waiting::BOTH.sum { |waiting| waiting.all_keys.sum { |key| empty(key, waiting.name) } }
+        Sidekiq.redis { |conn| conn.call("DEL", OURS) }
+        moved
+      end
+
+      private
+
+      def empty(key, set)
+        moved = 0
+        loop do
+          now_moved = Sidekiq.redis { |conn| Errors.explained { Scripts::LEAVE.call(conn, [key, set], [PAGE]) } }
+          return moved if now_moved.zero?
+
+          moved += now_moved
+        end
+      end
+    end
+  end
+end

@@ -1,0 +1,200 @@
+# frozen_string_literal: true
+
+require "digest/sha1"
+
+module Sidekiq
+  module Dehydrator
+    # Where Sidekiq's names stand in the server.
+    QUEUES = "queues"
+    OURS = "dehydrator:queues"
+
+    # One job that waits: where, its id, when it is due in unix ms, and what is pushed then (nil if nobody asked).
+    Row = Struct.new(:key, :id, :deadline, :element)
+
+    # All that is scheduled, or all that is to be retried: a dehydrator for each queue. It stands beside Sidekiq's sorted set of
+    # the same name.
+    class Waiting
+      # How many rows to ask for at once.
+      PAGE = 500
+
+      attr_reader :name
+
+      def initialize(name)
+        @name = name
+      end
+
+      SCHEDULE = new("schedule")
+      RETRY = new("retry")
+      BOTH = [SCHEDULE, RETRY].freeze
+
+      def self.named(name)
+        BOTH.find { |waiting| waiting.name == name }
+      end
+
+      def key(queue)
+        "#{name}:#{queue}"
+      end
+
+      # Puts jobs away: `pairs` are of a job, which names its queue and its id, and of its moment.
+      def put(conn, pairs)
+        Errors.patient(conn) { send_all(conn, pairs) }
+      end
+
+      # What a job's element says: what Sidekiq would push to the list at that moment.
+      def self.element(job, at)
+        Sidekiq.dump_json(job.reject { |name, _| name == "at" }.merge("enqueued_at" => Moment.enqueued_at(at)))
+      end
+
+      # Another job may wait under the same job id, as in a sorted set: this is then its id.
+      def self.other_id(job)
+        "#{job["jid"]}:#{Digest::SHA1.hexdigest(Sidekiq.dump_json(known_by(job)))[0, 16]}"
+      end
+
+      def size
+        keys = all_keys
+        return 0 if keys.empty?
+
+        Sidekiq.redis do |conn|
+          Errors.explained { conn.pipelined { |pipe| keys.each { |key| pipe.call("DEHYDRATOR.LEN", key) } } }.sum
+        end
+      end
+
+      # Yields the rows of all queues, each queue's in the order in which they are due.
+      def each_row(**options, &block)
+        all_keys.each { |key| rows_of(key, **options, &block) }
+      end
+
+      # The rows of all queues, in the order in which they are due, without their elements.
+      def in_order
+        sources = all_keys.map { |key| enum_for(:rows_of, key, elements: false) }
+        merge(sources) { |row| row.deadline }
+      end
+
+      # Fills in what rows lack; those that are gone meanwhile are left out.
+      def with_elements(rows)
+        return [] if rows.empty?
+
+        found = Sidekiq.redis do |conn|
+          conn.pipelined { |pipe| rows.each { |row| pipe.call("DEHYDRATOR.LOOK", row.key, row.id) } }
+        end
+        rows.zip(found).filter_map { |row, element| Row.new(row.key, row.id, row.deadline, element) if element }
+      end
+
+      def find(jid)
+        keys = all_keys
+        found = keys.filter_map { |key| look(key, jid) }.first
+        found || keys.lazy.filter_map { |key| others_of(key, jid).filter_map { |id| look(key, id) }.first }.first
+      end
+
+      def clear
+        keys = all_keys
+        Sidekiq.redis { |conn| conn.unlink(*keys) } unless keys.empty?
+      end
+
+      def all_keys
+        Sidekiq.redis { |conn| conn.smembers(OURS) }.sort.map { |queue| key(queue) }
+      end
+
+      # Merges enumerators that are in order, by what the block says.
+      def self.merge(sources)
+        Enumerator.new do |out|
+          heads = sources.filter_map { |source| peek(source) }
+          until heads.empty?
+            row, source = heads.min_by { |head, _| yield head }
+            out << row
+            source.next
+            heads.delete_if { |_, other| other.equal?(source) }
+            following = peek(source)
+            heads << following if following
+          end
+        end
+      end
+
+      def self.peek(source)
+        [source.peek, source]
+      rescue StopIteration
+        nil
+      end
+      private_class_method :peek
+
+      # The same job is one that says the same, whenever it was put away.
+      def self.known_by(job)
+        job.reject { |name, _| %w[enqueued_at at].include?(name) }
+      end
+
+      private
+
+      def merge(sources, &block)
+        Waiting.merge(sources, &block)
+      end
+
+      def send_all(conn, pairs)
+        groups = pairs.group_by { |job, _| job["queue"] }
+        replies = conn.multi do |transaction|
+          transaction.call("SADD", QUEUES, *groups.keys)
+          transaction.call("SADD", OURS, *groups.keys)
+          groups.each do |queue, some|
+            # Said each time: somebody may have flushed the database. What changes nothing is not replicated.
+            transaction.call("DEHYDRATOR.ONDUE", key(queue), "LIST", "queue:#{queue}", "LEFT")
+            transaction.call("DEHYDRATOR.MPUSH", key(queue), *words(some), "NX")
+          end
+        end
+        groups.each_with_index do |(queue, some), index|
+          some.zip(replies[3 + 2 * index]) { |(job, at), put| told(conn, key(queue), job, at, put) }
+        end
+      end
+
+      def words(pairs)
+        pairs.flat_map { |job, at| [Moment.ttl(at), Waiting.element(job, at), job["jid"]] }
+      end
+
+      def told(conn, key, job, at, put)
+        raise Refused, "FULL #{key} holds as many jobs as LIMIT allows" if put.negative?
+
+        put_beside(conn, key, job, at) if put.zero?
+      end
+
+      # Its id is there. If it is the same job (its reply was lost, or it is given another moment), it takes the place.
+      def put_beside(conn, key, job, at)
+        there = conn.call("DEHYDRATOR.LOOK", key, job["jid"])
+        same = there.nil? || Waiting.known_by(Sidekiq.load_json(there)) == Waiting.known_by(round_trip(job))
+        id = same ? job["jid"] : Waiting.other_id(job)
+        conn.call("DEHYDRATOR.PUSH", key, Moment.ttl(at), Waiting.element(job, at), id, "REPLACE")
+      end
+
+      def round_trip(job)
+        Sidekiq.load_json(Sidekiq.dump_json(job))
+      end
+
+      def rows_of(key, from: "-", to: "+", elements: true)
+        until from.nil?
+          from, rows = Sidekiq.redis do |conn|
+            conn.call("DEHYDRATOR.RANGE", key, from, to, "COUNT", PAGE, *("WITHELEMENTS" if elements))
+          end
+          rows.each { |id, deadline, *, element| yield Row.new(key, id, deadline, elements ? element : nil) }
+        end
+      end
+
+      def look(key, id)
+        found = Sidekiq.redis { |conn| conn.call("DEHYDRATOR.LOOK", key, id, "FULL") }
+        return if found.nil?
+
+        found = found.each_slice(2).to_h if found.is_a?(Array)
+        Row.new(key, id, found["deadline"], found["element"])
+      end
+
+      def others_of(key, jid)
+        pattern = "#{jid.gsub(/[*?\[\]\\]/) { |sign| "\\#{sign}" }}:*"
+        ids = []
+        cursor = "0"
+        loop do
+          cursor, some = Sidekiq.redis do |conn|
+            conn.call("DEHYDRATOR.SCAN", key, cursor, "MATCH", pattern, "COUNT", 1000)
+          end
+          ids.concat(some)
+          return ids if cursor == "0"
+        end
+      end
+    end
+  end
+end

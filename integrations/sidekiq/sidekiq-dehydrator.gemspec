@@ -1,0 +1,14 @@
+# frozen_string_literal: true
+
+Gem::Specification.new do |gem|
+  gem.name = "sidekiq-dehydrator"
+  gem.version = "0.1.0"
+  gem.summary = "Sidekiq's scheduled jobs and retries, in its queues the moment they are due"
+  gem.description = "What Sidekiq puts off waits in a dehydrator, a data type of Redis and Valkey, and the server itself " \
+                    "pushes it to the queue when it is due. Nothing polls."
+  gem.authors = ["The authors of Dehydrator"]
+  gem.license = "BSD-3-Clause"
+  gem.files = Dir["lib/**/*.rb"] + ["README.md"]
+  gem.required_ruby_version = ">= 3.0"
+  gem.add_dependency "sidekiq", ">= 6.4", "< 9"
+end
