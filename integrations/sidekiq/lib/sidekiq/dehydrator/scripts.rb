@@ -25,9 +25,9 @@ module Sidekiq
       # From a sorted set into a dehydrator. What the dehydrator refuses stays, unless it is due: then it is pushed here.
       # KEYS: the sorted set, the dehydrator, the list, Sidekiq's set of queues, ours. ARGV: the queue's name, then for each
       # job: its member, its score as it was read, how many ms it is to wait, the element, its id, and another id.
-      # Replies how many were moved, and why others were not.
+      # Replies how many were moved, how many were refused, and why.
       TAKE = Script.new(<<~LUA)
-        local moved, why = 0, ''
+        local moved, refused, why = 0, 0, ''
         redis.call('SADD', KEYS[4], ARGV[1])
         redis.call('SADD', KEYS[5], ARGV[1])
         redis.call('DEHYDRATOR.ONDUE', KEYS[2], 'LIST', KEYS[3], 'LEFT')
@@ -48,10 +48,12 @@ module Sidekiq
             if type(reply) ~= 'table' or not reply.err then
               redis.call('ZREM', KEYS[1], member)
               moved = moved + 1
+            else
+              refused = refused + 1
             end
           end
         end
-        return {moved, why}
+        return {moved, refused, why}
       LUA
 
       # From a dehydrator into a sorted set, and the dehydrator goes when it is empty.

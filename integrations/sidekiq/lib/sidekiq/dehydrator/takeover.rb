@@ -17,7 +17,14 @@ module Sidekiq
         # Members and scores, earliest first.
         def members(conn, name, start)
           conn.call("ZRANGE", name, start, start + PAGE - 1, "WITHSCORES").flatten.each_slice(2)
-              .map { |member, score| [member, Float(score)] }
+              .map { |member, score| [member, number(score)] }
+        end
+
+        private
+
+        # The server says `inf`, which is no number to Ruby.
+        def number(score)
+          score.to_s.include?("inf") ? Float::INFINITY : Float(score)
         end
       end
 
@@ -48,24 +55,32 @@ module Sidekiq
           members = Sidekiq.redis { |conn| Takeover.members(conn, waiting.name, stayed) }
           return moved if members.empty?
 
-          now_moved = move(waiting, members)
+          # What is neither moved nor stays was moved by another process meanwhile.
+          now_moved, now_stayed = move(waiting, members)
           moved += now_moved
-          stayed += members.size - now_moved
+          stayed += now_stayed
         end
         moved
       end
 
       private
 
+      # Returns how many it moved, and how many stay.
       def move(waiting, members)
         jobs = members.filter_map { |member, score| readable(waiting, member, score) }
-        jobs.group_by { |job, _| job["queue"] }.sum do |queue, some|
-          words = some.flat_map { |job, member, score| words(job, member, score) }
-          keys = [waiting.name, waiting.key(queue), "queue:#{queue}", QUEUES, OURS]
-          moved, why = Sidekiq.redis { |conn| Errors.patient(conn) { Scripts::TAKE.call(conn, keys, [queue, *words]) } }
+        sums = [0, members.size - jobs.size]
+        jobs.group_by { |job, _| job["queue"] }.each do |queue, some|
+          moved, refused, why = take_for(waiting, queue, some)
           tell(waiting, "#{waiting.key(queue)} #{why}", "some jobs for #{queue}", why) unless why.empty?
-          moved
+          sums = [sums[0] + moved, sums[1] + refused]
         end
+        sums
+      end
+
+      def take_for(waiting, queue, some)
+        words = some.flat_map { |job, member, score| words(job, member, score) }
+        keys = [waiting.name, waiting.key(queue), "queue:#{queue}", QUEUES, OURS]
+        Sidekiq.redis { |conn| Errors.patient(conn) { Scripts::TAKE.call(conn, keys, [queue, *words]) } }
       end
 
       def words(job, member, score)
