@@ -1,0 +1,50 @@
+# frozen_string_literal: true
+
+require "rbconfig"
+
+# Sidekiq's own processes, and what their jobs wrote down.
+RUBY = ENV.fetch("SIDEKIQ_RUBY", RbConfig.ruby)
+GEM = File.expand_path("../lib", __dir__)
+
+class SidekiqProcess
+  attr_reader :pid
+
+  # `plain`: without the gem. `poll`: how often Sidekiq looks, in seconds, if not as by default.
+  def initialize(server, queue: "default", threads: 5, plain: false, poll: nil)
+    environment = { "REDIS_URL" => server.url, "DONE" => "#{server.folder}/done", "PLAIN" => plain ? "1" : nil,
+                    "POLL" => poll&.to_s }
+    @log = "#{server.folder}/sidekiq.log"
+    program = "#{__dir__}/sidekiq_program.rb"
+    @pid = spawn(environment, RUBY, "-W0", "-I", GEM, program, "-r", "#{__dir__}/jobs.rb", "-q", queue, "-c", threads.to_s,
+                 out: [@log, "a"], err: [@log, "a"])
+  end
+
+  def running?
+    !Process.wait(pid, Process::WNOHANG)
+  end
+
+  def log
+    File.read(@log)
+  end
+
+  def kill
+    Process.kill("KILL", pid)
+    Process.wait(pid)
+  end
+
+  def stop
+    Process.kill("TERM", pid)
+    Process.wait(pid)
+  end
+end
+
+# What jobs wrote: a number, and how late in seconds.
+def done(server)
+  path = "#{server.folder}/done"
+  return [] unless File.exist?(path)
+
+  File.readlines(path).map do |line|
+    number, late = line.split
+    [number.to_i, late.to_f]
+  end
+end
