@@ -31,7 +31,7 @@ class DehydratorTest < Minitest::Test
   end
 
   def teardown
-    @processes.each { |process| process.stop if process.running? }
+    @processes.each { |process| process.kill if process.running? }
   end
 
   # From now on this process's Sidekiq speaks to that server.

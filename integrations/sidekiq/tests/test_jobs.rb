@@ -71,7 +71,7 @@ class JobsTest < DehydratorTest
   def test_what_waits_is_found_deleted_and_given_another_moment
     first, second, third = [100, 200, 300].map { |delay| Note.perform_in(delay, delay, 0) }
     assert_equal 3, scheduled.size
-    assert_equal [first, second, third], scheduled.map(&:jid)
+    assert_equal [third, second, first], scheduled.map(&:jid)
     assert_nil waits(first).item["enqueued_at"]
     assert waits(second).delete
     refute waits(second)
@@ -80,7 +80,7 @@ class JobsTest < DehydratorTest
     assert_equal [third], scheduled.fetch((entry.score - 1)..(entry.score + 1)).map(&:jid)
     entry.reschedule(Time.now + 50)
     assert_in_delta Time.now.to_f + 50, waits(third).score, 1
-    assert_equal [third, first], scheduled.map(&:jid)
+    assert_equal [first, third], scheduled.map(&:jid)
     assert_equal [third], scheduled.scan("300").map(&:jid)
     assert scheduled.delete(waits(third).score, third)
     assert_equal 1, scheduled.size
@@ -124,6 +124,38 @@ class JobsTest < DehydratorTest
     assert_equal [0, 2], [retries.size, Sidekiq::DeadSet.new.size]
   end
 
+  def test_all_are_listed_last_first_in_pages_of_any_size
+    start = Time.now.to_f + 1000
+    # Pages are of 500. Many have one moment.
+    moments = (0...1700).map { |n| start + (n < 600 ? 5 : n % 97) }
+    Sidekiq::Client.push_bulk("class" => Note, "args" => moments.map { |at| [1, at] }, "at" => moments)
+    Sidekiq::Client.push_bulk("class" => Note, "queue" => "q", "args" => moments.map { |at| [2, at] }, "at" => moments)
+    listed = scheduled.to_a
+    assert_equal 3400, listed.map(&:jid).uniq.size
+    assert_equal listed.map(&:score).sort.reverse, listed.map(&:score)
+    scheduled.each { |entry| entry.delete if entry.args[0] == 1 }
+    assert_equal [2], scheduled.map { |entry| entry.args[0] }.uniq
+    assert_equal 1700, scheduled.size
+  end
+
+  def test_what_sidekiqs_own_set_still_holds_is_run_and_killed_with_the_others
+    retries_by_hand = lambda do
+      ask("ZADD", "retry", (Time.now.to_f + 50).to_s, '{"class":"Note","args":[1,0],"jid":"z","queue":"default","retry_count":2}')
+      ask("ZADD", "retry", (Time.now.to_f + 40).to_s, "{not json")
+      retries.schedule(Time.now + 60, "class" => "Note", "args" => [2, 0], "jid" => "y", "queue" => "default")
+    end
+    retries_by_hand.call
+    assert_equal 3, retries.size
+    retries.retry_all
+    wait_until { queue.size == 2 }
+    assert_equal ["{not json"], ask("ZRANGE", "retry", 0, -1)
+    return if Sidekiq::JobSet.method_defined?(:pop_each)
+
+    retries_by_hand.call
+    retries.kill_all
+    assert_equal [%w[y z], 1], [Sidekiq::DeadSet.new.map(&:jid).sort, retries.size]
+  end
+
   def test_two_jobs_may_have_one_id_and_the_same_job_has_one_moment
     job = { "class" => "Note", "args" => [1, 0], "jid" => "j", "queue" => "default" }
     scheduled.schedule(Time.now + 100, job)
@@ -131,7 +163,7 @@ class JobsTest < DehydratorTest
     assert_equal 1, scheduled.size
     assert_in_delta Time.now.to_f + 200, waits("j").score, 1
     scheduled.schedule(Time.now + 300, job.merge("args" => [2, 0]))
-    assert_equal [[1, 0], [2, 0]], scheduled.map(&:args)
+    assert_equal [[2, 0], [1, 0]], scheduled.map(&:args)
     waits("j").delete
     assert_equal [2, 0], waits("j").args
     assert_equal 1, scheduled.delete_by_jid(waits("j").score, "j") ? 1 : 0

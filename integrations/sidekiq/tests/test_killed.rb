@@ -5,9 +5,9 @@ require_relative "helper"
 # Processes, and the server, killed while jobs come due.
 class KilledTest < DehydratorTest
   # Over so many seconds they come due.
-  SPREAD = QUICK ? 3.0 : 20.0
+  SPREAD = QUICK ? 2.0 : 20.0
 
-  def put_off(count, after: 3.0)
+  def put_off(count, after: QUICK ? 1.5 : 4.0)
     start = Time.now.to_f + after
     (0...count).each_slice(1000) do |numbers|
       moments = numbers.map { |number| start + number * SPREAD / count }
@@ -88,7 +88,7 @@ class KilledTest < DehydratorTest
     finish = put_off(MANY)
     random = Random.new(13)
     kills = 0
-    sleep 3
+    wait_until { done(@server).size.positive? }
     while Time.now.to_f < finish
       sleep random.rand(0.5..1.5)
       worker = workers.shift

@@ -15,9 +15,13 @@ module Sidekiq
 
         private
 
-        # False: there is no room, or no module after a failover. Then Sidekiq's set gets it, and `Takeover` looks there.
+        # False: it has no id, there is no room, or no module after a failover. Then Sidekiq's set gets it, and `Takeover` looks
+        # there.
         def put(at, payload)
-          Waiting::RETRY.put(__getobj__, [[Sidekiq.load_json(payload), at.to_f]])
+          job = Sidekiq.load_json(payload)
+          return false unless Waiting.fits?(job)
+
+          Waiting::RETRY.put(__getobj__, [[job, at.to_f]])
           true
         rescue Errors::COMMAND, Refused, ModuleMissing => error
           Sidekiq.logger.warn { "a retry waits in Sidekiq's own set: #{error.message}" }

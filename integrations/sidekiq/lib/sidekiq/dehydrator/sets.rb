@@ -10,7 +10,7 @@ module Sidekiq
 
       def each(&block)
         super
-        waiting.each_row { |row| yield Entry.new(self, row) }
+        waiting.each_row_from_last { |row| yield Entry.new(self, row) }
       end
 
       def scan(match, count = 100, &block)
@@ -41,7 +41,7 @@ module Sidekiq
 
       def schedule(timestamp, job)
         job = Sidekiq.load_json(Sidekiq.dump_json(job))
-        return super unless job["jid"].is_a?(String) && job["queue"].is_a?(String)
+        return super unless Waiting.fits?(job)
 
         Sidekiq.redis { |conn| waiting.put(conn, [[job, timestamp.to_f]]) }
       end
@@ -74,14 +74,14 @@ module Sidekiq
 
       # Once through them: what is paused stays after that too.
       def retry_all
-        Takeover.new.take(waiting)
+        each_of_sidekiqs(&:retry)
         waiting.each_row { |row| Entry.new(self, row).retry }
       end
 
       def kill_all(**options)
         return super if Sidekiq::JobSet.method_defined?(:pop_each)
 
-        Takeover.new.take(waiting)
+        each_of_sidekiqs(&:kill)
         waiting.each_row { |row| Entry.new(self, row).kill }
       end
 
@@ -89,6 +89,20 @@ module Sidekiq
 
       def moment(score, whole)
         (score.to_f.clamp(0, Moment::LAST) * 1000).public_send(whole)
+      end
+
+      # What is in the sorted set. What cannot be read stays there.
+      def each_of_sidekiqs
+        stays = 0
+        loop do
+          rows = Sidekiq.redis { |conn| Takeover.members(conn, name, stays) }
+          return if rows.empty?
+
+          entries = rows.map { |member, score| Sidekiq::SortedEntry.new(self, score, member) }
+          readable, others = entries.partition { |entry| entry.item.is_a?(Hash) && entry.jid }
+          stays += others.size
+          readable.each { |entry| yield entry }
+        end
       end
 
       def waiting

@@ -45,6 +45,11 @@ module Sidekiq
         Sidekiq.dump_json(job.reject { |name, _| name == "at" }.merge("enqueued_at" => Moment.enqueued_at(at)))
       end
 
+      # What has no id or no queue cannot wait here.
+      def self.fits?(job)
+        job["jid"].is_a?(String) && job["queue"].is_a?(String)
+      end
+
       # Another job may wait under the same job id, as in a sorted set: this is then its id.
       def self.other_id(job)
         "#{job["jid"]}:#{Digest::SHA1.hexdigest(Sidekiq.dump_json(known_by(job)))[0, 16]}"
@@ -64,9 +69,16 @@ module Sidekiq
         all_keys.each { |key| rows_of(key, **options, &block) }
       end
 
+      # Yields the rows of all queues, the last due first, as Sidekiq's sets do. The server lists from the first on: so first
+      # the moments are found between which there is about a page, and then each of these pages is read, from the last on.
+      def each_row_from_last(&block)
+        sources = all_keys.map { |key| enum_for(:from_last, key) }
+        merge(sources) { |row| -row.deadline }.each(&block)
+      end
+
       # The rows of all queues, in the order in which they are due, without their elements.
       def in_order
-        sources = all_keys.map { |key| enum_for(:rows_of, key, elements: false) }
+        sources = all_keys.map { |key| rows_of(key, elements: false) }
         merge(sources) { |row| row.deadline }
       end
 
@@ -167,11 +179,22 @@ module Sidekiq
       end
 
       def rows_of(key, from: "-", to: "+", elements: true)
+        return enum_for(:rows_of, key, from: from, to: to, elements: elements) unless block_given?
+
         until from.nil?
           from, rows = Sidekiq.redis do |conn|
             conn.call("DEHYDRATOR.RANGE", key, from, to, "COUNT", PAGE, *("WITHELEMENTS" if elements))
           end
           rows.each { |id, deadline, *, element| yield Row.new(key, id, deadline, elements ? element : nil) }
+        end
+      end
+
+      def from_last(key)
+        firsts = rows_of(key, elements: false).each_slice(PAGE).map { |rows| rows.first.deadline }.uniq
+        upto = "+"
+        firsts.reverse_each do |first|
+          rows_of(key, from: first, to: upto).to_a.reverse_each { |row| yield row }
+          upto = "(#{first}"
         end
       end
 
