@@ -26,7 +26,7 @@
 mod carrier;
 mod delivery;
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use self::carrier::Carrier;
 use self::delivery::{BATCH, Delivery, batch_of, batch_of_held};
@@ -42,6 +42,22 @@ use crate::server::{Context, Str, log};
 
 /// Why nothing is dropped or published while clients may not write.
 pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
+
+/// Why nothing goes where it belongs while its slot comes from another node: the stream or the list may not have come yet, and
+/// could not come any more if there was another one.
+const COMES: &str = "the slot is being moved to this node";
+
+thread_local! {
+    // Commands, timers and ticks run on the server's main thread alone.
+    /// To ask what is so for others than the client whose command runs: that one may be here by ASKING.
+    static BESIDE: OnceCell<Context> = const { OnceCell::new() };
+}
+
+/// Returns whether the slot of a key is on its way to this node.
+fn comes(context: &Context, key: Str<'_>) -> bool {
+    context.is_cluster()
+        && BESIDE.with(|beside| !beside.get_or_init(|| context.detached()).serves(key))
+}
 
 /// Why nothing goes by a policy that came by RESTORE.
 const UNCONFIRMED: &str = "the policy came by RESTORE: send it again by ONDUE to confirm it";
@@ -94,6 +110,9 @@ fn send(
     // A stream is written to, and refuses by itself.
     if !adds && !context.lets_clients_write(key) {
         return (Vec::new(), Err(REFUSED.to_owned()));
+    }
+    if adds && comes(context, key) {
+        return (Vec::new(), Err(COMES.to_owned()));
     }
     let is_confirmed = |dehydrator: &Dehydrator| dehydrator.rules.trust.is_confirmed();
     if inspect(context, key, is_confirmed) == Some(false) {

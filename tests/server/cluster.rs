@@ -118,19 +118,7 @@ fn slots_that_move_under_load_lose_nothing_and_give_out_nothing_twice() {
 #[test]
 fn a_replica_that_takes_over_loses_nothing_and_gives_out_nothing_twice() {
     let cluster = start();
-    under_load(&cluster, || {
-        let mut replica = until("a replica is in step with its primary", || {
-            cluster.nodes.iter().map(Server::connect).find_map(|mut node| {
-                let Value::Array(role) = node.ask("ROLE") else { panic!("an array") };
-                (role.get(3) == Some(&text("connected"))).then_some(node)
-            })
-        });
-        replica.ask("CLUSTER FAILOVER");
-        until("the replica has taken over", || {
-            let Value::Array(role) = replica.ask("ROLE") else { panic!("an array") };
-            (role[0] == text("master")).then_some(())
-        });
-    });
+    under_load(&cluster, || fail_over(&cluster));
 }
 
 #[test]
@@ -339,4 +327,119 @@ fn a_limit_and_a_pause_move_with_their_slot() {
     until("all have died", || (there.ask("XLEN {fHh}:s") == Value::Int(300)).then_some(()));
     assert_eq!(cluster.nodes[1].info("dehydrator", "dehydrator_dead_letters"), 300);
     assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(0));
+}
+
+/// Has the replica of the first primary take over.
+fn fail_over(cluster: &Cluster) {
+    let port = Value::Int(cluster.nodes[0].port().into());
+    let mut replica = until("a replica is in step with its primary", || {
+        cluster.nodes.iter().map(Server::connect).find_map(|mut node| {
+            let Value::Array(role) = node.ask("ROLE") else { panic!("an array") };
+            let is_its = role.get(2) == Some(&port) && role.get(3) == Some(&text("connected"));
+            is_its.then_some(node)
+        })
+    });
+    replica.ask("CLUSTER FAILOVER");
+    until("the replica has taken over", || {
+        let Value::Array(role) = replica.ask("ROLE") else { panic!("an array") };
+        (role[0] == text("master")).then_some(())
+    });
+}
+
+/// Takes elements of a key under leases, settles those with even numbers, and rejects the others, until none is left. Notes which
+/// are settled.
+fn work(client: &mut ClusterConnection, name: usize, settled: &Mutex<HashSet<usize>>) {
+    for turn in 0.. {
+        // The same words again, if a reply is lost.
+        let token = format!("{name}-{turn}");
+        let mut poll = redis::cmd("DEHYDRATOR.POLL");
+        poll.arg("{fHh}:k").arg("COUNT").arg(5).arg("LEASE").arg(600_000).arg("TOKEN").arg(&token);
+        let rows: Vec<(usize, String, u64, String)> = poll.query(client).expect("rows");
+        for (id, ..) in rows {
+            let verb = if id % 2 == 0 { "DEHYDRATOR.SETTLE" } else { "DEHYDRATOR.REJECT" };
+            let mut done = redis::cmd(verb);
+            let done: Vec<u64> =
+                done.arg("{fHh}:k").arg(&token).arg(id).query(client).expect("a number");
+            assert_eq!(done, [1], "{verb} {id}");
+            if id % 2 == 0 {
+                assert!(settled.lock().expect("no panic").insert(id), "{id} is settled twice");
+            }
+        }
+        let left: usize =
+            redis::cmd("DEHYDRATOR.LEN").arg("{fHh}:k").query(client).expect("a number");
+        if left == 0 {
+            return;
+        }
+    }
+}
+
+/// Has work be done and rejected while something changes that returns whether to go on, and looks where each element is.
+pub fn reject_under_load(cluster: &Cluster, route: &str, mut change: impl FnMut() -> bool) {
+    const ELEMENTS: usize = 3000;
+    let mut client = cluster.connect();
+    let mut ondue = redis::cmd("DEHYDRATOR.ONDUE");
+    ondue.arg("{fHh}:k").arg("HOLD").arg("DELIVERIES").arg(5);
+    ondue.arg(route.split(' ').collect::<Vec<_>>()).arg("{fHh}:dead");
+    ondue.query::<()>(&mut client).expect("OK");
+    for number in 0..ELEMENTS {
+        let mut push = redis::cmd("DEHYDRATOR.PUSH");
+        push.arg("{fHh}:k").arg(0).arg(number).arg(number);
+        push.query::<()>(&mut client).expect("OK");
+    }
+    let settled = Mutex::new(HashSet::new());
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..2)
+            .map(|name| {
+                let (mut client, settled) = (cluster.connect(), &settled);
+                scope.spawn(move || work(&mut client, name, settled))
+            })
+            .collect();
+        until("there is a load", || (settled.lock().expect("no panic").len() > 50).then_some(()));
+        while change() && workers.iter().any(|worker| !worker.is_finished()) {}
+    });
+    let settled = settled.into_inner().expect("no panic");
+    let mut look = redis::cmd(if route == "LIST" { "LRANGE" } else { "XRANGE" });
+    look.arg("{fHh}:dead");
+    let dead: Vec<usize> = if route == "LIST" {
+        look.arg(0).arg(-1).query(&mut client).expect("a list")
+    } else {
+        let entries: Vec<(String, Vec<String>)> =
+            look.arg("-").arg("+").query(&mut client).expect("a stream");
+        entries.iter().map(|(_, fields)| fields[1].parse().expect("an id")).collect()
+    };
+    let once: HashSet<usize> = dead.iter().copied().collect();
+    assert_eq!(once.len(), dead.len(), "one is a dead letter twice");
+    assert!((0..ELEMENTS).step_by(2).all(|id| settled.contains(&id)), "one is settled by nobody");
+    assert!(once.iter().all(|id| id % 2 == 1), "what was settled has died");
+    assert_eq!(once.len(), ELEMENTS / 2, "a dead letter is lost");
+}
+
+#[test]
+fn what_is_rejected_while_its_slot_moves_is_a_dead_letter_once() {
+    let cluster = start();
+    for route in ["LIST", "STREAM"] {
+        let mut delete = redis::cmd("DEL");
+        delete.arg("{fHh}:dead").query::<u64>(&mut cluster.connect()).expect("a number");
+        let (mut from, mut to) = (0, 1);
+        reject_under_load(&cluster, route, || {
+            // Slots are moved from the first on, and the first is the one.
+            let (source, target) = (cluster.id_of(from), cluster.id_of(to));
+            let address = cluster.address(0);
+            let mut reshard = vec!["reshard", &address, "--cluster-from", &source];
+            reshard.extend(["--cluster-to", &target, "--cluster-slots", "1"]);
+            reshard.extend(["--cluster-pipeline", "1"]);
+            cluster.manage(&reshard);
+            (from, to) = (to, from);
+            true
+        });
+    }
+}
+
+#[test]
+fn what_is_rejected_during_failovers_is_a_dead_letter_once() {
+    let cluster = start();
+    reject_under_load(&cluster, "LIST", || {
+        fail_over(&cluster);
+        false
+    });
 }
