@@ -36,8 +36,8 @@ class Suite:
 
 
 # They wait more than they work.
-OWN_QUICK = Suite("dehydrator", "", ["-m", "not slow", "-n", "4"])
-OWN = Suite("dehydrator", "", ["-n", "2"])
+OWN_QUICK = Suite("dehydrator", "", ["-m", "not slow", "-n", "6", "--dist", "worksteal"])
+OWN = Suite("dehydrator", "", ["-n", "2", "--dist", "worksteal"])
 OWN_OLDEST = Suite("dehydrator", "", ["tests/test_celery.py", "tests/test_kombu.py"])
 KOMBU = Suite(
     "kombu",
