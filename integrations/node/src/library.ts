@@ -26,6 +26,11 @@ export function makerOf(server: string | Client, library?: LibraryName): Maker {
   }
   if ("callBuffer" in server) return { cluster: server.isCluster, open: () => openLikeIoredis(server) };
   if (typeof server?.sendCommand === "function") {
+    if (typeof server.duplicate !== "function") {
+      throw new DehydratorError(
+        "createSentinel of node-redis 5 cannot be asked for its like: give a URL, redis+sentinel://",
+      );
+    }
     return { cluster: kindOf(server) === "cluster", open: () => openLikeNodeRedis(server) };
   }
   throw new TypeError("a queue needs a URL, or a client of ioredis or node-redis");

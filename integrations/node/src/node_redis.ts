@@ -89,8 +89,11 @@ async function primaryOf({ hosts, name }: Address, make: (socket: object) => Nod
 
 async function opened(kind: Kind, client: NodeRedis): Promise<Opened> {
   client.on("error", () => {});
+  // A cluster of which some nodes are closed throws, and Sentinel's client rejects.
   const close = () => {
-    if (client.isOpen) Promise.resolve(client.destroy()).catch(() => {});
+    Promise.resolve()
+      .then(() => client.isOpen && client.destroy())
+      .catch(() => {});
   };
   try {
     await client.connect();

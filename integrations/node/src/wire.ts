@@ -75,10 +75,8 @@ export class Wire {
   #drop(opening: Promise<Opened>): void {
     if (this.#opening !== opening) return;
     this.#opening = undefined;
-    opening.then(
-      (opened) => opened.close(),
-      () => {},
-    );
+    // Neither that it was never made, nor that it is closed already, is of interest.
+    opening.then((opened) => opened.close()).catch(() => {});
   }
 
   #inTime<T>(promise: Promise<T>): Promise<T> {

@@ -21,9 +21,9 @@ async function threeNodes(): Promise<RealServer[]> {
     const [first, last] = [Math.floor((n * SLOTS) / 3), Math.floor(((n + 1) * SLOTS) / 3) - 1];
     await node.client.call("CLUSTER", "ADDSLOTSRANGE", first, last);
     await node.client.call("CLUSTER", "SET-CONFIG-EPOCH", n + 1);
-    for (const [m, other] of nodes.entries()) {
-      await node.client.call("CLUSTER", "MEET", "127.0.0.1", other.port, buses[m]!);
-    }
+  }
+  for (const [n, { port }] of nodes.entries()) {
+    await nodes[0]!.client.call("CLUSTER", "MEET", "127.0.0.1", port, buses[n]!);
   }
   const isOk = async (node: RealServer) => String(await node.client.cluster("INFO")).includes("cluster_state:ok");
   await until(async () => (await Promise.all(nodes.map(isOk))).every(Boolean), 40);

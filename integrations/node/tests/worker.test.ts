@@ -119,10 +119,11 @@ withEach("a worker", (library) => {
     await jobs.put("x", { id: "a" });
     let done = 0;
     const work = async () => {
-      await sleep(1500);
+      await sleep(2500);
       done += 1;
     };
-    const some = [1, 2].map(() => running(t, jobs, work, { lease: 300 }));
+    // Long enough for a machine that does something else for a while.
+    const some = [1, 2].map(() => running(t, jobs, work, { lease: 1000 }));
     await until(async () => (await jobs.size()) === 0);
     assert.equal(done, 1);
     assert.deepEqual(
