@@ -14,6 +14,7 @@
 #       python        Python's venv
 #       examples      that and Node, which the examples need
 #       languages     the other languages that the examples come in: Ruby, PHP, Perl, and their libraries
+#       sidekiq       Ruby, and what tests the gem for Sidekiq
 #       scripts       shellcheck, the linter of scripts
 #       java          a Java compiler
 set -eu
@@ -85,6 +86,7 @@ for extra in "$@"; do
             php -r 'require "Predis/Autoloader.php";' >/dev/null 2>&1 || need php-predis
             perl -MRedis -e 1 2>/dev/null || need libredis-perl
             ;;
+        sidekiq) ruby -e 'require "minitest"' 2>/dev/null || need "ruby ruby-minitest" ;;
         scripts) command -v shellcheck >/dev/null || need shellcheck ;;
         java) command -v javac >/dev/null || need default-jdk-headless ;;
         *)
