@@ -45,7 +45,6 @@ version() {
             printf " -I '%s'" "$gem"
             [ ! -d "$gem/concurrent-ruby" ] || printf " -I '%s'" "$gem/concurrent-ruby"
         done
-        # The system's own tests come with Ruby.
         printf ' "$@"\n'
     } >"$whole/ruby.new"
     chmod +x "$whole/ruby.new"
