@@ -3,6 +3,11 @@
 -- the commit are no numbers, even if the commit looks like one.
 --
 -- The exporter wants names and values in turn, as strings.
+
+-- The queues by which workers are scaled, and which have a row each in the dashboard: keys of database 0, or of that which
+-- -redis.addr names, as { 'jobs', 'mail' }. Each becomes length:jobs, waiting:jobs, leased:jobs and oldest:jobs.
+local queues = {}
+
 local values = {}
 for name, value in string.gmatch(redis.call('INFO', 'dehydrator'), '(dehydrator_[%w_]+):(%d+)\r\n') do
     if name ~= 'dehydrator_git_sha1' then
@@ -21,6 +26,27 @@ for _, row in ipairs(rows.err and {} or rows) do
             seen[name] = true
             values[#values + 1] = name
             values[#values + 1] = string.format('%d', row[3] / 1000)
+        end
+    end
+end
+
+-- A key that is missing is an empty queue. One of another node, or of another type, is told of by nobody here: no number is
+-- better than a wrong 0, by which all its workers would be stopped.
+for _, queue in ipairs(queues) do
+    local told = redis.pcall('DEHYDRATOR.INFO', queue)
+    local field = {}
+    for at = 1, told.err and 0 or #told, 2 do
+        field[told[at]] = told[at + 1]
+    end
+    if field['overdue'] then
+        for name, value in pairs({
+            length = field['length'],
+            waiting = field['overdue'],
+            leased = field['leased'],
+            oldest = (field['oldest-due-ms'] or 0) / 1000,
+        }) do
+            values[#values + 1] = name .. ':' .. queue
+            values[#values + 1] = string.format('%.3f', value)
         end
     end
 end
