@@ -58,9 +58,15 @@ pub fn set(text: &[u8], is_cluster: bool) -> Result<(), String> {
 }
 
 /// Says of a dehydrator that a client's push has just made what the setting has for it.
+#[inline(always)]
 pub fn apply(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing<'_>) {
-    if !dehydrator.is_new() || RULES.with_borrow(|rules| rules.is_empty()) || context.is_replaying()
-    {
+    if dehydrator.is_new() {
+        apply_to_new(context, key, dehydrator);
+    }
+}
+
+fn apply_to_new(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing<'_>) {
+    if RULES.with_borrow(|rules| rules.is_empty()) || context.is_replaying() {
         return;
     }
     let is_cluster = context.is_cluster();

@@ -72,6 +72,7 @@ fn exceeded(context: &Context, ahead: u64) -> Option<u64> {
 }
 
 /// Returns whether there are no more elements than LIMIT allows, which says `most` (0: it says nothing).
+#[inline]
 pub fn is_within_length(context: &Context, lawn: &Lawn, most: u64) -> bool {
     most == 0 || lawn.len() as u64 <= most || context.is_replaying()
 }
@@ -82,6 +83,7 @@ pub fn too_long() -> Error {
 }
 
 /// Returns whether there are no more elements than allowed.
+#[inline]
 pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
     config::max_elements().is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())
 }

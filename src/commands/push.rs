@@ -72,6 +72,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
 }
 
 /// Takes back the last one that was started, if it is one too many.
+#[inline(always)]
 fn take_back_beyond(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) -> Result {
     let refusal = if !limits::is_within_length(context, lawn, length) {
         limits::too_long()
@@ -85,6 +86,7 @@ fn take_back_beyond(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) 
 }
 
 /// Returns whether the dehydrator remembers an id, and so does not take it. What comes from the primary was taken.
+#[inline]
 fn refuses(context: &Context, dehydrator: &mut Writing<'_>, id: Str<'_>) -> bool {
     dehydrator.remembers(id.bytes()) && !context.is_replaying()
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use super::past::Past;
 use crate::clock;
-use crate::lawn::{DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
+use crate::lawn::{Counts, DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
 use crate::metrics::latency::Overdue;
 use crate::pending::blocked::Outlook;
 use crate::pending::compaction::Mark;
@@ -84,8 +84,9 @@ impl Dehydrator {
     }
 
     /// Returns whether its rules are the usual ones.
+    #[inline]
     pub fn is_usual(&self) -> bool {
-        *self.rules == USUAL
+        self.rules.are_usual()
     }
 
     /// Forgets all ids if none are to be remembered.
@@ -250,6 +251,7 @@ impl Dehydrator {
 
     /// Notes when the first element can be given out, or since when, after something was changed. `now` is the time of that,
     /// in milliseconds since the epoch.
+    #[inline]
     pub fn note_next(&mut self, now: impl FnOnce() -> u64) {
         let mut next = self.lawn.settle_first();
         if !self.rules.are_usual() || next == Some(STUCK) {
@@ -258,11 +260,15 @@ impl Dehydrator {
         self.tracking.place.note(next, now);
     }
 
-    /// Returns since when what is due in it is overdue.
-    pub fn overdue(&self) -> Overdue {
-        if self.rules.are_usual() && !self.tracking.place.is_floored() {
-            return Overdue::default();
-        }
+    /// Returns since when what is due in it is overdue. `None`: since its deadline.
+    #[inline]
+    pub fn overdue(&self) -> Option<Overdue> {
+        let is_plain = self.is_usual() && !self.tracking.place.is_floored();
+        (!is_plain).then(|| self.overdue_since())
+    }
+
+    #[inline(never)]
+    fn overdue_since(&self) -> Overdue {
         self.tracking.place.overdue(self.next())
     }
 
@@ -281,14 +287,14 @@ impl Dehydrator {
     }
 
     /// Returns what it adds to the census. O(1).
+    #[inline]
     pub fn counted(&self) -> Counted {
-        Counted {
-            elements: self.lawn.len(),
-            given_out: self.lawn.delivered(),
-            leased: self.lawn.leased(),
-            ttls: self.lawn.ttls(),
-            paused: self.rules.pause.is_some().into(),
-        }
+        let Counts { elements, given_out, leased, ttls } = self.lawn.counts();
+        // A lawn numbers its elements in 32 bits, so there are no more.
+        let [elements, given_out, leased, ttls] =
+            [elements, given_out, leased, ttls].map(|count| count as u32);
+        let paused = (!self.is_usual() && self.rules.pause.is_some()).into();
+        Counted { elements, given_out, leased, ttls, paused }
     }
 
     /// Returns what is known of its name.
@@ -318,9 +324,10 @@ pub struct Kept(Option<Box<Rules>>);
 static USUAL: Rules = Rules::USUAL;
 
 impl Kept {
-    /// Returns whether they are the usual ones.
+    /// Returns whether they are the usual ones. Those have no place of their own.
     #[inline]
     fn are_usual(&self) -> bool {
+        debug_assert!(self.0.as_deref() != Some(&USUAL), "usual rules are kept");
         self.0.is_none()
     }
 
@@ -394,19 +401,21 @@ impl Census {
 /// What one dehydrator adds to the census. It is not kept: whoever changes one counts before and afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counted {
-    elements: usize,
-    given_out: usize,
-    leased: usize,
-    ttls: usize,
-    paused: usize,
+    elements: u32,
+    given_out: u32,
+    leased: u32,
+    ttls: u32,
+    paused: u32,
 }
 
 impl Counted {
     /// Corrects the sums, of which these numbers were a part, for what the dehydrator has become. O(1).
+    #[inline]
     pub fn become_those_of(self, dehydrator: &Dehydrator) {
         self.become_other(dehydrator.counted());
     }
 
+    #[inline]
     fn become_other(self, new: Self) {
         for (sum, old, new) in [
             (&ELEMENTS, self.elements, new.elements),
@@ -417,7 +426,7 @@ impl Counted {
         ] {
             if old != new {
                 // Modulo 2^64, so that a decrease is the same addition.
-                sum.fetch_add(new.wrapping_sub(old), Ordering::Relaxed);
+                sum.fetch_add((new as usize).wrapping_sub(old as usize), Ordering::Relaxed);
             }
         }
     }

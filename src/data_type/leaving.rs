@@ -71,7 +71,7 @@ impl Writing<'_> {
 
     /// Returns the lawn to take elements out of it, whose ids are remembered until that moment, if they are: see
     /// [`Writing::lawn`].
-    #[inline]
+    #[inline(always)]
     pub fn leaving(&mut self, until: Option<u64>) -> Option<Leaving<'_>> {
         let until = until.map(|until| (until, self.now()));
         self.lawn()?;

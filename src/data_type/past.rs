@@ -37,6 +37,7 @@ impl Past {
     }
 
     /// Forgets an id.
+    #[inline]
     pub fn forget(&mut self, id: &[u8]) {
         self.ids_mut().map(|ids| ids.remove(id));
     }
@@ -59,9 +60,13 @@ impl Past {
         self.0.take().into_iter().for_each(|kept| fading::discard(kept.ids.into_rest()));
     }
 
-    /// Notes when there is something to forget, under the name that the value has.
-    pub fn note(&self, db: i32, key: &[u8]) {
-        self.note_from(db, key, 0);
+    /// Notes when there is something to forget, under the name that the value has: its database and its key.
+    #[inline]
+    pub fn note<'a>(&self, name: impl FnOnce() -> (i32, &'a [u8])) {
+        if self.0.is_some() {
+            let (db, key) = name();
+            self.note_from(db, key, 0);
+        }
     }
 
     /// Notes that too, after it was looked at: what is over by `now` is not put off.

@@ -1,6 +1,7 @@
 //! Changing what is in a key.
 
 use std::ffi::{CStr, c_void};
+use std::mem;
 use std::ptr::NonNull;
 
 use super::dehydrator::{self, Counted, Dehydrator};
@@ -97,6 +98,7 @@ impl<'a> Writing<'a> {
 
     /// Returns the lawn, to change it, if there is a dehydrator. An idle one, which only ReDe's dumps hold, counts as none,
     /// and is deleted in the end.
+    #[inline]
     pub fn lawn(&mut self) -> Option<&mut Lawn> {
         if self.existing().is_some_and(|dehydrator| dehydrator.is_idle()) {
             self.is_leftover = true;
@@ -150,9 +152,10 @@ impl<'a> Writing<'a> {
         self.key.as_ref()?.expiry()
     }
 
-    /// Returns since when what is due is overdue.
-    pub fn overdue(&mut self) -> Overdue {
-        self.existing().map_or_else(Overdue::default, |dehydrator| dehydrator.overdue())
+    /// Returns since when what is due is overdue. `None`: since its deadline, or there is nothing.
+    #[inline(always)]
+    pub fn overdue(&mut self) -> Option<Overdue> {
+        self.existing().and_then(|dehydrator| dehydrator.overdue())
     }
 
     /// Returns what there is to wait for.
@@ -196,6 +199,12 @@ impl<'a> Writing<'a> {
         true
     }
 
+    /// Returns whether nobody has said anything of it: then there are no limits, nor is there anything else to look at.
+    #[inline]
+    pub fn is_usual(&mut self) -> bool {
+        self.existing().is_none_or(|dehydrator| dehydrator.is_usual())
+    }
+
     /// Returns whether nothing is given out or delivered at this time.
     pub fn is_paused(&mut self, now: u64) -> bool {
         self.existing().is_some_and(|dehydrator| dehydrator.is_paused(now))
@@ -220,6 +229,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Returns the limits that hold, if there are any.
+    #[inline]
     pub fn limits(&mut self) -> Option<&Limits> {
         self.existing().and_then(|dehydrator| dehydrator.rules.limits.as_deref())
     }
@@ -230,6 +240,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Returns how many elements there may be at the most, 0 if there is no limit.
+    #[inline]
     pub fn length_limit(&mut self) -> u64 {
         self.limits().map_or(0, |limits| limits.length)
     }
@@ -280,6 +291,7 @@ impl<'a> Writing<'a> {
     }
 
     /// Says that it may be changed from here on.
+    #[inline]
     fn begin(&mut self) {
         if self.whole.is_none() {
             self.whole = Some(Whole::begin());
@@ -302,6 +314,7 @@ impl<'a> Writing<'a> {
         trap::pass("closed");
         self.context.signal_modified(self.name);
         self.context.notify_module(event, self.name);
+        self.end();
     }
 
     /// Says that elements were taken. A dehydrator that is idle by now is deleted, as every empty collection
@@ -315,6 +328,17 @@ impl<'a> Writing<'a> {
         self.context.notify_module(event, self.name);
         if is_deleted {
             self.context.notify_deleted(self.name);
+        }
+        self.end();
+    }
+
+    /// Has nothing more be done at the end of something that is closed: nothing in it is left to be dropped.
+    #[inline]
+    fn end(self) {
+        debug_assert!(self.key.is_none() && self.hold.is_none(), "it is open");
+        debug_assert!(self.new.is_none() && self.whole.is_none(), "something is left");
+        if !self.is_leftover {
+            mem::forget(self);
         }
     }
 
@@ -344,6 +368,7 @@ impl<'a> Writing<'a> {
         false
     }
 
+    #[inline]
     pub(super) fn existing(&mut self) -> Option<&mut Dehydrator> {
         // SAFETY: as in `Reading::dehydrator`: while there is a value here, it is held.
         self.value.as_mut().map(|value| unsafe { value.as_mut() })
@@ -384,7 +409,7 @@ fn follow_up(
             search::note(context, Name::of(context, name));
         }
     }
-    dehydrator.past.note(context.selected_db(), name.bytes());
+    dehydrator.past.note(|| (context.selected_db(), name.bytes()));
     blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
         let serial = dehydrator.tracking().serial();

@@ -31,6 +31,17 @@ use super::upkeep::HELD_AT_A_TIME;
 /// So many elements are looked at at once when it is to be known what is held: a millisecond's work.
 const HELD_AT_ONCE: usize = if TINY { 2 } else { 4096 };
 
+/// How much there is in a lawn.
+#[derive(Clone, Copy)]
+pub struct Counts {
+    pub elements: usize,
+    /// Elements that were given out under a lease and are still there.
+    pub given_out: usize,
+    /// Those of them that are held under a token.
+    pub leased: usize,
+    pub ttls: usize,
+}
+
 #[derive(Clone)]
 enum Form {
     Small(Small),
@@ -122,6 +133,17 @@ impl Lawn {
     /// Returns how many elements there are.
     pub fn len(&self) -> usize {
         either!(&self.form, it => it.len())
+    }
+
+    /// Returns how much there is of several kinds.
+    #[inline]
+    pub fn counts(&self) -> Counts {
+        either!(&self.form, it => Counts {
+            elements: it.len(),
+            given_out: it.delivered(),
+            leased: it.leased(),
+            ttls: it.ttls(),
+        })
     }
 
     /// Returns whether there is no element.
@@ -384,6 +406,7 @@ impl Lawn {
     /// Works out whose turn is first, so that asking that, and for the next deadline, costs a read until something is taken
     /// out. Otherwise each question walks over the queues whose heads have changed. O(log TTLs) for each of these. Returns the
     /// next deadline.
+    #[inline]
     pub fn settle_first(&mut self) -> Option<u64> {
         match &mut self.form {
             Form::Small(small) => small.next_deadline(),

@@ -114,9 +114,9 @@ mod tests;
 
 pub use element::{Element, Row};
 pub use error::{StartError, UpdateError};
-pub use lawn::Lawn;
 #[cfg(test)]
 pub use lawn::Taken;
+pub use lawn::{Counts, Lawn};
 pub use lease::Token;
 pub use memory::{Mover, rounded};
 pub use remembered::{Remembered, Rest};

@@ -4,7 +4,7 @@
 //! deadline, unless something came later: the element itself, pushed with a deadline in the past; the end of a pause; room
 //! within limits; a policy, said when the element was overdue; what [`start`] knows of.
 
-use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::start;
 use crate::clock;
@@ -17,22 +17,20 @@ const OCTAVES: u32 = 40;
 /// What is given out later than this is counted as late, in microseconds: it waited for somebody, not for a waking.
 const LATE_US: u64 = 100_000;
 
-/// Counts of latenesses that are about the same.
-struct Histogram {
-    counts: [u64; (PARTS * OCTAVES) as usize],
-    total: u64,
+const BUCKETS: usize = (PARTS * OCTAVES) as usize;
+
+/// How late elements were. It is the server's main thread's alone, so nothing is ordered or locked; a thread's own would cost
+/// more to find than to change.
+struct Seen {
+    last_us: AtomicU64,
+    max_us: AtomicU64,
+    /// Elements that were late.
+    late: AtomicU64,
+    /// Counts of latenesses that are about the same.
+    counts: [AtomicU64; BUCKETS],
 }
 
-thread_local! {
-    // Timers, ticks and INFO run on the server's main thread alone.
-    static HISTOGRAM: RefCell<Histogram> = const {
-        RefCell::new(Histogram { counts: [0; (PARTS * OCTAVES) as usize], total: 0 })
-    };
-    static LAST_US: Cell<u64> = const { Cell::new(0) };
-    static MAX_US: Cell<u64> = const { Cell::new(0) };
-    /// Elements that were late.
-    static LATE: Cell<u64> = const { Cell::new(0) };
-}
+static SEEN: Seen = Seen::new();
 
 /// Since when the next element of a key is overdue. An element may come when its deadline is over already.
 #[derive(Clone, Copy, Default, Debug)]
@@ -91,7 +89,8 @@ impl Overdue {
 
 /// Elements that are given out at one time, in order. Those of one deadline, which follow each other, are as late.
 pub struct Given {
-    overdue: Overdue,
+    /// `None`: since their deadlines.
+    overdue: Option<Overdue>,
     now_us: u64,
     deadline: u64,
     count: u64,
@@ -99,11 +98,13 @@ pub struct Given {
 
 impl Given {
     /// Begins to note elements of a key that are given out at this time, in milliseconds since the epoch.
-    pub fn begin(overdue: Overdue, now: u64) -> Self {
+    #[inline(always)]
+    pub fn begin(overdue: Option<Overdue>, now: u64) -> Self {
         Self { overdue, now_us: now.saturating_mul(1000), deadline: 0, count: 0 }
     }
 
     /// Notes the next one, by the deadline that it had.
+    #[inline(always)]
     pub fn note(&mut self, deadline: u64) {
         if deadline != self.deadline {
             self.record();
@@ -112,10 +113,15 @@ impl Given {
         self.count += 1;
     }
 
+    #[inline]
     fn record(&mut self) {
         let count = std::mem::take(&mut self.count);
         if count > 0 {
-            record_many(self.overdue.late_us_at(self.deadline, self.now_us), count);
+            let us = match &self.overdue {
+                Some(overdue) => overdue.late_us_at(self.deadline, self.now_us),
+                None => start::late_us(self.deadline.saturating_mul(1000), self.now_us),
+            };
+            record_many(us, count);
         }
     }
 }
@@ -128,12 +134,8 @@ impl Drop for Given {
 
 /// Forgets what was noted, as CONFIG RESETSTAT asks for.
 pub fn reset() {
-    LAST_US.set(0);
-    MAX_US.set(0);
-    LATE.set(0);
-    HISTOGRAM.with_borrow_mut(|histogram| {
-        *histogram = Histogram { counts: [0; (PARTS * OCTAVES) as usize], total: 0 };
-    });
+    let Seen { last_us, max_us, late, counts } = &SEEN;
+    [last_us, max_us, late].into_iter().chain(counts).for_each(|it| it.store(0, Ordering::Relaxed));
 }
 
 /// Notes one, in microseconds.
@@ -142,48 +144,64 @@ pub fn record(us: u64) {
 }
 
 /// Notes so many that are as late.
+#[inline]
 fn record_many(us: u64, count: u64) {
-    LAST_US.set(us);
-    MAX_US.set(MAX_US.get().max(us));
-    if us > LATE_US {
-        LATE.set(LATE.get() + count);
-    }
-    HISTOGRAM.with_borrow_mut(|histogram| histogram.record(us, count));
+    SEEN.record(us, count);
 }
 
 /// Returns how many elements were late, by more than a tenth of a second.
 pub fn late() -> u64 {
-    LATE.get()
+    SEEN.late.load(Ordering::Relaxed)
 }
 
 /// Returns the last and the greatest, in microseconds.
 pub fn last_and_max_us() -> (u64, u64) {
-    (LAST_US.get(), MAX_US.get())
+    SEEN.last_and_max_us()
 }
 
-/// Returns what so many of a thousand were not later than, in microseconds. 0 if there were none, and while one is
-/// being noted, as when the server crashes in the middle of it.
+/// Returns what so many of a thousand were not later than, in microseconds. 0 if there were none.
 pub fn percentile_us(per_mille: u64) -> u64 {
-    HISTOGRAM.with(|histogram| {
-        // A bucket's end may be beyond the greatest that is in it.
-        let told = histogram.try_borrow().map_or(0, |histogram| histogram.percentile(per_mille));
-        told.min(MAX_US.get())
-    })
+    SEEN.percentile(per_mille)
 }
 
-impl Histogram {
-    fn record(&mut self, us: u64, count: u64) {
-        self.counts[bucket(us)] += count;
-        self.total += count;
+impl Seen {
+    const fn new() -> Self {
+        Self {
+            last_us: AtomicU64::new(0),
+            max_us: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+            counts: [const { AtomicU64::new(0) }; BUCKETS],
+        }
+    }
+
+    #[inline]
+    fn record(&self, us: u64, count: u64) {
+        self.last_us.store(us, Ordering::Relaxed);
+        if us > self.max_us.load(Ordering::Relaxed) {
+            self.max_us.store(us, Ordering::Relaxed);
+        }
+        let add = |number: &AtomicU64| {
+            number.store(number.load(Ordering::Relaxed) + count, Ordering::Relaxed);
+        };
+        if us > LATE_US {
+            add(&self.late);
+        }
+        add(&self.counts[bucket(us)]);
+    }
+
+    fn last_and_max_us(&self) -> (u64, u64) {
+        (self.last_us.load(Ordering::Relaxed), self.max_us.load(Ordering::Relaxed))
     }
 
     fn percentile(&self, per_mille: u64) -> u64 {
-        let wanted = (self.total * per_mille).div_ceil(1000);
+        let counts = || self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let wanted = (counts().sum::<u64>() * per_mille).div_ceil(1000);
         let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
+        for (bucket, count) in counts().enumerate() {
             seen += count;
             if seen >= wanted && seen > 0 {
-                return greatest(bucket);
+                // A bucket's end may be beyond the greatest that is in it.
+                return greatest(bucket).min(self.last_and_max_us().1);
             }
         }
         0
@@ -225,7 +243,10 @@ mod tests {
 
     #[test]
     fn the_last_the_greatest_and_percentiles_are_told_of_what_was_noted() {
-        // Each test has a thread, and so a histogram, of its own.
+        let seen = Seen::new();
+        let record = |us| seen.record(us, 1);
+        let last_and_max_us = || seen.last_and_max_us();
+        let percentile_us = |per_mille| seen.percentile(per_mille);
         assert_eq!((last_and_max_us(), percentile_us(500)), ((0, 0), 0));
         [3, 1000, 5].into_iter().for_each(record);
         assert_eq!(last_and_max_us(), (5, 1000));
@@ -253,11 +274,11 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_what_was_noted() {
-        let mut histogram = Histogram { counts: [0; 320], total: 0 };
-        assert_eq!(histogram.percentile(500), 0);
-        (1..=1000).for_each(|us| histogram.record(us, 1));
+        let seen = Seen::new();
+        assert_eq!(seen.percentile(500), 0);
+        (1..=1000).for_each(|us| seen.record(us, 1));
         for (per_mille, exact) in [(1, 1), (500, 500), (990, 990), (1000, 1000)] {
-            let told = histogram.percentile(per_mille);
+            let told = seen.percentile(per_mille);
             assert!((exact..=exact + exact / 8).contains(&told), "{per_mille}: {told}");
         }
     }

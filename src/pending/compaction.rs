@@ -8,7 +8,7 @@
 //! which ends when a name turns out to be another value's than the one that was noted: then some value bears a mark under
 //! a name that nobody looks at, and all of them are to be noted again.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,8 +24,14 @@ const NAMES_MAX: usize = 1 << 16;
 thread_local! {
     // Commands and ticks run on the server's main thread alone.
     static NAMES: RefCell<Names> = RefCell::default();
-    /// The round of marks. It is never that of [`Mark::none`].
-    static ROUND: Cell<u32> = const { Cell::new(1) };
+}
+
+/// The round of marks. It is never that of [`Mark::none`]. It is the main thread's alone; but each write asks for it, and a
+/// thread's own would cost more to find than to read.
+static ROUND: AtomicU32 = AtomicU32::new(1);
+
+fn round() -> u32 {
+    ROUND.load(Ordering::Relaxed)
 }
 
 /// Each name once, first noted first.
@@ -59,18 +65,18 @@ impl Mark {
 
     /// Returns whether its value has been noted, under the name that it had then.
     pub fn is_noted(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == ROUND.get()
+        self.0.load(Ordering::Relaxed) == round()
     }
 
     /// Says that its value has been noted, under the name that it has.
     pub(super) fn note(&self) {
-        self.0.store(ROUND.get(), Ordering::Relaxed);
+        self.0.store(round(), Ordering::Relaxed);
     }
 
     /// Says that its value was looked at, by the name that was noted. If it was not this value that was noted, the round is
     /// over.
     pub fn looked_at(&self) {
-        if self.0.swap(0, Ordering::Relaxed) != ROUND.get() {
+        if self.0.swap(0, Ordering::Relaxed) != round() {
             end_round();
         }
     }
@@ -83,7 +89,7 @@ impl Mark {
 
 /// Says that a name that was noted is no dehydrator's.
 pub fn end_round() {
-    ROUND.set(ROUND.get().wrapping_add(1).max(1));
+    ROUND.store(round().wrapping_add(1).max(1), Ordering::Relaxed);
 }
 
 /// Notes a dehydrator that holds memory it could give back, or that is empty.
@@ -119,7 +125,15 @@ pub fn len() -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+
     use super::*;
+
+    /// Rounds are of the process: one test at a time.
+    fn alone() -> MutexGuard<'static, ()> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
     /// Drains the names that other tests of this thread have left.
     fn names() -> Vec<Vec<u8>> {
@@ -128,6 +142,7 @@ mod tests {
 
     #[test]
     fn what_is_noted_is_noted_once_until_it_was_looked_at() {
+        let _alone = alone();
         assert!(names().is_empty());
         let [a, b] = [Mark::none(), Mark::none()];
         for _ in 0..2 {
@@ -145,6 +160,7 @@ mod tests {
 
     #[test]
     fn whoever_bears_a_mark_under_another_name_is_noted_again() {
+        let _alone = alone();
         let [a, b, new] = [Mark::none(), Mark::none(), Mark::none()];
         note(&a, 0, b"a");
         note(&b, 0, b"b");
@@ -165,6 +181,7 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_bears_no_mark() {
+        let _alone = alone();
         let marks: Vec<_> = (0..=NAMES_MAX).map(|_| Mark::none()).collect();
         for (number, mark) in marks.iter().enumerate() {
             note(mark, 0, &number.to_le_bytes());

@@ -35,12 +35,15 @@ pub(super) fn take_due_noting<'a>(
     give: impl FnMut(Element<'_>),
     note: impl FnMut(u64),
 ) {
-    if dehydrator.is_paused(now) {
-        return;
-    }
-    let take = within_limits(&mut dehydrator, now, take);
-    if dehydrator.policy().limits() {
-        return take_below_limit(context, dehydrator, key, now, take, give, note);
+    let mut take = take;
+    if !dehydrator.is_usual() {
+        if dehydrator.is_paused(now) {
+            return;
+        }
+        take = within_limits(&mut dehydrator, now, take);
+        if dehydrator.policy().limits() {
+            return take_below_limit(context, dehydrator, key, now, take, give, note);
+        }
     }
     take_first(context, dehydrator, key, now, take, give, note);
 }

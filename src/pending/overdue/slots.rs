@@ -1,8 +1,11 @@
 //! A slot for each value, of four bytes: in which second its first element could first have been given out.
 //!
 //! ```text
-//!   SHELVES: 1,100 ─▶ shelf: 1,024 ─▶ page: 60 rows of 64 slots, 16 KiB
+//!   SHELVES: 512 ─▶ shelf: 1,024 ─▶ page: 60 rows of 64 slots, 16 KiB
 //! ```
+//!
+//! A slot's number has the place in the page in its lowest twelve bits, and the page in those above, so that it is found by
+//! shifts: some numbers are nobody's.
 //!
 //! Slots are taken and written by the main thread alone. A value may be freed on another one, and its slot with it, so slots
 //! are atomics, and a page never goes once it is there: what a million keys took, 4 MiB, is kept for the next million.
@@ -19,9 +22,11 @@ pub const ROW: usize = 64;
 /// Rows in a page: with all else it takes no more than 16 KiB.
 pub const ROWS: usize = 60;
 const PAGE: usize = ROW * ROWS;
+/// Bits of a slot's number that are its place in its page.
+const PLACE_BITS: u32 = 12;
 const SHELF: usize = 1024;
-/// Enough for 2^32 slots, of which there is memory for half at the most.
-const SHELVES_MAX: usize = 1100;
+/// Enough for numbers of 31 bits.
+const SHELVES_MAX: usize = 512;
 
 /// Pages at which one looks for a free slot before there is another page.
 const LOOKS: usize = 16;
@@ -87,6 +92,7 @@ impl Page {
 }
 
 /// Returns a page that is there.
+#[inline]
 pub fn page(number: usize) -> &'static Page {
     let page = SHELVES[number / SHELF].get().and_then(|shelf| shelf[number % SHELF].get());
     page.expect("a slot is in a page")
@@ -100,12 +106,24 @@ pub fn pages() -> usize {
 
 /// Names the page and the row of a slot.
 pub fn row_of(slot: u32) -> (usize, usize) {
-    (slot as usize / PAGE, slot as usize % PAGE / ROW)
+    (page_of(slot), place_of(slot) / ROW)
+}
+
+/// Names the page of a slot.
+#[inline]
+fn page_of(slot: u32) -> usize {
+    (slot >> PLACE_BITS) as usize
+}
+
+/// Names the place of a slot in its page.
+#[inline]
+fn place_of(slot: u32) -> usize {
+    (slot & ((1 << PLACE_BITS) - 1)) as usize
 }
 
 /// Names the first slot of a row.
 pub fn first_of(page: usize, row: usize) -> u32 {
-    (page * PAGE + row * ROW) as u32
+    ((page << PLACE_BITS) + row * ROW) as u32
 }
 
 /// Takes a slot that is nobody's. For the main thread.
@@ -143,20 +161,21 @@ pub fn take() -> u32 {
 pub fn give_back(slot: u32) {
     let (number, row) = row_of(slot);
     let page = page(number);
-    page.seconds[slot as usize % PAGE].store(NEVER, Ordering::Relaxed);
+    page.seconds[place_of(slot)].store(NEVER, Ordering::Relaxed);
     // Whoever takes it next writes it after this.
-    page.taken[row].fetch_and(!(1 << (slot as usize % ROW)), Ordering::Release);
+    page.taken[row].fetch_and(!(1 << (place_of(slot) % ROW)), Ordering::Release);
     page.free.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Returns what is noted in a slot.
+#[inline]
 pub fn second(slot: u32) -> u32 {
-    page(row_of(slot).0).seconds[slot as usize % PAGE].load(Ordering::Relaxed)
+    page(page_of(slot)).seconds[place_of(slot)].load(Ordering::Relaxed)
 }
 
 /// Notes a second in a slot.
 pub fn set_second(slot: u32, second: u32) {
-    page(row_of(slot).0).seconds[slot as usize % PAGE].store(second, Ordering::Relaxed);
+    page(page_of(slot)).seconds[place_of(slot)].store(second, Ordering::Relaxed);
 }
 
-const _: () = assert!(size_of::<Page>() <= 16 * 1024);
+const _: () = assert!(size_of::<Page>() <= 16 * 1024 && PAGE <= 1 << PLACE_BITS);

@@ -14,6 +14,7 @@
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
@@ -22,30 +23,38 @@ use crate::server::guard::guard;
 use crate::server::info::Section;
 use crate::server::{Context, event};
 
+// Every write asks for these. They are the server's main thread's alone, so nothing is ordered or locked; a thread's own would
+// cost more to find than to read.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+/// Whether somebody may have begun to listen since that was last asked.
+static IS_NEW: AtomicBool = AtomicBool::new(true);
+
 thread_local! {
     // Events, the cron and commands run on the server's main thread alone.
-    static IS_QUIET: Cell<bool> = const { Cell::new(false) };
-    /// Whether somebody may have begun to listen since that was last asked.
-    static IS_NEW: Cell<bool> = const { Cell::new(true) };
     /// Whether the server tells of all that could disturb.
     static IS_TOLD: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns whether nobody hears what is replicated, as the head of this file says.
+#[inline]
 pub fn is_quiet() -> bool {
-    IS_QUIET.get()
+    IS_QUIET.load(Ordering::Relaxed)
 }
 
 /// Says that somebody may listen from here on, until the server is asked again.
 pub fn disturb() {
-    IS_QUIET.set(false);
-    IS_NEW.set(true);
+    IS_QUIET.store(false, Ordering::Relaxed);
+    IS_NEW.store(true, Ordering::Relaxed);
 }
 
 /// Returns whether somebody may have begun to listen since this was last asked.
 #[inline]
 pub fn take_newcomers() -> bool {
-    IS_NEW.get() && IS_NEW.replace(false)
+    let is_new = IS_NEW.load(Ordering::Relaxed);
+    if is_new {
+        IS_NEW.store(false, Ordering::Relaxed);
+    }
+    is_new
 }
 
 /// Has the server tell of what could disturb. Of a change of roles [`keyspace`](crate::background) tells [`disturb`].
@@ -73,7 +82,7 @@ unsafe extern "C" fn on_disturbance(
 
 /// Asks the server, for some tens of microseconds, unless it is quiet already, or a flag says that it is not.
 pub fn listen(context: &Context) {
-    if !IS_QUIET.get() && IS_TOLD.get() && !context.is_recorded() {
+    if !is_quiet() && IS_TOLD.get() && !context.is_recorded() {
         let are = |section, numbers: &[(&CStr, u64)]| {
             Section::with(section, |info| {
                 numbers.iter().all(|(field, number)| info.number(field) == Some(*number))
@@ -93,6 +102,6 @@ pub fn listen(context: &Context) {
                 ],
             )
             && are(c"cluster", &[(c"cluster_enabled", 0)]);
-        IS_QUIET.set(is_quiet);
+        IS_QUIET.store(is_quiet, Ordering::Relaxed);
     }
 }
