@@ -37,6 +37,15 @@ class Pair:
                     return server
         return None
 
+    def failover(self, address: Address) -> None:
+        """Has the servers change their parts, as the primary is asked to, and the address follow."""
+        old = address.target
+        new = next(server for server in self.servers if server is not old)
+        old.client.execute_command("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", 20_000)
+        wait_until(lambda: new.client.info("replication")["role"] == "master")
+        address.target = new
+        wait_until(lambda: old.client.info("replication").get("master_link_status") == "up")
+
     def close(self) -> None:
         for server in self.servers:
             server.close()
