@@ -2,9 +2,10 @@
 # Run the tests of integrations/: ours, and those of the frameworks, from their source distributions. Says how many pass,
 # fail, and are left out.
 #
-# usage: integrations.sh folder-of-servers [--quick]
+# usage: integrations.sh folder-of-servers [--quick | --oldest]
 #
 #     --quick     some of them, on one server, in less than two minutes
+#     --oldest    those of kombu and Celery, in the oldest versions that are supported: requirements-oldest.txt
 #
 # All is fetched into target/integrations, in the versions that integrations/python/requirements.txt pins.
 set -eu
@@ -17,6 +18,10 @@ frameworks='kombu celery dramatiq'
 if [ "${2-}" = --quick ]; then
     names=redis-7.0
     frameworks=kombu
+elif [ "${2-}" = --oldest ]; then
+    place=$place/oldest
+    list=integrations/python/requirements-oldest.txt
+    frameworks='kombu celery'
 fi
 
 scripts/setup.sh python
@@ -38,7 +43,7 @@ for framework in $frameworks; do
     rm -r "$place/fetched"
 done
 
-(
+[ "${2-}" = --oldest ] || (
     cd integrations/python
     "$place/venv/bin/ruff" check .
     "$place/venv/bin/ruff" format --check .

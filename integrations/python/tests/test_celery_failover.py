@@ -6,7 +6,8 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,13 @@ def pair(tmp_path: Path) -> Iterator[Replicated]:
     pair = Replicated(folder)
     yield pair
     pair.close()
+
+
+@pytest.fixture
+def own() -> Iterator[Callable[[Any], Any]]:
+    """Closes what it is given when the test is over."""
+    with ExitStack() as stack:
+        yield lambda thing: stack.enter_context(closing(thing))
 
 
 def application(url: str, **options: Any) -> celery.Celery:
@@ -53,8 +61,8 @@ def check(store: RealServer, repeated: int) -> None:
     assert all(at >= due - 0.001 for _, due, at in done(store))
 
 
-def test_a_failover_under_load_loses_nothing(pair: Replicated, own_server: RealServer) -> None:
-    address = Address(pair.primary)
+def test_a_failover_under_load_loses_nothing(pair: Replicated, own: Any, own_server: RealServer) -> None:
+    address = own(Address(pair.primary))
     app = application(f"{address.url}/0", broker_transport="dehydrator.kombu:Transport")
     workers = {"BROKER": f"{address.url}/0", "LATE": "1"}
     with (
@@ -73,11 +81,12 @@ def test_a_failover_under_load_loses_nothing(pair: Replicated, own_server: RealS
         # What a worker has in hand when its connection breaks is given out again: it fetches eight at a time.
         check(own_server, 3 * 2 * 8)
         wait_until(lambda: pair.primary.client.execute_command(*LENGTH) == 0)
-    address.close()
 
 
-def test_sentinel_leads_to_the_server_that_takes_over(pair: Replicated, own_server: RealServer, tmp_path: Path) -> None:
-    sentinel = Sentinel(tmp_path / "sentinel", pair.primary)
+def test_sentinel_leads_to_the_server_that_takes_over(
+    pair: Replicated, own: Any, own_server: RealServer, tmp_path: Path
+) -> None:
+    sentinel = own(Sentinel(tmp_path / "sentinel", pair.primary))
     options = {"master_name": NAME, "visibility_timeout": 2}
     transport = "dehydrator.kombu:SentinelTransport"
     app = application(sentinel.url, broker_transport=transport, broker_transport_options=options)
@@ -98,4 +107,3 @@ def test_sentinel_leads_to_the_server_that_takes_over(pair: Replicated, own_serv
         wait_until(lambda: pair.primary.client.role()[0] == b"slave", 60)
         assert app.send_task("celery_app.note", args=["after"])
         wait_until(lambda: done(own_server)[-1][0] == "after", 60)
-    sentinel.close()

@@ -62,5 +62,5 @@ def redis_worker(redis_broker):
         yield started
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    leave_out(config, items)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    leave_out(items)

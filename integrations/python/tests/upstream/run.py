@@ -38,7 +38,11 @@ class Suite:
 # They wait more than they work.
 OWN_QUICK = Suite("dehydrator", "", ["-m", "not slow", "-n", "6", "--dist", "worksteal"])
 OWN = Suite("dehydrator", "", ["-n", "2", "--dist", "worksteal"])
-OWN_OLDEST = Suite("dehydrator", "", ["tests/test_celery.py", "tests/test_kombu.py"])
+OWN_OLDEST = Suite(
+    "dehydrator",
+    "",
+    [*(f"tests/test_{name}.py" for name in ("kombu", "celery", "celery_failover")), *OWN.arguments],
+)
 KOMBU = Suite(
     "kombu",
     "kombu-*",
@@ -62,7 +66,7 @@ DRAMATIQ = Suite(
 CELERY_PROCESSES = 4
 
 
-def of_celery(*names: str) -> Suite:
+def of_celery(names: list[str], *more: str) -> Suite:
     files = [f"t/integration/test_{name}.py" for name in names]
     environment = {
         "REDIS_HOST": "127.0.0.1",
@@ -72,12 +76,13 @@ def of_celery(*names: str) -> Suite:
         "TEST_BACKEND": "redis://127.0.0.1:{port}/0",
         "WORKER_LOGLEVEL": "INFO",
     }
-    options = ["-p", "aliased", "--timeout", "300", "--numprocesses", f"{CELERY_PROCESSES}"]
+    options = ["-p", "aliased", "--timeout", "300", "--numprocesses", f"{CELERY_PROCESSES}", *more]
     return Suite("celery", "celery-*", [*options, *files], environment, CELERY_PROCESSES)
 
 
-CELERY = of_celery("tasks", "canvas", "group_chains", "inspect", "worker")
-CELERY_OLDEST = of_celery("tasks", "canvas", "inspect", "worker")
+CELERY = of_celery(["tasks", "canvas", "group_chains", "inspect", "worker"])
+# Later ones have pytest-celery load this.
+CELERY_OLDEST = of_celery(["tasks", "canvas", "inspect", "worker"], "-p", "celery.contrib.pytest")
 
 
 def run(suite: Suite, sources: Path, server: str) -> tuple[str, bool]:
