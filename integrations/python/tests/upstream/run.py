@@ -59,7 +59,19 @@ KOMBU_OLDEST = Suite("kombu", "kombu-*", KOMBU.arguments[:3], KOMBU.environment)
 DRAMATIQ = Suite(
     "dramatiq",
     "dramatiq-*",
-    ["-p", "aliased_dramatiq", "--rootdir", ".", "-c", "/dev/null", "-p", "no:asyncio", "tests/test_redis.py"],
+    [
+        "-p",
+        "aliased_dramatiq",
+        "--rootdir",
+        ".",
+        "-c",
+        "/dev/null",
+        "-p",
+        "no:asyncio",
+        "--import-mode",
+        "importlib",
+        "tests/test_redis.py",
+    ],
     {"DEHYDRATOR_URL": "redis://127.0.0.1:{port}"},
 )
 #: They sleep most of their time.
