@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=25)
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS), metavar="NAME")
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS), metavar="NAME")
-    parser.add_argument("--wait", type=float, default=60, help="for others to do little: seconds, before each")
+    parser.add_argument("--wait", type=float, default=60, help="seconds, before each, for others to do little")
     parser.add_argument("--folder", type=Path, default=ROOT / "target/bench-integrations")
     parser.add_argument("--keep", action="store_true", help="what the folder has of other runs")
     parser.add_argument("--mend", action="store_true", help="--keep, and measure what is missing or had too much noise")
@@ -68,7 +68,9 @@ def measure(options: argparse.Namespace, results: Results) -> int:
         stored = results.get(f"{name} {scenario}")
         if options.mend and stored and stored["others"] <= NOISE:
             continue
-        wait_for_calm(options.wait)
+        if not wait_for_calm(options.wait) and stored and options.mend:
+            print(f"{name} {scenario} is left as it is: others are still at work", flush=True)
+            continue
         began = time.monotonic()
         load, folder = load_of(options, scenario), options.folder / f"{name}-{scenario}"
         try:

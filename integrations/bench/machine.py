@@ -41,11 +41,13 @@ class Noise:
         return foreign / (time.monotonic() - self._began) / CORES
 
 
-def wait_for_calm(seconds: float) -> None:
-    """Waits until cores are nearly idle, or as long as it is told."""
+def wait_for_calm(seconds: float) -> bool:
+    """Returns whether cores are nearly idle, as soon as they are, or after as long as it is told."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while True:
         busy, began = busy_seconds(), time.monotonic()
         time.sleep(3)
         if (busy_seconds() - busy) / (time.monotonic() - began) / CORES < NOISE:
-            return
+            return True
+        if time.monotonic() > end:
+            return False
