@@ -40,5 +40,5 @@ rm -rf dist
 node_modules/.bin/tsc
 for name in $names; do
     echo "integrations/node on $name"
-    DEHYDRATOR_SERVER=$servers/$name node --test --test-concurrency=1 --test-reporter="${TEST_REPORTER-dot}" dist/tests/*.test.js
+    DEHYDRATOR_SERVER=$servers/$name node --test --test-concurrency=2 --test-reporter="${TEST_REPORTER-dot}" dist/tests/*.test.js
 done
