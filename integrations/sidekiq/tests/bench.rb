@@ -10,10 +10,8 @@
 
 require "json"
 require "sidekiq"
-require "sidekiq/api"
 require_relative "processes"
 require_relative "servers"
-require_relative "jobs"
 
 COUNT = Integer(ARGV[0] || 20_000)
 SECONDS = Float(ARGV[1] || 30)
@@ -97,7 +95,13 @@ class Contender
       "late_ms_p50" => late[late.size / 2].round(1), "late_ms_p99" => late[late.size * 99 / 100].round(1),
       "late_ms_max" => late.last.round(1), "early" => late.count { |ms| ms < -2 },
       "executions" => numbers.size, "lost" => COUNT - numbers.uniq.size, "twice" => numbers.size - numbers.uniq.size,
-      "server_bytes_a_job" => memory / COUNT, "server_cpu_us_a_job" => (cpu * 1e6 / COUNT).round(1) }
+      "server_bytes_a_job" => memory / COUNT, "server_cpu_us_a_job" => (cpu * 1e6 / COUNT).round(1),
+      "load_average" => load_average }
+  end
+
+  # Of the last minute, with the processes here: what else the machine did meanwhile. Nil where it is not told so.
+  def load_average
+    File.exist?("/proc/loadavg") ? Float(File.read("/proc/loadavg").split.first) : nil
   end
 
   def info(field)

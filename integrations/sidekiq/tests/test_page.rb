@@ -40,9 +40,10 @@ class PageTest < DehydratorTest
   end
 
   def test_scheduled_are_listed_by_pages_in_order
-    100.times { |number| Note.set(queue: "q#{number % 3}").perform_in(1000 + (number * 37 % 100), number, 0) }
+    start = Time.now.to_f + 1000
+    100.times { |number| Note.set(queue: "q#{number % 3}").perform_at(start + (number * 37 % 100), number, 0) }
     # One that is not taken over yet stands in its place.
-    ask("ZADD", "schedule", (Time.now.to_f + 1050.5).to_s, '{"class":"Old","args":[],"jid":"old","queue":"default"}')
+    ask("ZADD", "schedule", (start + 50.5).to_s, '{"class":"Old","args":[],"jid":"old","queue":"default"}')
     pages = (1..5).map { |number| page("schedule", number, 25) }
     assert_equal [101] * 5, pages.map { |_, total, _| total }
     jobs = pages.flat_map(&:last)
