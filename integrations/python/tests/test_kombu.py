@@ -289,3 +289,15 @@ def test_a_batch_is_put_away_at_once(server: RealServer) -> None:
         assert length(server) == 10
         with pytest.raises(Empty):
             connection.default_channel._get("work")
+
+
+def test_a_channel_that_is_closed_behind_its_connection_leaves_its_leases_to_run_out(server: RealServer) -> None:
+    # As a worker of Celery's does it when the server has gone.
+    connection = connect(server, visibility_timeout=1)
+    publish(connection, "work")
+    channel = connection.default_channel
+    assert get(connection).payload == "work"
+    connection.transport.client = None
+    channel.close()
+    with connect(server) as other:
+        wait_until(lambda: get(other)).ack()

@@ -43,6 +43,15 @@ def test_many_are_put_away_at_once(server: RealServer) -> None:
     assert all(jobs.put_many([Item("x"), Item("y")]))
 
 
+def test_of_many_those_that_find_no_room_are_told(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    server.client.execute_command("DEHYDRATOR.LIMIT", "jobs", "LENGTH", 1)
+    ids = jobs.put_many([Item("x"), Item("y")])
+    assert ids[0] is not None
+    assert ids[1] is None
+    assert len(jobs) == 1
+
+
 def test_jobs_are_cancelled_and_postponed_by_their_ids(server: RealServer) -> None:
     jobs = Queue(server.url, "jobs")
     jobs.put_many([Item(1, "a", 60), Item(2, "b", 60), Item(3, "c", 60)])

@@ -120,7 +120,9 @@ class Verbs:
             here, option = list(ids), "REPLACE" if replace else "NX"
 
             def read(reply: Any) -> list[str | None]:
-                return [id if drawn or one == 1 else None for (id, drawn), one in zip(here, reply, strict=True)]
+                # An id that was drawn is there only if the same command arrived before. -1: there is no room.
+                told = zip(here, reply, strict=True)
+                return [id if one == 1 or (drawn and one == 0) else None for (id, drawn), one in told]
 
             questions.append(Question(("DEHYDRATOR.MPUSH", self.key, *words, option), read))
             words.clear()

@@ -55,7 +55,7 @@ class Queue:
         return await self.server.ask(self.verbs.put(payload, id, delay, at, replace))
 
     async def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
-        """Puts many away, a thousand in a command; returns for each what `put` would."""
+        """Puts many away, a thousand in a command; returns for each what `put` would, and None if there is no room."""
         return [id for question in self.verbs.put_many(items, replace) for id in await self.server.ask(question)]
 
     async def cancel(self, *ids: str | bytes) -> int:

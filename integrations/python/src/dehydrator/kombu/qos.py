@@ -26,8 +26,11 @@ class QoS(virtual.QoS):
     def restore_unacked(self, client: Any = None) -> list[Any]:
         """Gives back what is in hand, in the order in which it came."""
         self._flush()
+        # Celery closes a channel behind its connection where the server has gone. The leases run out then.
+        connected = self.channel.connection is not None and self.channel.connection.client is not None
+        give_back = self.channel.leases.release if connected else self.channel.leases.drop
         for tag in list(self._delivered):
-            self.channel.leases.release(tag)
+            give_back(tag)
         self._delivered.clear()
         return []
 
