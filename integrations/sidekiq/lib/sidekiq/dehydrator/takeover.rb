@@ -85,7 +85,7 @@ module Sidekiq
 
       def words(job, member, score)
         at = [score, 0].max
-        [member, score.to_s, Moment.ttl(at), Waiting.element(job, at), job["jid"], Waiting.other_id(job)]
+        [member, score.to_s, (at * 1000).ceil, Waiting.element(job, at), job["jid"], Waiting.other_id(job)]
       end
 
       # As Sidekiq reads it when it is due, but that what it would throw away stays.
