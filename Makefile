@@ -62,7 +62,6 @@ test-clients: build ## Each line of docs/clients.md: what client libraries do at
 	cargo test --locked --test clients -- --test-threads 4
 
 test-integrations: build ## The package for Python, and the frameworks' own tests with it, on Redis 7.0 and Valkey 8; they are fetched (QUICK=1: some, on Redis)
-	@scripts/setup.sh examples
 	scripts/integrations.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 
 test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)

@@ -45,7 +45,7 @@ def worker(server: RealServer, *options: str, **environment: str) -> Iterator[su
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -167,10 +167,10 @@ def test_a_task_that_is_revoked_leaves_the_queue(own_server: RealServer) -> None
         assert own_server.client.execute_command(*LENGTH) == 2
         app.control.revoke(revoked.id)
         with pytest.raises(TaskRevokedError):
-            revoked.get(timeout=20)
+            revoked.get(timeout=60)
         look = ("DEHYDRATOR.LOOK", "dehydrator:celery", revoked.id)
         wait_until(lambda: own_server.client.execute_command(*look) is None)
-        assert kept.get(timeout=20) == "kept"
+        assert kept.get(timeout=60) == "kept"
     assert [name for name, _, _ in done(own_server)] == ["kept"]
 
 
@@ -187,7 +187,7 @@ def test_what_waits_is_listed_by_inspect(own_server: RealServer) -> None:
 def test_a_task_is_retried_with_a_countdown_with_late_acks(own_server: RealServer) -> None:
     app = application(own_server)
     with worker(own_server, *of_pool("threads"), LATE="1"):
-        assert app.send_task("celery_app.flaky", args=["x"]).get(timeout=20) == "x"
+        assert app.send_task("celery_app.flaky", args=["x"]).get(timeout=60) == "x"
         wait_until(lambda: own_server.client.execute_command(*LENGTH) == 0)
     assert [name for name, _, _ in done(own_server)] == ["x"]
 
