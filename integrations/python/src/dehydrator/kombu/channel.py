@@ -62,6 +62,8 @@ class Dehydrated(base.Channel):
             self._check_module()
         except Exception:
             self.connection.cycle.discard(self)
+            # Or the end of its connections would end the polling of other channels, in an older kombu.
+            self.connection = None
             self._disconnect_pools()
             raise
 
