@@ -30,9 +30,10 @@ for _, row in ipairs(rows.err and {} or rows) do
     end
 end
 
--- A key that is missing is an empty queue. One of another node, or of another type, is told of by nobody here: no number is
--- better than a wrong 0, by which all its workers would be stopped.
-for _, queue in ipairs(queues) do
+-- A key that is missing is an empty queue. Of one of another node, or of another type, nothing is told, and nothing by a
+-- replica, on which nothing is late: no number is better than a wrong 0, by which all workers would be stopped.
+local primary = string.find(redis.call('INFO', 'replication'), 'role:master', 1, true)
+for _, queue in ipairs(primary and queues or {}) do
     local told = redis.pcall('DEHYDRATOR.INFO', queue)
     local field = {}
     for at = 1, told.err and 0 or #told, 2 do
