@@ -35,6 +35,7 @@ class Dehydrated(base.Channel):
     """
 
     QoS = QoS
+    connection: Any
 
     #: In seconds. It is renewed while the worker lives, however long a task takes: this is how soon its work is given
     #: to another worker when it dies.
