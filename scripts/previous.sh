@@ -29,6 +29,8 @@ for part in .fingerprint build deps; do
     [ ! -e "target/debug/$part" ] || cp -al "target/debug/$part" "$dest/build/debug/"
 done
 rm -rf "$dest"/build/debug/*/*dehydrator*
+# As Cargo.toml has it now: libraries that were built otherwise would be built again.
+export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_DEV_BUILD_OVERRIDE_DEBUG=false
 CARGO_TARGET_DIR=$dest/build cargo build --locked --manifest-path "$dest/source/Cargo.toml"
 mv "$dest/build/debug/libdehydrator.so" "$dest/"
 rm -rf "$dest/source" "$dest/build"
