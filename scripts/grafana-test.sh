@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Start a server with the module, Debian's redis_exporter with grafana/dehydrator.lua, and Debian's
-# Prometheus, and see that each query of the dashboard has an answer.
+# Start servers with the module, Debian's redis_exporter with grafana/dehydrator.lua, and Debian's
+# Prometheus, and see that each query of the dashboard has an answer, that each scaler would start as many workers as
+# there is work for, and that each alert fires when it should.
 #
 # The two are taken from PATH if they are there. Otherwise their packages are unpacked in target/grafana:
 # installing them would start services.
@@ -35,31 +36,36 @@ clean_up() {
 }
 trap clean_up EXIT
 
-# A port that nobody listens on.
+# A port that nobody listens on, below those that clients are given.
 free_port() {
     local port
-    while port=$((20000 + RANDOM % 20000)) && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
+    while port=$((20000 + RANDOM % 12000)) && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done
     echo "$port"
 }
-port=$(free_port) exporter=$(free_port) prometheus=$(free_port)
+exporter=$(free_port) prometheus=$(free_port)
 
 # until_true <what> <command>...
 until_true() {
     local what=$1
     shift
-    for _ in {1..300}; do
+    for _ in {1..600}; do
         "$@" >/dev/null 2>&1 && return
         sleep 0.1
     done
     echo "grafana-test.sh: waited in vain until $what" >&2
-    tail -n 20 "$work"/*.log >&2
+    tail -n 3 "$work"/*.log >&2
     exit 1
 }
 ask() { "$cli" -p "$port" "$@"; }
+# serve <name>: a server of this name, which `ask` asks until there is another.
+serve() {
+    port=$(free_port)
+    "$server" --port "$port" --save '' --dir "$work" --loadmodule "$module" >"$work/$1.log" 2>&1 &
+    started+=($!)
+    until_true "the server is up" ask PING
+}
 
-"$server" --port "$port" --save '' --dir "$work" --loadmodule "$module" >"$work/server.log" 2>&1 &
-started+=($!)
-until_true "the server is up" ask PING
+serve server
 ask DEHYDRATOR.PUSH jobs 0 element 1 >/dev/null
 ask DEHYDRATOR.PUSH jobs 600000 element 2 >/dev/null
 ask DEHYDRATOR.POLL jobs >/dev/null
@@ -67,9 +73,12 @@ ask DEHYDRATOR.PUSH overdue 0 element 1 >/dev/null
 is_late() { ask DEHYDRATOR.LATE | grep -q overdue; }
 until_true "a key is overdue" is_late
 
+sed "s/^local queues = {}$/local queues = { 'jobs', 'work', 'paused', 'limited', 'text' }/" grafana/dehydrator.lua \
+    >"$work/dehydrator.lua"
 prometheus-redis-exporter -redis.addr "redis://127.0.0.1:$port" -web.listen-address "127.0.0.1:$exporter" \
-    -script grafana/dehydrator.lua >"$work/exporter.log" 2>&1 &
+    -script "$work/dehydrator.lua" >"$work/exporter.log" 2>&1 &
 started+=($!)
+exporter_pid=$!
 metrics() { curl -sf "http://127.0.0.1:$exporter/metrics"; }
 until_true "the exporter is up" metrics
 
@@ -84,14 +93,31 @@ for field in $(ask INFO dehydrator | sed -n '/^dehydrator_git_sha1/d; s/^\(dehyd
     }
 done
 [ "$fields" -gt 0 ] || { echo "grafana-test.sh: INFO dehydrator is empty" >&2; exit 1; }
+looked_at=$port
+
+. scripts/grafana-alerts.sh
+start_cases
 
 cat >"$work/prometheus.yml" <<YAML
+global: {evaluation_interval: 2s}
+rule_files: ["alerts.yml"]
 scrape_configs:
   - job_name: redis
-    scrape_interval: 1s
-    scrape_timeout: 1s
+    scrape_interval: 2s
+    scrape_timeout: 2s
     static_configs:
       - targets: ["127.0.0.1:$exporter"]
+  - job_name: cases
+    scrape_interval: 2s
+    scrape_timeout: 2s
+    metrics_path: /scrape
+    file_sd_configs:
+      - files: ["$work/cases.json"]
+    relabel_configs:
+      - {source_labels: [__address__], target_label: __param_target}
+      - {replacement: "127.0.0.1:$exporter", target_label: __address__}
+    metric_relabel_configs:
+      - {source_labels: [key], regex: "(length|waiting|leased|oldest):.*", action: drop}
 YAML
 prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
     --web.listen-address="127.0.0.1:$prometheus" >"$work/prometheus.log" 2>&1 &
@@ -105,22 +131,30 @@ until_true "Prometheus has looked twice" answers 'rate(redis_script_values[10s])
 # What Grafana puts in, put in by us.
 # shellcheck disable=SC2016  # these are not variables of ours
 jq -r '.. | .expr? // empty' grafana/dehydrator.json |
-    sed 's/\$__rate_interval/10s/g; s/\$instance/.*/g' >"$work/queries"
-missing=0 queries=0
+    sed 's/\$__rate_interval/10s/g; s/\$instance/.*/g; s/\$queue/jobs/g' >"$work/queries"
+queries=0
 while read -r query; do
     queries=$((queries + 1))
     # Again, if a slow machine was late with an answer to Prometheus.
-    answers "$query" >/dev/null || { sleep 1 && answers "$query" >/dev/null; } || {
-        echo "grafana-test.sh: no answer to $query" >&2
-        missing=1
-    }
+    until_true "there is an answer to $query" answers "$query"
 done <"$work/queries"
-# The list of servers to choose from.
-variable=$(jq -r '.templating.list[] | select(.name == "instance").query' grafana/dehydrator.json)
-selector=${variable#label_values(}
-answers "${selector%, instance)}" >/dev/null || {
-    echo "grafana-test.sh: no answer to $variable" >&2
-    missing=1
-}
-[ "$missing" = 0 ] && [ "$queries" -gt 0 ] || exit 1
-echo "$fields fields of INFO exported, $queries queries of the dashboard answered"
+# The lists of servers and of queues to choose from.
+# shellcheck disable=SC2016
+variables=$(jq -r '.templating.list[] | select(.type == "query").query' grafana/dehydrator.json | sed 's/\$instance/.*/g')
+while read -r variable; do
+    selector=${variable#label_values(}
+    until_true "there is an answer to $variable" answers "${selector%, *)}"
+done <<<"$variables"
+[ "$queries" -gt 0 ]
+
+port=$looked_at
+. scripts/grafana-scaling.sh
+scaled
+
+all_fire
+# What nobody tells any more is no 0, by which workers would be stopped.
+kill "$exporter_pid"
+wanted_is() { [ "$(wanted "$1")" = "$2" ]; }
+until_true "no number is told" wanted_is jobs unknown
+echo "$fields fields of INFO exported, $queries queries of the dashboard answered," \
+    "$states states of queues scaled by, $cases cases of alerts"
