@@ -3,6 +3,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from queue import Empty
 from typing import Any
@@ -131,6 +132,30 @@ def test_an_ack_arrives_over_another_connection(own_server: RealServer) -> None:
         message.ack()
         own_server.start()
         wait_until(lambda: length(own_server) == 0)
+
+
+def test_what_is_in_hand_when_a_connection_breaks_comes_again(own_server: RealServer) -> None:
+    received = []
+    connection = connect(own_server, visibility_timeout=1)
+    publish(connection, 1)
+    channel = connection.channel()
+    callbacks = [lambda body, message: received.append(message)]
+    kombu.Consumer(channel, [kombu.Queue("work")], callbacks=callbacks).consume()
+    wait_until(lambda: drain(connection) or received)
+    # A poll is under way.
+    drain(connection)
+    own_server.kill()
+    # As Celery's worker does then.
+    with suppress(redis.ConnectionError, OSError):
+        connection.collect()
+    own_server.start()
+    with connect(own_server) as other:
+        assert wait_until(lambda: get(other), 10).payload == 1
+
+
+def drain(connection: kombu.Connection) -> None:
+    with suppress(TimeoutError):
+        connection.drain_events(timeout=0.1)
 
 
 def test_a_reply_that_is_lost_is_asked_for_again(server: RealServer) -> None:

@@ -60,6 +60,11 @@ class Leases:
         """Gives a message back: it is due at once."""
         self._end(tag, "DEHYDRATOR.RELEASE", 0)
 
+    def release_all(self) -> None:
+        """Gives back what is in hand, in the order in which it came."""
+        for tag in list(self._held):
+            self.release(tag)
+
     def _end(self, tag: str, command: str, *arguments: Any) -> None:
         lease = self.drop(tag)
         if lease is None:

@@ -96,6 +96,13 @@ class Dehydrated(base.Channel):
                 raise base.get_redis_ConnectionError()(str(error)) from error
             raise
 
+    def close(self) -> None:
+        try:
+            super().close()
+        finally:
+            # That may end early where a connection is broken, and what is in hand would be held without end.
+            self.leases.release_all()
+
     def _after_fork(self) -> None:
         super()._after_fork()
         self.leases.forget()
