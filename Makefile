@@ -152,7 +152,7 @@ image-test: ## Build the image that the Dockerfile describes, by buildah, and st
 	@scripts/setup.sh image
 	scripts/image-test.sh
 
-grafana-test: build ## Each query of grafana/dehydrator.json, asked of a real exporter and a real Prometheus
+grafana-test: build ## The dashboard, the alerts and the scalers of grafana/, with a real exporter and a real Prometheus
 	@scripts/setup.sh grafana
 	scripts/grafana-test.sh
 
