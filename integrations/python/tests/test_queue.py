@@ -7,9 +7,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 import redis
+from older import OlderModule
 from servers import RealServer, wait_until
 
-from dehydrator import Item, ModuleMissingError, Queue, Raw
+from dehydrator import Item, ModuleMissingError, ModuleTooOldError, Queue, Raw, Worker
 from dehydrator.aio import Queue as AsyncQueue
 from dehydrator.verbs import poll
 
@@ -145,6 +146,15 @@ def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
         jobs.put(1)
     with pytest.raises(ModuleMissingError):
         jobs.check()
+
+
+def test_a_module_that_is_too_old_is_named(server: RealServer) -> None:
+    with OlderModule(server.port) as older:
+        jobs = Queue(older.url, "jobs")
+        with pytest.raises(ModuleTooOldError, match="Upgrade"):
+            jobs.check()
+        with pytest.raises(ModuleTooOldError, match="older than"):
+            Worker(jobs, lambda job: None).run()
 
 
 def test_a_key_of_another_type_is_an_error_at_once(server: RealServer) -> None:
