@@ -45,7 +45,8 @@ fn of_keys_that_are_due_together_its_own_first_one_serves_it() {
         let sleeper = Sleeper::start(&server, "DEHYDRATOR.MPOLL 3 high middle low BLOCK 0");
         let start = client.ask("TIME");
         let (seconds, _): (u64, u64) = redis::from_redis_value(start).expect("a time");
-        let at = (seconds + 1) * 1000;
+        // A second or two from now: both are asleep by then.
+        let at = (seconds + 2) * 1000;
         for key in ["low", "high"] {
             client.ask(&format!("DEHYDRATOR.PUSH {key} 0 {key} id AT {at}"));
         }
