@@ -9,7 +9,7 @@ SECONDS ?= 600
 SERVERS_DIR ?= target/servers
 
 # Tests with real servers wait more than they work.
-WAITING := $(shell echo $$(($$(nproc) * 2 + 1)))
+WAITING := $(shell echo $$(($$(nproc) * 3 + 1)))
 
 # Tests that compute: they take ten times as long otherwise, which is more than their build.
 OPTIMIZED := CARGO_PROFILE_TEST_OPT_LEVEL=1

@@ -40,7 +40,7 @@ torture=$(echo " $servers " | tr "\n" " ")
 failed=0
 summary=
 # The tests of the suite wait more than they work; torture works.
-waiting=$(($(nproc) * 2 + 1))
+waiting=$(($(nproc) * 3 + 1))
 for server in $servers; do
     suites=server
     case $torture in
