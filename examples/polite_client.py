@@ -18,7 +18,7 @@ import redis
 
 CALLS = "demo:calls"
 RATE, PER_MS = 4, 300
-BLOCK_MS = 500
+BLOCK_MS = 2000
 
 
 def connect():
