@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redis::Value;
+use redis::{Connection, Value};
 
 use super::{field, ids, wait_for_ticks};
 use crate::harness::{Ask, Server, cmd, text, texts, until};
@@ -208,19 +208,24 @@ fn who_waits_for_several_keys_is_given_what_one_of_them_has_room_for() {
     assert_eq!(from(second.reply()), text("limited"));
 }
 
+/// Puts so many elements away and leases them all: ten for long, the others for a millisecond.
+fn lease_many(client: &mut Connection, count: usize) {
+    let mut push = redis::cmd("DEHYDRATOR.MPUSH");
+    push.arg("k");
+    (0..count).for_each(|id| {
+        push.arg(0).arg("x").arg(id);
+    });
+    let _: Value = push.query(client).expect("numbers");
+    client.ask(&format!("DEHYDRATOR.POLL k COUNT {} LEASE 1", count - 10));
+    client.ask("DEHYDRATOR.POLL k COUNT 10 LEASE 600000");
+}
+
 #[test]
 fn a_limit_over_many_leases_counts_them_all_until_it_knows_which_run() {
     let server = Server::start(&[]);
     let mut client = server.connect();
     const COUNT: usize = 30_000;
-    let mut push = redis::cmd("DEHYDRATOR.MPUSH");
-    push.arg("k");
-    (0..COUNT).for_each(|id| {
-        push.arg(0).arg("x").arg(id);
-    });
-    let _: Value = push.query(&mut client).expect("numbers");
-    client.ask(&format!("DEHYDRATOR.POLL k COUNT {} LEASE 1", COUNT - 10));
-    client.ask("DEHYDRATOR.POLL k COUNT 10 LEASE 600000");
+    lease_many(&mut client, COUNT);
     client.ask("DEHYDRATOR.LIMIT k HELD 12");
     // As long as it is not known, there is no room; then there is room for two, whoever sleeps.
     let running = field(&mut client, "k", "running");
@@ -238,15 +243,7 @@ fn a_limit_over_many_leases_counts_them_all_until_it_knows_which_run() {
 fn which_of_many_leases_run_is_found_out_between_other_commands_and_not_by_the_cron() {
     let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
     let mut client = server.connect();
-    const COUNT: usize = 100_000;
-    let mut push = redis::cmd("DEHYDRATOR.MPUSH");
-    push.arg("k");
-    (0..COUNT).for_each(|id| {
-        push.arg(0).arg("x").arg(id);
-    });
-    let _: Value = push.query(&mut client).expect("numbers");
-    client.ask(&format!("DEHYDRATOR.POLL k COUNT {} LEASE 1", COUNT - 10));
-    client.ask("DEHYDRATOR.POLL k COUNT 10 LEASE 600000");
+    lease_many(&mut client, 100_000);
     let ticks = || server.info("dehydrator", "dehydrator_ticks");
     let before = ticks();
     client.ask("DEHYDRATOR.LIMIT k HELD 12");
