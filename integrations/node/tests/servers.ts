@@ -19,10 +19,15 @@ after(async () => {
   for (const server of started) await server.close();
 });
 
+/** Below those that the system draws for clients: one of them would take the port of a server that is away for a moment. */
 export async function freePort(): Promise<number> {
-  const listening = createServer().listen(0, "127.0.0.1");
-  await once(listening, "listening");
-  const { port } = listening.address() as { port: number };
+  const port = 12_000 + Math.floor(Math.random() * 20_000);
+  const listening = createServer().listen(port, "127.0.0.1");
+  try {
+    await once(listening, "listening");
+  } catch {
+    return freePort();
+  }
   listening.close();
   return port;
 }

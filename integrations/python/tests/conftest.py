@@ -1,10 +1,15 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from servers import RealServer
+from topologies import Pair
+
+Closes = TypeVar("Closes", RealServer, Pair)
 
 
 @pytest.fixture(scope="session")
@@ -21,21 +26,27 @@ def server(shared_server: RealServer) -> RealServer:
     return shared_server
 
 
+def served(folder: Path, start: Callable[[Path], Closes]) -> Iterator[Closes]:
+    """Yields what is started in a new folder."""
+    folder.mkdir()
+    started = start(folder)
+    yield started
+    started.close()
+
+
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[RealServer]:
     """A server that the test may kill."""
-    folder = tmp_path / "server"
-    folder.mkdir()
-    server = RealServer(folder)
-    yield server
-    server.close()
+    yield from served(tmp_path / "server", RealServer)
 
 
 @pytest.fixture
 def bare_server(tmp_path: Path) -> Iterator[RealServer]:
     """A server without the module."""
-    folder = tmp_path / "bare"
-    folder.mkdir()
-    server = RealServer(folder, module=False)
-    yield server
-    server.close()
+    yield from served(tmp_path / "bare", partial(RealServer, module=False))
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """A primary and its replica."""
+    yield from served(tmp_path / "pair", Pair)

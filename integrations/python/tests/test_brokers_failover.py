@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import dramatiq
 import pytest
 import redis
 import rq
 import rq_jobs
+from address import Address
 from servers import RealServer, wait_until
 from test_taskiq import working as taskiq_working
-from topologies import Address, Pair
+from topologies import Pair
 
 from dehydrator.dramatiq import DehydratorBroker as DramatiqBroker
 from dehydrator.rq import Queue
@@ -28,13 +28,6 @@ from dehydrator.taskiq import DehydratorBroker as TaskiqBroker
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SIZE = 300
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    pair = Pair(tmp_path)
-    yield pair
-    pair.close()
 
 
 @contextmanager
@@ -45,7 +38,7 @@ def failing_over(pair: Pair, done: Callable[[], int]) -> Iterator[str]:
     def change() -> None:
         for part in (1, 2):
             wait_until(lambda part=part: done() > SIZE * part // 3)
-            pair.failover(address)
+            pair.fail_over(address)
 
     changing = threading.Thread(target=change)
     changing.start()

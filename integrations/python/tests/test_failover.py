@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from address import Address
 from servers import wait_until
-from topologies import Address, Cluster, Pair, Sentinels
+from topologies import Cluster, Pair, Sentinels
 
 import dehydrator
 import dehydrator.aio
@@ -40,6 +41,11 @@ class Record:
 
     def note(self, job: Job) -> None:
         self.done.append((job.id, job.payload, time.time()))
+
+    def some_more(self, count: int) -> None:
+        """Waits until so many more are done."""
+        before = len(self.done)
+        wait_until(lambda: len(self.done) > before + count)
 
     def check(self, ids: set[str], changes: list[float], window: float) -> int:
         """Returns how many were done twice. `changes`: when servers changed; `window`: seconds that one explains."""
@@ -121,6 +127,16 @@ class Putting:
         self.thread.join(130)
         assert self.failure is None
 
+    def some_more(self, count: int) -> None:
+        """Waits until so many more were put away."""
+        before = len(self.put)
+        wait_until(lambda: len(self.put) > before + count)
+
+    def end(self) -> None:
+        """Puts no more away, and waits until all is done."""
+        self.stopping.set()
+        wait_until(self.empty)
+
     def empty(self) -> bool:
         return not any(len(queue) for queue in self.queues)
 
@@ -131,13 +147,6 @@ class Putting:
             for id, (began, told) in self.put.items()
             if not any(told >= first and began <= last for first, last in but)
         }
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    pair = Pair(tmp_path)
-    yield pair
-    pair.close()
 
 
 @pytest.fixture
@@ -163,14 +172,11 @@ def test_sentinel_takes_another_primary_when_one_is_killed(pair: Pair, sentinels
         old.kill()
         wait_until(lambda: pair.primary is not old)
         changed = time.time()
-        before = len(putting.put)
-        wait_until(lambda: len(putting.put) > before + 300)
+        putting.some_more(300)
         old.start()
         wait_until(lambda: old.client.info("replication").get("master_link_status") == "up")
-        before = len(putting.put)
-        wait_until(lambda: len(putting.put) > before + 100)
-        putting.stopping.set()
-        wait_until(putting.empty)
+        putting.some_more(100)
+        putting.end()
     # The old one may have said yes to what its replica had not heard of yet: a second is long for that.
     twice = record.check(putting.ids((killed - 1, killed)), [killed, changed], 3)
     print(f"away for {changed - killed:.1f} s; {len(record.done)} done, {twice} twice")
@@ -185,10 +191,8 @@ def test_sentinel_is_told_to_change_the_primary(pair: Pair, sentinels: Sentinels
         sentinels.clients[0].sentinel_failover("mine")
         wait_until(lambda: old.client.info("replication")["role"] == "slave")
         changed = time.time()
-        before = len(putting.put)
-        wait_until(lambda: len(putting.put) > before + 300)
-        putting.stopping.set()
-        wait_until(putting.empty)
+        putting.some_more(300)
+        putting.end()
     # Until the old one has heard of it, it says yes to what nobody will know of.
     record.check(putting.ids((told - 1, changed)), [told, changed], max(3, changed - told))
 
@@ -199,11 +203,9 @@ def test_failover_loses_nothing_and_does_nothing_twice(pair: Pair, kind: str) ->
     try:
         with working(kind, address.url, "jobs") as record, Putting(address.url, "jobs") as putting:
             for _ in range(3):
-                before = len(record.done)
-                wait_until(lambda before=before: len(record.done) > before + 200)
-                pair.failover(address)
-            putting.stopping.set()
-            wait_until(putting.empty)
+                record.some_more(200)
+                pair.fail_over(address)
+            putting.end()
     finally:
         address.close()
     assert record.check(putting.ids(), [], 0) == 0
@@ -214,13 +216,11 @@ def test_slots_move_while_workers_work(cluster: Cluster, kind: str) -> None:
     names = ("{jobs}:high", "{jobs}:low")
     with working(kind, cluster.url, *names) as record, Putting(cluster.url, *names) as putting:
         for n in range(5):
-            before = len(record.done)
-            wait_until(lambda before=before: len(record.done) > before + 100)
+            record.some_more(100)
             cluster.move(
                 cluster.nodes[n % 3] if cluster.owner() is not cluster.nodes[n % 3] else cluster.nodes[n % 3 - 1]
             )
-        putting.stopping.set()
-        wait_until(putting.empty)
+        putting.end()
     assert record.check(putting.ids(), [], 0) == 0
 
 
@@ -232,15 +232,12 @@ def test_a_replica_of_a_cluster_takes_over(cluster: Cluster, kind: str) -> None:
         cluster.replica.client.execute_command("CLUSTER", "FAILOVER")
         wait_until(lambda: cluster.owner() is cluster.replica)
         wait_until(lambda: old.client.info("replication").get("master_link_status") == "up")
-        before = len(record.done)
-        wait_until(lambda: len(record.done) > before + 200)
+        record.some_more(200)
         # Asked for, it has lost nothing; now it is killed, and the first takes over by itself.
         killed = time.time()
         cluster.replica.kill()
         wait_until(lambda: cluster.owner() is old)
         changed = time.time()
-        before = len(record.done)
-        wait_until(lambda: len(record.done) > before + 200)
-        putting.stopping.set()
-        wait_until(putting.empty)
+        record.some_more(200)
+        putting.end()
     record.check(putting.ids((killed - 1, killed)), [killed, changed], 3)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import redis
+from address import Address
 from servers import SERVER, RealServer, free_port, wait_until
 
 
@@ -24,6 +23,7 @@ class Pair:
         first, second = self.servers
         second.client.replicaof("127.0.0.1", first.port)
         wait_until(lambda: second.client.info("replication")["master_link_status"] == "up")
+        wait_until(lambda: first.client.wait(1, 100) == 1)
 
     @property
     def primary(self) -> RealServer:
@@ -37,13 +37,20 @@ class Pair:
                     return server
         return None
 
-    def failover(self, address: Address) -> None:
+    @property
+    def replica(self) -> RealServer:
+        """Returns the one that is not the primary."""
+        primary = self.primary
+        return next(server for server in self.servers if server is not primary)
+
+    def fail_over(self, address: Address, cut: bool = False) -> None:
         """Has the servers change their parts, as the primary is asked to, and the address follow."""
-        old = address.target
-        new = next(server for server in self.servers if server is not old)
+        old, new = self.primary, self.replica
         old.client.execute_command("FAILOVER", "TO", "127.0.0.1", new.port, "TIMEOUT", 20_000)
         wait_until(lambda: new.client.info("replication")["role"] == "master")
-        address.target = new
+        # Until the address follows, clients ask one that is a replica by now.
+        time.sleep(0.3)
+        address.lead_to(new, cut)
         wait_until(lambda: old.client.info("replication").get("master_link_status") == "up")
 
     def close(self) -> None:
@@ -67,6 +74,8 @@ class Sentinels:
             self.processes.append(subprocess.Popen([SERVER, str(config), "--sentinel"], stdout=log, stderr=log))
             ports.append(port)
         self.url = "redis+sentinel://" + ",".join(f"127.0.0.1:{port}" for port in ports) + "/mine"
+        #: As Celery writes it; the name stands in the options.
+        self.celery_url = ";".join(f"sentinel://127.0.0.1:{port}/0" for port in ports)
         self.clients = [redis.Redis(port=port, decode_responses=True) for port in ports]
         wait_until(lambda: all(self._knows_all(client) for client in self.clients))
 
@@ -81,39 +90,6 @@ class Sentinels:
         for process in self.processes:
             process.kill()
             process.wait()
-
-
-class Address:
-    """An address that leads to the server that it was last told of: what a name or a virtual IP is elsewhere."""
-
-    def __init__(self, target: RealServer) -> None:
-        self.target = target
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"redis://127.0.0.1:{self.listening.getsockname()[1]}"
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                near, _ = self.listening.accept()
-                try:
-                    far = socket.create_connection(("127.0.0.1", self.target.port))
-                except OSError:
-                    near.close()
-                    continue
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
-
-    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
-        with suppress(OSError):
-            while some := source.recv(65536):
-                sink.sendall(some)
-        for end in (source, sink):
-            with suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        self.listening.close()
 
 
 class Node(RealServer):

@@ -4,23 +4,58 @@
 # cost in the server's memory and processor time, and how many are lost or run twice, also when processes are killed that take
 # nothing from the queue and, with Sidekiq's poller, only look for what is due.
 #
-# usage: bench.rb [jobs [seconds]]        default: 20000 jobs that come due within 30 seconds
+# usage: bench.rb file [jobs [seconds]]        default: 20000 jobs that come due within a minute
 #
-# Prints a JSON array, with an entry for each.
+# Writes JSON in the words of integrations/bench: seconds and bytes.
 
+require "date"
+require "etc"
 require "json"
 require "sidekiq"
 require_relative "processes"
 require_relative "servers"
 
-COUNT = Integer(ARGV[0] || 20_000)
-SECONDS = Float(ARGV[1] || 30)
+COUNT = Integer(ARGV[1] || 20_000)
+SECONDS = Float(ARGV[2] || 60)
 WORKERS = 2
 THREADS = 5
 # Sidekiq's poller waits for 10 to 15 seconds before it begins.
 AHEAD = 20.0
+# Less than that is what clocks are read apart.
+EARLY = 0.001
 
 Sidekiq.logger.level = Logger::ERROR
+
+# What others take of the machine: with them at work on the same cores, no number means anything.
+class Noise
+  TICKS_A_SECOND = 100.0
+
+  def initialize
+    @began, @busy, @own = now, busy, own
+  end
+
+  # Which part of all cores, until now.
+  def part
+    (busy - @busy - (own - @own)) / (now - @began) / Etc.nprocessors
+  end
+
+  private
+
+  def now
+    Process.clock_gettime(Process::CLOCK_MONOTONIC)
+  end
+
+  def own
+    times = Process.times
+    times.utime + times.stime + times.cutime + times.cstime
+  end
+
+  # How long cores were busy since the machine was started, whoever it was: all but what they were idle, or waited for a disk.
+  def busy
+    ticks = File.foreach("/proc/stat").first.split.drop(1).first(8).map(&:to_i)
+    (ticks.sum - ticks[3] - ticks[4]) / TICKS_A_SECOND
+  end
+end
 
 class Contender
   def initialize(name, plain:, killing:)
@@ -31,11 +66,14 @@ class Contender
 
   def run
     @server = RealServer.new("--appendfsync", "everysec")
-    begin
+    noise = Noise.new
+    result = begin
       measured
     ensure
       @server.close
     end
+    # Those that we started are counted when they have ended.
+    result.merge("others" => noise.part)
   end
 
   private
@@ -89,25 +127,21 @@ class Contender
     end
   end
 
-  def described(memory, cpu, kills)
+  def described(memory, seconds, kills)
     ran = done(@server)
-    numbers = ran.map(&:first)
-    late = ran.map { |_, seconds| seconds * 1000 }.sort
-    { "contender" => @name, "version" => Sidekiq::VERSION, "jobs" => COUNT, "due_in_seconds" => SECONDS, "kills" => kills,
-      "late_ms_p50" => late[late.size / 2].round(1), "late_ms_p99" => late[late.size * 99 / 100].round(1),
-      "late_ms_max" => late.last.round(1), "early" => late.count { |ms| ms < -2 },
-      "executions" => numbers.size, "lost" => COUNT - numbers.uniq.size, "twice" => numbers.size - numbers.uniq.size,
-      "server_bytes_a_job" => memory / COUNT, "server_cpu_us_a_job" => (cpu * 1e6 / COUNT).round(1),
-      "load_average" => load_average }
-  end
-
-  # Of the last minute, with the processes here: what else the machine did meanwhile. Nil where it is not told so.
-  def load_average
-    File.exist?("/proc/loadavg") ? Float(File.read("/proc/loadavg").split.first) : nil
+    times = ran.map(&:first).tally.values
+    late = ran.sort_by(&:last).uniq(&:first).map(&:last)
+    outcome = { "jobs" => COUNT, "executions" => ran.size, "once" => times.count(1), "twice" => times.count(2),
+                "more" => times.count { |count| count > 2 }, "never" => COUNT - times.size,
+                "early" => late.count { |one| one < -EARLY }, "earliest" => late.first,
+                "p50" => late[late.size / 2], "p99" => late[late.size * 99 / 100], "most" => late.last }
+    { "contender" => @name, "versions" => "sidekiq #{Sidekiq::VERSION}, ruby #{RUBY_VERSION}", "date" => Date.today.iso8601,
+      "server" => @server.version, "load" => { "jobs" => COUNT, "first" => AHEAD, "last" => AHEAD + SECONDS, "work" => 0 },
+      "outcome" => outcome, "killed" => kills, "server_bytes" => memory.fdiv(COUNT), "server_seconds" => seconds }
   end
 
   def info(field)
-    @server.say("INFO", "memory")[/^#{field}:(\d+)/, 1].to_i
+    @server.info("memory", field).to_i
   end
 
   def processor
@@ -115,9 +149,11 @@ class Contender
   end
 end
 
-contenders = [false, true].flat_map do |killing|
-  [["Sidekiq", true], ["Sidekiq on Dehydrator", false]].map do |name, plain|
-    Contender.new(name, plain: plain, killing: killing).run
+results = { "quiet" => false, "poller" => true }.each_with_object({}) do |(scenario, killing), told|
+  { "sidekiq" => "Sidekiq", "sidekiq-dehydrator" => "Sidekiq on Dehydrator" }.each do |key, name|
+    result = Contender.new(name, plain: key == "sidekiq", killing: killing).run
+    told["#{key} #{scenario}"] = result.merge("scenario" => scenario)
+    puts "#{key} #{scenario}: #{JSON.generate(result)}"
   end
 end
-puts JSON.pretty_generate(contenders)
+File.write(ARGV.fetch(0), "#{JSON.pretty_generate(results)}\n")

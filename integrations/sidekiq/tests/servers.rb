@@ -20,13 +20,24 @@ def wait_until(seconds = 30)
   found
 end
 
+# Below those that the system draws for clients: one of them would take the port of a server that is away for a moment.
+PORTS = (12_000...32_000)
+
+def free_port
+  port = Random.rand(PORTS)
+  TCPServer.open("127.0.0.1", port, &:close)
+  port
+rescue Errno::EADDRINUSE
+  retry
+end
+
 # A server in a folder of its own, that can be killed and started again on its port.
 class RealServer
   attr_reader :port, :folder, :pid
 
   def initialize(*options, with_module: true)
     @folder = Dir.mktmpdir("sidekiq-server-")
-    TCPServer.open("127.0.0.1", 0) { |listening| @port = listening.addr[1] }
+    @port = free_port
     @options = ["--port", port.to_s, "--dir", folder, "--save", "", "--appendonly", "yes", "--appendfsync", "always",
                 "--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes", *options]
     @options += ["--loadmodule", MODULE] if with_module
@@ -50,6 +61,14 @@ class RealServer
       reply = socket.gets("\r\n").to_s.chomp("\r\n")
       reply.start_with?("$") && reply != "$-1" ? socket.read(reply[1..].to_i) : reply
     end
+  end
+
+  def info(section, field)
+    say("INFO", section)[/^#{field}:(\S+)/, 1]
+  end
+
+  def version
+    info("server", "redis_version")
   end
 
   def kill

@@ -1,0 +1,61 @@
+"""An address that stays, whichever server is the primary: what a name, a proxy or a virtual IP gives to clients."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+
+from servers import RealServer
+
+
+class Address:
+    """A port that leads to the server that it was last told of."""
+
+    def __init__(self, target: RealServer) -> None:
+        self._target = target.port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listening.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def lead_to(self, target: RealServer, cut: bool = False) -> None:
+        """`cut`: the connections that are open are closed; if not, they lead where they led."""
+        with self._lock:
+            self._target = target.port
+            connections, self._open = (self._open, set()) if cut else (set(), self._open)
+        for connection in connections:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                with self._lock:
+                    try:
+                        server = socket.create_connection(("127.0.0.1", self._target))
+                    except OSError:
+                        client.close()
+                        continue
+                    self._open |= {client, server}
+                for source, sink in ((client, server), (server, client)):
+                    threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while some := source.recv(65536):
+                sink.sendall(some)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        with self._lock:
+            self._open -= {source, sink}
+
+    def close(self) -> None:
+        # What waits in accept wakes up.
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
