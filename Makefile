@@ -61,8 +61,10 @@ test-clients: build ## Each line of docs/clients.md: what client libraries do at
 	scripts/clients.sh
 	cargo test --locked --test clients -- --test-threads 4
 
-test-integrations: build ## The package for Python, and the frameworks' own tests with it, on Redis 7.0 and Valkey 8; they are fetched (QUICK=1: some, on Redis)
+test-integrations: build ## The packages for Python, Node and Sidekiq, and the frameworks' own tests with them, on Redis 7.0 and Valkey 8; they are fetched (QUICK=1: some, on Redis)
 	scripts/integrations.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
+	scripts/integrations-node.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
+	scripts/integrations-sidekiq.sh $(SERVERS_DIR) $(if $(QUICK),--quick)
 
 test-servers: build build-debug ## The tests with real servers, torture too, on Redis 7.0, Redis 8 and Valkey 8 (SERVERS=all or names; TORTURE=names)
 	scripts/test-servers.sh $(SERVERS_DIR) $(SERVERS)
@@ -105,8 +107,10 @@ bench-commands: build ## What each command costs the server, in instructions, be
 bench-core: ## The core compared with other stores of timers; writes docs/benchmarks.md and docs/charts/
 	cargo bench --locked --bench core
 
-bench-integrations: build ## Our brokers beside the frameworks' own on Redis, in 50 minutes on a quiet machine; writes docs/integrations.md (OPTIONS='--help')
+bench-integrations: build ## Our brokers beside the frameworks' own on Redis, in an hour and more on a quiet machine; writes docs/integrations.md (OPTIONS='--help')
 	@scripts/setup.sh examples
+	scripts/integrations-sidekiq.sh $(SERVERS_DIR) --bench
+	scripts/integrations-node.sh $(SERVERS_DIR) --bench
 	scripts/bench-integrations.sh $(SERVERS_DIR) $(OPTIONS)
 
 lint: setup ## Formatting, and lints with warnings as errors
@@ -129,7 +133,7 @@ check-tools: setup ## Compile what no test runs: what `make mutants` changes, th
 
 lint-scripts: ## The shell scripts, by shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh examples/*.sh dist/enable dist/prerm .ci/run
+	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh dist/enable dist/prerm .ci/run
 
 deny: ## Licences, sources, versions and known holes of the libraries, by cargo-deny (built once: minutes)
 	@scripts/deny.sh

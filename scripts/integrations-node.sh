@@ -1,9 +1,10 @@
 #!/bin/sh
 # Check and test integrations/node: types, style, and tests with real servers, by ioredis and node-redis.
 #
-# usage: integrations-node.sh folder-of-servers [--quick]
+# usage: integrations-node.sh folder-of-servers [--quick | --bench]
 #
 #     --quick     some of them, on one server, in less than a minute
+#     --bench     no tests: measure beside BullMQ, into target/bench-node/results.json
 #
 # What it needs is fetched by npm, in the versions that integrations/node/package-lock.json pins.
 set -eu
@@ -27,7 +28,7 @@ fi
 
 servers=$1
 names='redis-7.0 valkey-8'
-[ "${2-}" != --quick ] || names=redis-7.0
+[ -z "${2-}" ] || names=redis-7.0
 # shellcheck disable=SC2086  # the list is meant to be split
 scripts/servers.sh "$servers" $names
 servers=$(cd "$servers" && pwd)
@@ -38,6 +39,7 @@ cd "$place"
 node_modules/.bin/biome ci .
 rm -rf dist
 node_modules/.bin/tsc
+[ "${2-}" != --bench ] || exec node dist/bench/run.js --server "$servers/redis-7.0" --module "$DEHYDRATOR_MODULE"
 for name in $names; do
     echo "integrations/node on $name"
     DEHYDRATOR_SERVER=$servers/$name node --test --test-concurrency=2 --test-reporter="${TEST_REPORTER-dot}" dist/tests/*.test.js

@@ -6,7 +6,7 @@
 # usage: integrations-sidekiq.sh folder-of-servers [--quick | --bench]
 #
 #     --quick     the tests, with 500 jobs in the place of 20,000, on Sidekiq 6.4 and Redis 7.0, in less than a minute
-#     --bench     no tests: measure beside Sidekiq's own poller, and print JSON
+#     --bench     no tests: measure Sidekiq 8.1 beside its own poller, into target/bench-sidekiq/results.json
 #
 # All is unpacked into target/integrations-sidekiq: nothing of it is installed. Sidekiq 8 needs a newer Ruby than bookworm's, and
 # is run by sid's. Debian leaves Sidekiq's own tests out of its sources. With SIDEKIQ_SOURCES, a folder that holds the checkouts
@@ -69,7 +69,9 @@ case ${2-} in
         ;;
     --bench)
         names=redis-7.0
+        versions=8.1
         files=
+        mkdir -p target/bench-sidekiq
         ;;
 esac
 scripts/servers.sh "$1" $names
@@ -84,7 +86,8 @@ for name in $names; do
             echo "$name, Sidekiq $number: $file"
             "$SIDEKIQ_RUBY" -W0 -I integrations/sidekiq/lib "integrations/sidekiq/tests/test_$file.rb"
         done
-        [ "${2-}" != --bench ] || "$SIDEKIQ_RUBY" -W0 -I integrations/sidekiq/lib integrations/sidekiq/tests/bench.rb
+        [ "${2-}" != --bench ] ||
+            "$SIDEKIQ_RUBY" -W0 -I integrations/sidekiq/lib integrations/sidekiq/tests/bench.rb target/bench-sidekiq/results.json
         sources=$(find "${SIDEKIQ_SOURCES:-/nowhere}" -maxdepth 1 -name "v$number.*" 2>/dev/null | head -n 1)
         if [ -z "$files" ]; then
             :

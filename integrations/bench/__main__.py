@@ -26,6 +26,9 @@ from trial import Load, Result, Trial
 
 ROOT = Path(__file__).resolve().parents[2]
 
+#: Of the benches in Ruby and in Node.
+BESIDE = [ROOT / f"target/bench-{name}/results.json" for name in ("sidekiq", "node")]
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench-integrations", description=__doc__.split("\n")[0])
@@ -45,6 +48,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, default=ROOT / "target/bench-integrations")
     parser.add_argument("--keep", action="store_true", help="what the folder has of other runs")
     parser.add_argument("--mend", action="store_true", help="--keep, and measure what is missing or had too much noise")
+    parser.add_argument(
+        "--beside", type=Path, nargs="+", default=BESIDE, help="what other benches measured, for the page"
+    )
     parser.add_argument("--no-page", action="store_true", help="leave docs/integrations.md as it is")
     parser.add_argument("--only-page", action="store_true", help="measure nothing: write the page from the folder")
     return parser.parse_args()
@@ -130,6 +136,8 @@ def main() -> int:
     )
     failed = 0 if options.only_page else measure(options, results)
     if not options.no_page:
+        for file in filter(Path.exists, options.beside):
+            results |= json.loads(file.read_text())
         write_page(ROOT / "docs/integrations.md", results)
     return min(failed, 1)
 

@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 from datetime import date
 from pathlib import Path
-from textwrap import fill
 from typing import Any
 
 from contenders import CONTENDERS
+from languages import LANGUAGES, node_table, sidekiq_table
 from machine import NOISE
 from scenarios import AWAY, BETWEEN_KILLS, SCENARIOS
+from telling import UNTOLD, Results, early, is_calm, is_done, megabytes, milliseconds, table, wrapped
 from trial import PATIENCE
 
 OPEN, CLOSE = "<!-- bench -->\n", "<!-- /bench -->"
 
-#: What was not measured on a calm machine is not told.
-UNTOLD = "?"
-
-Results = dict[str, dict[str, Any]]
+#: For each contender, what it is called and where its jobs wait.
+NAMES = {name: (contender.name, contender.waits) for name, contender in CONTENDERS.items()} | LANGUAGES
 
 
 def write_page(page: Path, results: Results) -> None:
@@ -27,48 +26,23 @@ def write_page(page: Path, results: Results) -> None:
     start, end = told.index(OPEN) + len(OPEN), told.index(CLOSE)
     parts = [wrapped(conditions(results)), lateness_table(results), usage_table(results)]
     parts += [wrapped(disturbed_conditions(results)), disturbed_table(results)]
+    parts += [sidekiq_table(results), node_table(results)]
     parts.append(untold(results))
     content = "\n\n".join(part for part in parts if part)
     page.write_text(f"{told[:start]}\n{content}\n\n{told[end:]}")
 
 
-def wrapped(text: str) -> str:
-    return fill(text, 128, break_on_hyphens=False)
-
-
-def table(head: list[str], rows: list[list[str]]) -> str:
-    """Nothing, if there are no rows."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) if rows else ""
-
-
 def of_scenario(results: Results, scenario: str) -> dict[str, dict[str, Any]]:
-    found = {name: results.get(f"{name} {scenario}") for name in CONTENDERS}
+    # Those of other languages are disturbed in other ways.
+    names = NAMES if scenario == "quiet" else CONTENDERS
+    found = {name: results.get(f"{name} {scenario}") for name in names}
     return {name: result for name, result in found.items() if result}
-
-
-def is_calm(result: dict[str, Any]) -> bool:
-    return bool(result["others"] <= NOISE)
-
-
-def is_done(result: dict[str, Any]) -> bool:
-    """Whether what does not depend on time can be told: noise may be why jobs are missing."""
-    return is_calm(result) or not result["outcome"]["never"]
 
 
 def untold(results: Results) -> str:
     if all(map(is_calm, results.values())):
         return ""
     return f"{UNTOLD}: others took more than {NOISE:.0%} of the machine meanwhile, so this is to be measured again."
-
-
-def milliseconds(seconds: float) -> str:
-    told = seconds * 1000
-    return f"{told:.1f}" if told < 10 else f"{told:,.0f}"
-
-
-def megabytes(count: float) -> str:
-    return f"{count / (1 << 20):.0f}"
 
 
 def conditions(results: Results) -> str:
@@ -81,7 +55,7 @@ def conditions(results: Results) -> str:
     when = date.fromisoformat(max(run["date"] for run in runs))
     return (
         f"{load['jobs']:,} jobs that do nothing, due at random moments from {load['first']:.0f} to {load['last']:.0f} "
-        "seconds after the first was sent; two processes that work. "
+        "seconds after the first was sent, with Sidekiq and in Node from 20 and 8 seconds on; two processes that work. "
         f"Redis {runs[0]['server']} with an append-only file, `everysec`; "
         f"{', '.join(versions)}; {when.day} {when:%B %Y}, {os.cpu_count()} cores of a virtual machine, "
         f"{processor()}."
@@ -101,13 +75,13 @@ def lateness_table(results: Results) -> str:
 
 
 def lateness_row(name: str, result: dict[str, Any]) -> list[str]:
-    contender, outcome = CONTENDERS[name], result["outcome"]
+    outcome = result["outcome"]
     executions = f"{outcome['executions']:,}"
     if outcome["never"]:
         executions += f"; {outcome['never']:,} jobs never"
     late = [milliseconds(outcome[part]) if is_calm(result) else UNTOLD for part in ("p50", "p99", "most")]
     counted = [executions, early(outcome)] if is_done(result) else [UNTOLD] * 2
-    return [contender.name, contender.waits, *counted, *late]
+    return [*NAMES[name], *counted, *late]
 
 
 def usage_table(results: Results) -> str:
@@ -117,21 +91,28 @@ def usage_table(results: Results) -> str:
 
 
 def usage_row(name: str, result: dict[str, Any]) -> list[str]:
-    jobs = result["outcome"]["jobs"]
     if not is_done(result):
-        return [CONTENDERS[name].name, *[UNTOLD] * 5]
+        return [NAMES[name][0], *[UNTOLD] * 5]
     return [
-        CONTENDERS[name].name,
-        *(f"{megabytes(result[f'rest_{of}'])} to {megabytes(result[f'peak_{of}'])}" for of in ("greatest", "all")),
+        NAMES[name][0],
+        *(grown(result, of) for of in ("greatest", "all")),
         f"{result['server_bytes']:,.0f}",
-        *(f"{result[f'{of}_seconds'] / jobs * 1000:.2f}" if is_calm(result) else UNTOLD for of in ("server", "worker")),
+        *(processor_time(result, of) for of in ("server", "worker")),
     ]
 
 
-def early(outcome: dict[str, Any]) -> str:
-    if not outcome["early"]:
-        return "0"
-    return f"{outcome['early']:,}, by {milliseconds(-outcome['earliest'])} ms at most"
+def grown(result: dict[str, Any], of: str) -> str:
+    """How much memory before and at the most, if that was looked at."""
+    if f"rest_{of}" not in result:
+        return ""
+    return f"{megabytes(result[f'rest_{of}'])} to {megabytes(result[f'peak_{of}'])}"
+
+
+def processor_time(result: dict[str, Any], of: str) -> str:
+    if f"{of}_seconds" not in result:
+        return ""
+    milli = result[f"{of}_seconds"] / result["outcome"]["jobs"] * 1000
+    return f"{milli:.2f}" if is_calm(result) else UNTOLD
 
 
 def disturbed() -> list[str]:
@@ -163,7 +144,7 @@ def disturbed_table(results: Results) -> str:
         head += [f"{SCENARIOS[scenario].name}: again", "never", "late, s: p99, most"]
     rows = []
     for name in names:
-        row = [CONTENDERS[name].name]
+        row = [NAMES[name][0]]
         for found in by_scenario.values():
             row += disturbed_cells(found[name]) if name in found else [""] * 3
         rows.append(row)
