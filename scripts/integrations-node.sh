@@ -10,9 +10,21 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+scripts/setup.sh examples
+# Node 20 or later is needed. Debian bookworm has 18; npm's registry has the programs.
 if ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)'; then
-    echo "integrations/node needs Node 20 or later, as from https://nodejs.org; this is $(node --version)." >&2
-    exit 1
+    case $(uname -m) in
+        x86_64) machine=x64 ;;
+        aarch64) machine=arm64 ;;
+        *)
+            echo "integrations/node needs Node 20 or later, as from https://nodejs.org; this is $(node --version)." >&2
+            exit 1
+            ;;
+    esac
+    program=target/node/node_modules/node-linux-$machine/bin
+    [ -x "$program/node" ] ||
+        npm install --prefix target/node --no-save --no-audit --no-fund --loglevel=error "node-linux-$machine@20.20.2"
+    PATH=$PWD/$program:$PATH
 fi
 
 place=integrations/node
