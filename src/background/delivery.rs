@@ -94,8 +94,8 @@ fn look(context: &Context, key: Str<'_>, now: u64) -> Task {
         }
         let goes = dehydrator.sends_first();
         match dehydrator.lawn.next_deadline() {
-            Some(deadline) if deadline <= now && dehydrator.deliverable(now) == 0 => {
-                let (next, delivers) = dehydrator.next_task();
+            Some(deadline) if deadline <= now && !dehydrator.has_room(goes, now) => {
+                let (next, delivers) = dehydrator.next_task(now);
                 Task::Later(serial, next.map(|next| next.max(now + 1)), delivers)
             }
             Some(deadline) if deadline <= now => {

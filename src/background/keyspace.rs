@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::metrics::start;
-use crate::pending::{blocked, fading, schedule, timer};
+use crate::pending::{blocked, fading, schedule, search, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event, quiet};
 
@@ -54,6 +54,7 @@ unsafe extern "C" fn on_swap(
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         schedule::swapped(info.dbnum_first, info.dbnum_second);
         fading::swapped(info.dbnum_first, info.dbnum_second);
+        search::swapped(info.dbnum_first, info.dbnum_second);
     });
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The server does not tell a module to which name RENAME and MOVE bring a value. What has something to do
 //! when an element comes due must be found again; and when somebody turns keyspace events on, all
-//! dehydrators must be. Those that are overdue the longest are to be told of by name, too. A walk takes three hundredths of the time at most, until it is done: half a minute for a million
-//! keys. However often somebody renames a key, that is all it takes: the next walk begins when this one is done. Whoever
+//! dehydrators must be. Those that are overdue the longest are to be told of by name, too. A walk takes three hundredths of the
+//! time at most, until it is done: half a minute for a million keys. However often somebody renames a key, that is all it takes: the next walk begins when this one is done. Whoever
 //! changes something in a dehydrator meanwhile makes its name known at once.
 
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use crate::clock;
 use crate::data_type::{inspect_open, is_scheduled, moved, track_all};
 use crate::pending::overdue::names;
-use crate::pending::{schedule, timer};
+use crate::pending::{schedule, search, timer};
 use crate::server::Context;
 use crate::server::key::Name;
 use crate::server::notify::publishes_module_events;
@@ -93,6 +93,9 @@ impl Finder {
                         let name = Name { db, key: name.bytes().into() };
                         schedule::add(&name, tracking.serial());
                         dehydrator.past.note(|| (db, &name.key));
+                        if dehydrator.lawn.searches_held() {
+                            search::note(context, name);
+                        }
                     }
                     tracking.found(is_scheduled(dehydrator));
                     if names::is_wanted(tracking.serial()) {

@@ -48,6 +48,12 @@ impl Delivery {
         })
     }
 
+    /// Returns whether nobody who listens has changed what the element says since it was copied. Such a one goes with the next.
+    pub(super) fn is_as_copied(&self, lawn: &Lawn) -> bool {
+        let element = lawn.look(self.id.as_str().bytes());
+        element.is_some_and(|element| element.payload == self.element.as_str().bytes())
+    }
+
     /// Returns whether the element that was copied is still there, waits for the same time, and is held by who rejects it.
     pub(super) fn is_in(&self, lawn: &Lawn) -> bool {
         let id = self.id.as_str().bytes();

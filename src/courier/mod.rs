@@ -30,7 +30,7 @@ use std::cell::{Cell, OnceCell};
 
 use self::carrier::Carrier;
 use self::delivery::{BATCH, Delivery, batch_of, batch_of_held};
-use crate::data_type::{Dehydrator, REJECTED, STUCK, Writing, inspect, is_dead};
+use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, Writing, inspect, is_dead};
 use crate::lawn::Token;
 use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
 use crate::pending::schedule;
@@ -123,6 +123,7 @@ fn send(
             && is_confirmed(dehydrator)
             && (delivery.rejected.is_some() || !dehydrator.is_paused(now))
             && delivery.is_in(&dehydrator.lawn)
+            && delivery.is_as_copied(&dehydrator.lawn)
     };
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     let mut whole = None;
@@ -285,8 +286,9 @@ pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> b
 /// Gives some of what is stuck back that is no dead letter by this policy.
 fn give_back_stuck(context: &Context, key: Str<'_>, policy: &Policy, now: u64) {
     let alive = inspect(context, key, |dehydrator| {
-        let first = dehydrator.stuck().take(BATCH).filter(|row| !is_dead(row, policy));
-        first.map(|row| row.element.id.to_vec()).collect::<Vec<_>>()
+        let first = dehydrator.stuck().take(DEAD_LETTERS_MAX);
+        let alive = first.filter(|row| !is_dead(row, policy)).take(BATCH);
+        alive.map(|row| row.element.id.to_vec()).collect::<Vec<_>>()
     });
     let Some(alive) = alive.filter(|ids| !ids.is_empty()) else { return };
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };

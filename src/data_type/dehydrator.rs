@@ -38,6 +38,9 @@ pub fn sticks(ttl: u64, deadline: u64) -> bool {
     deadline == STUCK && (ttl == STUCK || ttl == REJECTED)
 }
 
+/// While it is being found out what is held, it is looked at again after so many milliseconds.
+const SEARCH_MS: u64 = 100;
+
 /// The value of a key.
 pub struct Dehydrator {
     pub lawn: Lawn,
@@ -56,6 +59,8 @@ impl Dehydrator {
     pub fn with_past(mut lawn: Lawn, rules: Rules, past: Past) -> Self {
         if rules.limits.as_ref().is_some_and(|limits| limits.held > 0) {
             lawn.watch_held(true);
+            // What has run out by now is not counted among those that run, and then moved.
+            lawn.look_at_leases(clock::now());
             lawn.count_held();
         }
         let new = Self { lawn, rules: rules.into(), past, tracking: Tracking::none() };
@@ -114,9 +119,8 @@ impl Dehydrator {
 
     /// Returns since when something may be given out, or from when on, as far as limits say: 0 without any. `None`: it is
     /// being found out what is held.
-    fn room_from(&self) -> Option<u64> {
+    fn room_from(&self, now: u64) -> Option<u64> {
         let Some(limits) = &self.rules.limits else { return Some(0) };
-        let now = clock::now();
         let rate = limits.rate.as_ref().map_or(0, |rate| rate.next(now));
         if limits.held == 0 || (self.lawn.running(now) as u64) < limits.held {
             return Some(rate);
@@ -126,10 +130,10 @@ impl Dehydrator {
     }
 
     /// Returns since when elements may be delivered, or from when on, as far as limits say. What is dropped goes to nobody.
-    fn delivers_from(&self) -> u64 {
+    fn delivers_from(&self, now: u64) -> u64 {
         let limits = self.rules.limits.as_ref().filter(|_| self.rules.policy.delivers());
         let rate = limits.and_then(|limits| limits.rate.as_ref());
-        rate.map_or(0, |rate| rate.next(clock::now()))
+        rate.map_or(0, |rate| rate.next(now))
     }
 
     /// Returns how many may be delivered at this time.
@@ -137,6 +141,11 @@ impl Dehydrator {
         let limits = self.rules.limits.as_ref().filter(|_| self.rules.policy.delivers());
         let rate = limits.and_then(|limits| limits.rate.as_ref());
         rate.map_or(usize::MAX, |rate| usize::try_from(rate.room(now)).unwrap_or(usize::MAX))
+    }
+
+    /// Returns whether something that is due may go at this time, as far as limits say. `sends`: it goes by the policy.
+    pub fn has_room(&self, sends: bool, now: u64) -> bool {
+        (if sends { self.deliverable(now) } else { self.room(now) }) > 0
     }
 
     /// Notes what is held, after it was changed, where there is a limit to that.
@@ -151,7 +160,9 @@ impl Dehydrator {
 
     /// Returns when something can be given out, or since when, as far as deadlines, a pause and limits say.
     pub fn next(&self) -> Option<u64> {
-        let next = self.next_deadline()?.max(self.room_from()?);
+        // Without limits no clock is read.
+        let room_from = if self.rules.limits.is_some() { self.room_from(clock::now())? } else { 0 };
+        let next = self.next_deadline()?.max(room_from);
         match self.rules.pause {
             Some(pause) => pause.end().map(|end| end.max(next)),
             None => Some(next),
@@ -165,13 +176,19 @@ impl Dehydrator {
     }
 
     /// Returns when the module has something to do here, and whether it goes on for as long as something is due.
-    pub fn next_task(&self) -> (Option<u64>, bool) {
+    pub fn next_task(&self, now: u64) -> (Option<u64>, bool) {
         match self.rules.pause {
             // It ends by itself.
             Some(pause) => (pause.end(), true),
             None => {
                 let next = self.lawn.next_deadline();
-                (next.map(|next| next.max(self.delivers_from())), self.sends_first())
+                let sends = self.sends_first();
+                let from = match &self.rules.limits {
+                    None => 0,
+                    Some(_) if sends => self.delivers_from(now),
+                    Some(_) => self.room_from(now).unwrap_or(now + SEARCH_MS),
+                };
+                (next.map(|next| next.max(from)), sends)
             }
         }
     }

@@ -398,23 +398,24 @@ fn follow_up(
     has_grown: bool,
 ) {
     counted.into_iter().for_each(|counted| counted.become_those_of(dehydrator));
-    dehydrator.note_next(|| now.unwrap_or_else(clock::now));
-    let mark = dehydrator.tracking().mark();
-    if !has_grown && !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
-        compaction::note(mark, context.selected_db(), name.bytes());
-    }
     if dehydrator.rules.limits.is_some() {
+        // First: when the next one may go depends on it.
         dehydrator.note_held(now.unwrap_or_else(clock::now));
         if dehydrator.lawn.searches_held() {
             search::note(context, Name::of(context, name));
         }
+    }
+    dehydrator.note_next(|| now.unwrap_or_else(clock::now));
+    let mark = dehydrator.tracking().mark();
+    if !has_grown && !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
+        compaction::note(mark, context.selected_db(), name.bytes());
     }
     dehydrator.past.note(|| (context.selected_db(), name.bytes()));
     blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
         let serial = dehydrator.tracking().serial();
         let now = now.unwrap_or_else(clock::now);
-        schedule::note(context, name, serial, dehydrator.next_task(), now);
+        schedule::note(context, name, serial, dehydrator.next_task(now), now);
         if dehydrator.tracking().has_stuck() {
             schedule::note_stuck(&Name::of(context, name));
         }

@@ -3,7 +3,7 @@
 //! LIMIT's HELD, said of a dehydrator in which much is held, takes a search. As long as that goes on, all count that are held,
 //! and nobody is given anything: so it is not left to the server's cron, which would take half a minute for a million, but
 //! takes a part of the time until it is done. A name may mean nothing any more, or something else, when its turn comes; then
-//! the cron comes across it, as [`compaction`](super::compaction) has it noted too.
+//! the walk for keys that were renamed, or the next write, notes it again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -49,6 +49,19 @@ pub fn take() -> Option<Name> {
 /// Notes how long was searched, in microseconds.
 pub fn rest(took_us: u64) {
     GOES_ON_US.set(clock::monotonic_us() + REST * took_us);
+}
+
+/// Notes that two databases were swapped.
+pub fn swapped(first: i32, second: i32) {
+    NAMES.with_borrow_mut(|names| {
+        for name in names {
+            name.db = match name.db {
+                db if db == first => second,
+                db if db == second => first,
+                db => db,
+            };
+        }
+    });
 }
 
 /// Returns when the search goes on, on the monotonic clock, in microseconds.

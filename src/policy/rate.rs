@@ -10,13 +10,17 @@
 //! sixteen bytes each, whatever the rate is, and every question is a search in it.
 //!
 //! *A clock that steps back* leaves moments that are yet to come. They were before now in truth, so they count as now: never too
-//! early, and late by a window at the most. One that steps ahead has the window be over.
+//! early, and late by a window at the most, once somebody asks: what the server delivers waits for the moment that it had noted.
+//! One that steps ahead has the window be over.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Into so many parts a window is cut.
 const GRANULES: u64 = 1024;
+
+/// What is saved is read as numbers of 63 bits.
+const MAX: u64 = u64::MAX >> 1;
 
 /// A limit of what is given out in a time. See the [file](self).
 #[derive(Debug)]
@@ -101,6 +105,10 @@ impl Rate {
             self.before = first.total;
             self.log.pop_front();
         }
+        if self.log.is_empty() {
+            // What had come near to the greatest number would count nothing from then on.
+            self.before = 0;
+        }
         self.add(moment, count);
     }
 
@@ -136,14 +144,17 @@ impl Rate {
     }
 
     fn add(&mut self, moment: u64, count: u64) {
-        self.set_total(self.granule_end(moment), self.total().saturating_add(count));
+        let total = self.total().saturating_add(count).min(MAX);
+        self.set_total(self.granule_end(moment), total);
     }
 
     /// Says how many were given out by a moment, unless what is later says more.
     fn set_total(&mut self, moment: u64, total: u64) {
+        let before = self.total();
         match self.log.back_mut() {
             Some(last) if last.moment == moment => last.total = total,
             Some(last) if last.moment > moment => {}
+            _ if total == before => {}
             _ => self.log.push_back(Entry { moment, total }),
         }
     }
@@ -158,7 +169,7 @@ impl Rate {
     }
 
     fn granule_end(&self, moment: u64) -> u64 {
-        moment.next_multiple_of(self.granule())
+        moment.next_multiple_of(self.granule()).min(MAX)
     }
 
     /// Returns when an entry leaves the window, if none was later than `latest`.

@@ -56,7 +56,7 @@ pub struct First {
     /// Whether there may be more, where one has not looked.
     pub is_cut: bool,
     /// At how many rows and bounds above them one has looked.
-    #[cfg_attr(not(test), expect(dead_code, reason = "it is for tests"))]
+    #[cfg(test)]
     pub looks: usize,
 }
 
@@ -113,6 +113,7 @@ impl Bounds {
             looked_at.push(node);
             self.each_below(node, |second, below| add(&mut nodes, second, below));
         }
+        #[cfg(test)]
         let looks = looked_at.len();
         // From below upwards.
         for node in looked_at.into_iter().rev() {
@@ -126,7 +127,12 @@ impl Bounds {
         }
         #[cfg(debug_assertions)]
         self.check(latest, &found, if is_cut { found.len() } else { most });
-        First { found, is_cut, looks }
+        First {
+            found,
+            is_cut,
+            #[cfg(test)]
+            looks,
+        }
     }
 
     /// Shows what is below a node, each with its bound, or what is noted in it.

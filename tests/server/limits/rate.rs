@@ -253,3 +253,35 @@ fn a_planned_failover_hands_over_what_was_given_out_and_what_is_held() {
     assert_eq!(count(&there.ask("DEHYDRATOR.POLL k COUNT 5 LEASE 600000")), 0);
     assert_eq!(field(&mut there, "k", "rate-room"), Value::Int(0));
 }
+
+/// GIVEN is open to whoever may write: what it says at the edges of numbers is saved and loaded.
+#[test]
+fn numbers_at_the_edge_are_saved_and_loaded() {
+    const MAX: u64 = u64::MAX >> 1;
+    let mut server = Server::start(&["--appendonly", "yes", "--save", "3600 1"]);
+    let mut client = server.connect();
+    let given = [("late", 2000, MAX, 1), ("many", 100, 5, MAX), ("more", 100, 5, MAX)];
+    for (key, per, moment, count) in given {
+        client.ask(&format!("DEHYDRATOR.LIMIT {key} RATE 3 PER {per}"));
+        for _ in 0..2 {
+            client.ask(&format!("DEHYDRATOR.GIVEN {key} {moment} {count}"));
+        }
+    }
+    client.ask(&format!("DEHYDRATOR.GIVEN more 7 {MAX}"));
+    for key in ["late", "many", "more"] {
+        let dump: Vec<u8> = cmd(&format!("DUMP {key}")).query(&mut client).expect("a payload");
+        let mut restore = redis::cmd("RESTORE");
+        restore.arg(format!("{key}-again")).arg(0).arg(dump);
+        restore.exec(&mut client).unwrap_or_else(|error| panic!("{key}: {error}"));
+    }
+    for rewrite in [false, true] {
+        if rewrite {
+            client.ask("CONFIG SET aof-use-rdb-preamble no");
+            client.rewrite_aof();
+        }
+        server.restart();
+        client = server.connect();
+        assert_eq!(client.ask("DBSIZE"), Value::Int(6));
+        assert_eq!(limits(&mut client, "late"), [0, 0, 3, 2000, 0]);
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::Connection;
+use redis::{Connection, Value};
 
 use super::field;
 use crate::harness::{Ask, Server, cmd, until};
@@ -130,4 +130,46 @@ fn what_comes_due_while_a_long_reply_is_made_is_news() {
         is_left
     });
     assert!(happened, "the last one was never late for the reply");
+}
+
+/// A consumer that takes what it is given until there is no more, and then waits to hear of something, is given all: also what a
+/// limit keeps back for a while.
+#[test]
+fn what_there_is_room_for_again_is_news() {
+    let server = Server::start(&["--notify-keyspace-events", "Ed"]);
+    let mut client = server.connect();
+    let mut ear = server.connect();
+    ear.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    let mut events = ear.as_pubsub();
+    events.psubscribe("__keyevent@0__:dehydrator.due").expect("a subscription");
+    let (long, short) = ("DEHYDRATOR.POLL k LEASE 600000", "DEHYDRATOR.POLL k LEASE 300");
+    for (limit, rule, poll, settles) in [
+        ("RATE 1 PER 300", "HOLD", long, true),
+        ("RATE 1 PER 300", "HOLD DELIVERIES 5 DROP", long, true),
+        ("HELD 1", "HOLD", long, true),
+        ("HELD 1", "HOLD DELIVERIES 5 DROP", long, true),
+        // The worker says nothing, and its lease runs out.
+        ("HELD 1", "HOLD", short, false),
+    ] {
+        client.ask(&format!("DEHYDRATOR.LIMIT k {limit}"));
+        client.ask(&format!("DEHYDRATOR.ONDUE k {rule}"));
+        client.ask("DEHYDRATOR.MPUSH k 0 element a 0 element b 0 element c");
+        for id in ["a", "b", "c"] {
+            let event =
+                events.get_message().unwrap_or_else(|error| panic!("{limit}, {id}: {error}"));
+            assert_eq!(event.get_payload::<String>().expect("a key"), "k");
+            // At once, so that there is no room again between the two.
+            let mut both = redis::pipe();
+            for token in ["one", "two"] {
+                both.add_command(cmd(&format!("{poll} TOKEN {id}-{token}")));
+            }
+            let given: Vec<Vec<Value>> = both.query(&mut client).expect("rows");
+            assert_eq!(given.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0], "{limit}, {id}");
+            if settles {
+                let settle = format!("DEHYDRATOR.SETTLE k {id}-one {id}");
+                assert_eq!(client.ask(&settle), Value::Array(vec![Value::Int(1)]));
+            }
+        }
+        client.ask("DEL k");
+    }
 }
