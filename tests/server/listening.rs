@@ -226,6 +226,22 @@ fn a_listener_may_do_anything_when_something_is_delivered() {
 }
 
 #[test]
+fn what_a_listener_changes_is_delivered_as_it_is_then() {
+    let server = Server::start_with_listener(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.PAUSE k");
+    client.ask("DEHYDRATOR.MPUSH k 0 old a 0 old b");
+    client.ask("LISTENER.ON 1 xadd DEHYDRATOR.UPDATE k b new");
+    client.ask("DEHYDRATOR.RESUME k");
+    until("both are delivered", || (client.ask("XLEN s") == Value::Int(2)).then_some(()));
+    let entries: Vec<(String, Vec<String>)> = cmd("XRANGE s - +").query(&mut client).expect("rows");
+    let of = |entry: &(String, Vec<String>)| entry.1.join(" ");
+    let told: Vec<_> = entries.iter().map(of).collect();
+    assert!(told[0].contains("old") && told[1].contains("new"), "{told:?}");
+}
+
+#[test]
 fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();

@@ -254,3 +254,23 @@ fn which_of_many_leases_run_is_found_out_between_other_commands_and_not_by_the_c
     let took = ticks() - before;
     assert!(took < 10, "it took {took} ticks");
 }
+
+#[test]
+fn it_is_found_out_though_the_key_is_brought_to_another_name() {
+    let mut server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
+    for (bring, db, name) in
+        [("RENAME k other", 0, "other"), ("MOVE k 1", 1, "k"), ("SWAPDB 0 1", 1, "k")]
+    {
+        let mut client = server.connect();
+        lease_many(&mut client, 30_000);
+        // Nothing comes between the two.
+        let mut both = redis::pipe();
+        both.atomic().add_command(cmd("DEHYDRATOR.LIMIT k HELD 12")).add_command(cmd(bring));
+        both.exec(&mut client).expect("it is brought there");
+        client.ask(&format!("SELECT {db}"));
+        until(&format!("it is known after {bring}"), || {
+            (field(&mut client, name, "running") == Value::Int(10)).then_some(())
+        });
+        server.restart();
+    }
+}
