@@ -225,6 +225,24 @@ def test_slots_move_while_workers_work(cluster: Cluster, kind: str) -> None:
 
 
 @both
+def test_a_cluster_of_which_no_node_is_there_is_waited_for(
+    cluster: Cluster, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs = Queue(cluster.url, "jobs", patience=120)
+    with working(kind, cluster.url, "jobs") as record:
+        jobs.put(0, id="before")
+        wait_until(lambda: len(record.done) == 1)
+        for node in cluster.nodes:
+            node.kill()
+        wait_until(lambda: "cannot be connected" in caplog.text)
+        for node in cluster.nodes:
+            node.start()
+        jobs.put(0, id="after")
+        wait_until(lambda: len(jobs) == 0)
+    assert [id for id, _, _ in record.done] == ["before", "after"]
+
+
+@both
 def test_a_replica_of_a_cluster_takes_over(cluster: Cluster, kind: str) -> None:
     with working(kind, cluster.url, "jobs") as record, Putting(cluster.url, "jobs") as putting:
         wait_until(lambda: len(record.done) > 200)

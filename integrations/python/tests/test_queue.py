@@ -3,10 +3,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 
 import pytest
 import redis
+import redis.asyncio
 from older import OlderModule
 from servers import RealServer, wait_until
 
@@ -173,6 +175,36 @@ def test_what_is_put_away_while_the_server_restarts_arrives_once(own_server: Rea
     assert len(jobs) == 100
 
 
+def test_a_script_that_runs_for_too_long_is_waited_for(own_server: RealServer) -> None:
+    own_server.client.config_set("lua-time-limit", 1)
+    jobs, met = Queue(own_server.url, "jobs"), []
+    assert len(jobs) == 0
+
+    def endless() -> None:
+        with redis.Redis(port=own_server.port, socket_timeout=60) as client, suppress(redis.ResponseError):
+            client.eval("while true do end", 0)
+
+    def busy() -> bool:
+        try:
+            return not own_server.client.ping()
+        except redis.ResponseError as error:
+            return str(error).startswith("BUSY ")
+
+    running = threading.Thread(target=endless)
+    putting = threading.Thread(target=lambda: jobs.server.ask(jobs.verbs.put(1, "a", 0, None, False), tell=met.append))
+    running.start()
+    wait_until(busy)
+    putting.start()
+    try:
+        wait_until(lambda: met or not putting.is_alive())
+    finally:
+        own_server.client.script_kill()
+        running.join()
+        putting.join()
+    assert met
+    assert jobs.look("a").payload == 1
+
+
 async def test_the_queue_of_asyncio_does_the_same(server: RealServer) -> None:
     jobs = AsyncQueue(server.url, "jobs")
     await jobs.check()
@@ -185,6 +217,20 @@ async def test_the_queue_of_asyncio_does_the_same(server: RealServer) -> None:
     assert await jobs.cancel(id, "0") == 2
     assert await jobs.length() == 4
     assert (await jobs.info())["length"] == 4
+    await jobs.close()
+
+
+async def test_as_many_as_one_likes_are_put_away_at_once(server: RealServer) -> None:
+    jobs = AsyncQueue(server.url, "jobs")
+    await asyncio.gather(*(jobs.put(n) for n in range(300)))
+    assert await jobs.length() == 300
+    await jobs.close()
+
+
+async def test_a_connection_is_waited_for_where_there_are_few(server: RealServer) -> None:
+    jobs = AsyncQueue(redis.asyncio.Redis(port=server.port, max_connections=5), "jobs")
+    await asyncio.gather(*(jobs.put(n) for n in range(50)))
+    assert await jobs.length() == 50
     await jobs.close()
 
 
