@@ -18,6 +18,7 @@ class Address:
         self.port = self._listening.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}"
         self._open: set[socket.socket] = set()
+        self._silent: set[socket.socket] = set()
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -29,6 +30,11 @@ class Address:
         for connection in connections:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
+
+    def fall_silent(self) -> None:
+        """Lets nothing more through on the connections that are open, either way, and does not close them."""
+        with self._lock:
+            self._silent |= self._open
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -47,12 +53,14 @@ class Address:
     def _carry(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):
             while some := source.recv(65536):
-                sink.sendall(some)
+                if source not in self._silent:
+                    sink.sendall(some)
         for end in (source, sink):
             with suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._open -= {source, sink}
+            self._silent -= {source, sink}
 
     def close(self) -> None:
         # What waits in accept wakes up.

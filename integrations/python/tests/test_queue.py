@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 import redis
 import redis.asyncio
+from address import Address
 from older import OlderModule
 from servers import RealServer, wait_until
 
@@ -203,6 +204,18 @@ def test_a_script_that_runs_for_too_long_is_waited_for(own_server: RealServer) -
         putting.join()
     assert met
     assert jobs.look("a").payload == 1
+
+
+@pytest.mark.slow
+def test_a_connection_that_falls_silent_is_left_for_another(server: RealServer) -> None:
+    address = Address(server)
+    try:
+        jobs = Queue(address.url, "jobs")
+        jobs.put(1, id="a")
+        address.fall_silent()
+        assert jobs.put(2, id="b") == "b"
+    finally:
+        address.close()
 
 
 async def test_the_queue_of_asyncio_does_the_same(server: RealServer) -> None:

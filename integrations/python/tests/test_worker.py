@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import redis
+from address import Address
 from prometheus_client import CollectorRegistry
 from servers import RealServer, wait_until
 
@@ -205,6 +206,33 @@ def test_a_worker_goes_on_when_its_connections_are_cut_and_the_server_restarts(
         wait_until(lambda: len(jobs) == 0)
     # A cut may come between the end of the work and its SETTLE, but SETTLE is sent again.
     assert sorted(map(int, done)) == list(range(300))
+
+
+@pytest.mark.slow
+@both
+def test_long_work_with_a_short_lease_is_done_once_when_its_connections_fall_silent(
+    server: RealServer, kind: str
+) -> None:
+    address, begun, done = Address(server), threading.Event(), []
+    jobs = Queue(server.url, "jobs")
+    jobs.put("x")
+
+    def work(job: Job) -> None:
+        begun.set()
+        time.sleep(5)
+        done.append(job.attempt)
+        # The lease is to be renewed on the one connection, and the end to be told on the next.
+        address.fall_silent()
+
+    try:
+        with running(kind, address.url, work, lease=3):
+            assert begun.wait(60)
+            address.fall_silent()
+            with running(kind, server.url, lambda job: done.append(job.attempt), lease=3):
+                wait_until(lambda: len(jobs) == 0)
+    finally:
+        address.close()
+    assert done == [1]
 
 
 @both

@@ -41,6 +41,7 @@ BROKEN: tuple[type[Exception], ...] = (
     *_errors("ConnectionError", "TimeoutError", "ClusterDownError", "MasterDownError"),
     OSError,
 )
+_SILENCE = (*_errors("TimeoutError"), TimeoutError)
 _PASSING_WORDS = (
     *("UNBLOCKED", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"),
     # A script runs for too long. With its blank: BUSYGROUP is something else.
@@ -50,6 +51,9 @@ _PASSING_KINDS = _errors("ReadOnlyError", "BusyLoadingError", "TryAgainError", "
 # Also raised for keys in several slots, which lasts: the words tell them apart.
 _CLUSTER = _errors("RedisClusterException", "ValkeyClusterException")
 _CLUSTER_AWAY = ("Redis Cluster cannot be connected", "Valkey Cluster cannot be connected", "All slots are not covered")
+
+#: Seconds for which a reply is waited for where nothing sleeps. Then it is asked for by another connection.
+REPLY = 5.0
 
 
 def passes(error: Exception) -> bool:
@@ -63,6 +67,11 @@ def passes(error: Exception) -> bool:
     if isinstance(error, _CLUSTER):
         return str(error).startswith(_CLUSTER_AWAY)
     return isinstance(error, BROKEN)
+
+
+def doubts_others(error: Exception) -> bool:
+    """Returns whether the connections that nobody uses may be no better: as silent, or to the same wrong server."""
+    return isinstance(error, _SILENCE) or not isinstance(error, BROKEN)
 
 
 def connect(url: str, timeout: float, *, asyncio: bool = False, **options: Any) -> Any:
@@ -118,6 +127,11 @@ def forget_connections(client: Any) -> Any:
 def is_cluster(client: Any) -> bool:
     """Returns whether keys of one command must share a slot."""
     return "Cluster" in type(client).__name__
+
+
+def reply_in(lease_ms: int) -> float:
+    """Returns for how many seconds a reply is waited for where a lease hangs on it: there is time to ask again."""
+    return min(REPLY, lease_ms / 3000)
 
 
 def read_timeout(client: Any) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from dehydrator.codec import Codec, Json
 from dehydrator.job import DeadLetter, Item, Waiting
-from dehydrator.library import Client, connect, is_cluster
+from dehydrator.library import REPLY, Client, connect, is_cluster
 from dehydrator.moment import Duration
 from dehydrator.server import Server
 from dehydrator.verbs import Verbs
@@ -37,7 +37,7 @@ class Queue:
     ) -> None:
         """Names a queue. `server`: a URL, or a client of redis-py or valkey-py that you made yourself."""
         self._url = server if isinstance(server, str) else None
-        client: Client = connect(server, timeout=15.0) if isinstance(server, str) else server
+        client: Client = connect(server, REPLY) if isinstance(server, str) else server
         self.name = name
         self.server = Server(client, patience)
         self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json())

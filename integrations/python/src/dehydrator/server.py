@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dehydrator.errors import ModuleMissingError, ModuleTooOldError
-from dehydrator.library import BROKEN, Client, ResponseError, forget_connections, passes
+from dehydrator.library import Client, ResponseError, doubts_others, forget_connections, passes
 from dehydrator.verbs import Question
 
 T = TypeVar("T")
@@ -60,8 +60,8 @@ class Server:
                     clearer = explain(error, question.words[0])
                     raise clearer from (None if clearer is error else error)
                 tell(error)
-                if not isinstance(error, BROKEN):
-                    # It is connected, and to the wrong server. (What broke is closed by the library.)
+                if doubts_others(error):
+                    # What broke is closed by the library.
                     forget_connections(self.client)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -13,7 +13,7 @@ from dehydrator.backoff import Backoff
 from dehydrator.held import Held
 from dehydrator.hooks import Hooks
 from dehydrator.job import Delivery, Job
-from dehydrator.library import ResponseError, passes, read_timeout
+from dehydrator.library import ResponseError, passes, read_timeout, reply_in
 from dehydrator.moment import Duration
 from dehydrator.queue import Queue
 from dehydrator.server import Server
@@ -87,9 +87,10 @@ class Worker:
             # A client of the user's own may wait for a shorter time: a reply must come before that.
             block_ms = min(block_ms, int(timeout * 500))
         server.check(first.name, self._stopping.is_set)
+        self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
         for queue in self._queues.values():
             if self._terms.attempts is not None:
-                self._ask(queue, queue.verbs.limit_attempts(self._terms.attempts))
+                self._ask(queue.verbs.limit_attempts(self._terms.attempts))
         renewing = threading.Thread(target=self._renew, name="dehydrator-renewal", daemon=True)
         renewing.start()
         threads = ThreadPoolExecutor(self._terms.concurrency, thread_name_prefix="dehydrator")
@@ -152,43 +153,43 @@ class Worker:
             return
         if failure is None:
             # A 0 may mean that the first of two SETTLEs was answered by a connection that broke.
-            self._ask(queue, queue.verbs.settle(delivery.token, delivery.id))
+            self._ask(queue.verbs.settle(delivery.token, delivery.id))
             self._hooks.succeeded(job, seconds)
             return
         match verdict(failure, delivery, self._terms):
             case Again(delay):
-                self._ask(queue, queue.verbs.release(delay, delivery.token, delivery.id))
+                self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
                 self._hooks.retried(job, seconds, failure, delay)
             case Dead(reason):
                 self._bury(queue, delivery, reason)
 
     def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
         if self._terms.attempts is not None:
-            self._ask(queue, queue.verbs.bury(delivery, reason))
+            self._ask(queue.verbs.bury(delivery, reason))
         else:
             # Where dead letters go is not this worker's to say: the policy of the queue says it, or nothing does.
             try:
-                self._ask(queue, queue.verbs.reject(delivery.token, delivery.id))
+                self._ask(queue.verbs.reject(delivery.token, delivery.id))
             except ResponseError as error:
                 delay = self._terms.backoff.most
-                self._ask(queue, queue.verbs.release(delay, delivery.token, delivery.id))
+                self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
                 reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
         self._hooks.buried(delivery, reason)
 
-    def _ask(self, queue: Queue, question: Question[Any]) -> Any:
+    def _ask(self, question: Question[Any]) -> Any:
         """Asks for as long as a lease: after that the answer no longer counts."""
         patience = max(self._terms.lease_ms / 1000, 10.0)
-        return queue.server.ask(question, patience, tell=self._hooks.interrupted)
+        return self._leases.ask(question, patience, tell=self._hooks.interrupted)
 
     def _renew(self) -> None:
         """Renews what is in hand, three times in the time of a lease, until the worker has ended."""
         while not self._ended.wait(self._terms.renewal):
             for name, held in self._held.by_queue().items():
-                queue = self._queues[name]
                 try:
-                    renewed = queue.server.ask(
-                        queue.verbs.renew(self._terms.lease_ms, held),
-                        self._terms.renewal,
+                    # For as long as the leases run by now.
+                    renewed = self._leases.ask(
+                        self._queues[name].verbs.renew(self._terms.lease_ms, held),
+                        2 * self._terms.renewal,
                         self._ended.is_set,
                         self._hooks.interrupted,
                     )

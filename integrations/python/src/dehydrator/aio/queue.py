@@ -9,7 +9,7 @@ from typing import Any
 from dehydrator.aio.server import Server
 from dehydrator.codec import Codec, Json
 from dehydrator.job import DeadLetter, Item, Waiting
-from dehydrator.library import Client, connect
+from dehydrator.library import REPLY, Client, connect
 from dehydrator.moment import Duration
 from dehydrator.queue import dead_of
 from dehydrator.verbs import Verbs
@@ -33,7 +33,7 @@ class Queue:
     ) -> None:
         """Names a queue. `server`: a URL, or a client of redis-py or valkey-py that you made yourself."""
         self._url = server if isinstance(server, str) else None
-        client: Client = connect(server, timeout=15.0, asyncio=True) if isinstance(server, str) else server
+        client: Client = connect(server, REPLY, asyncio=True) if isinstance(server, str) else server
         self.name = name
         self.server = Server(client, patience)
         self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json())

@@ -7,9 +7,10 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from dehydrator.library import BROKEN, Client, forget_connections, passes
+from dehydrator.library import BROKEN, Client, doubts_others, forget_connections, passes
 from dehydrator.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, explain, knows
 from dehydrator.verbs import Question
 
@@ -41,8 +42,10 @@ class Server:
                     clearer = explain(error, question.words[0])
                     raise clearer from (None if clearer is error else error)
                 tell(error)
-                if not isinstance(error, BROKEN) and inspect.isawaitable(closed := forget_connections(self.client)):
-                    await closed
+                if doubts_others(error) and inspect.isawaitable(closed := forget_connections(self.client)):
+                    # One that is silent may also be so about its end.
+                    with suppress(*BROKEN):
+                        await closed
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 

@@ -15,7 +15,7 @@ from dehydrator.backoff import Backoff
 from dehydrator.held import Held
 from dehydrator.hooks import Hooks
 from dehydrator.job import Delivery, Job
-from dehydrator.library import ResponseError, passes, read_timeout
+from dehydrator.library import ResponseError, passes, read_timeout, reply_in
 from dehydrator.moment import Duration
 from dehydrator.terms import Again, Dead, Terms, reason_of, verdict
 from dehydrator.verbs import Question, new_token, poll
@@ -81,9 +81,10 @@ class Worker:
             # A client of the user's own may wait for a shorter time: a reply must come before that.
             block_ms = min(block_ms, int(timeout * 500))
         await server.check(first.name, lambda: self._stopping)
+        self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
         for queue in self._queues.values():
             if self._terms.attempts is not None:
-                await self._ask(queue, queue.verbs.limit_attempts(self._terms.attempts))
+                await self._ask(queue.verbs.limit_attempts(self._terms.attempts))
         renewing = asyncio.create_task(self._renew())
         try:
             while not self._stopping:
@@ -98,7 +99,8 @@ class Worker:
             with suppress(asyncio.CancelledError):
                 await renewing
             if server.client is not first.server.client:
-                await server.client.aclose()  # type: ignore[attr-defined]
+                for own in (server, self._leases):
+                    await own.client.aclose()  # type: ignore[attr-defined]
 
     async def _take(self, server: Server, block_ms: int) -> None:
         """Waits for room, and for as many jobs as there is room for."""
@@ -143,44 +145,44 @@ class Worker:
             return
         if failure is None:
             # A 0 may mean that the first of two SETTLEs was answered by a connection that broke.
-            await self._ask(queue, queue.verbs.settle(delivery.token, delivery.id))
+            await self._ask(queue.verbs.settle(delivery.token, delivery.id))
             self._hooks.succeeded(job, seconds)
             return
         match verdict(failure, delivery, self._terms):
             case Again(delay):
-                await self._ask(queue, queue.verbs.release(delay, delivery.token, delivery.id))
+                await self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
                 self._hooks.retried(job, seconds, failure, delay)
             case Dead(reason):
                 await self._bury(queue, delivery, reason)
 
     async def _bury(self, queue: Queue, delivery: Delivery, reason: str) -> None:
         if self._terms.attempts is not None:
-            await self._ask(queue, queue.verbs.bury(delivery, reason))
+            await self._ask(queue.verbs.bury(delivery, reason))
         else:
             # Where dead letters go is not this worker's to say: the policy of the queue says it, or nothing does.
             try:
-                await self._ask(queue, queue.verbs.reject(delivery.token, delivery.id))
+                await self._ask(queue.verbs.reject(delivery.token, delivery.id))
             except ResponseError as error:
                 delay = self._terms.backoff.most
-                await self._ask(queue, queue.verbs.release(delay, delivery.token, delivery.id))
+                await self._ask(queue.verbs.release(delay, delivery.token, delivery.id))
                 reason = f"{reason}; it waits for {delay:.0f} s, for it could not go to the dead letters: {error}"
         self._hooks.buried(delivery, reason)
 
-    async def _ask(self, queue: Queue, question: Question[Any]) -> Any:
+    async def _ask(self, question: Question[Any]) -> Any:
         """Asks for as long as a lease: after that the answer no longer counts."""
         patience = max(self._terms.lease_ms / 1000, 10.0)
-        return await queue.server.ask(question, patience, tell=self._hooks.interrupted)
+        return await self._leases.ask(question, patience, tell=self._hooks.interrupted)
 
     async def _renew(self) -> None:
         """Renews what is in hand, three times in the time of a lease."""
         while True:
             await asyncio.sleep(self._terms.renewal)
             for name, held in self._held.by_queue().items():
-                queue = self._queues[name]
                 try:
-                    renewed = await queue.server.ask(
-                        queue.verbs.renew(self._terms.lease_ms, held),
-                        self._terms.renewal,
+                    # For as long as the leases run by now.
+                    renewed = await self._leases.ask(
+                        self._queues[name].verbs.renew(self._terms.lease_ms, held),
+                        2 * self._terms.renewal,
                         tell=self._hooks.interrupted,
                     )
                 except Exception as error:
