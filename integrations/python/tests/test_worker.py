@@ -152,6 +152,58 @@ def test_a_job_that_is_cancelled_meanwhile_is_told(server: RealServer, kind: str
     assert jobs.dead_letters() == []
 
 
+class Raises(Hooks):
+    """Raises in one of the hooks, and in `crashed`."""
+
+    def __init__(self, name: str) -> None:
+        self.raised, self.crashes = 0, 0
+
+        def raises(*_: Any) -> None:
+            self.raised += 1
+            raise RuntimeError(name)
+
+        setattr(self, name, raises)
+
+    def crashed(self, error: BaseException) -> None:
+        self.crashes += 1
+        raise error
+
+
+@pytest.mark.parametrize("name", ["started", "succeeded", "retried", "buried", "lost", "interrupted", "crashed"])
+@both
+def test_a_hook_that_raises_is_outlived(server: RealServer, kind: str, name: str) -> None:
+    jobs, hooks, begun, lost, done = Queue(server.url, "jobs"), Raises(name), threading.Event(), [], []
+
+    def work(job: Job) -> None:
+        if job.id == "cancelled":
+            begun.set()
+            assert job.lost.wait(60)
+            lost.append(job.id)
+        elif job.id == "fails" and job.attempt == 1:
+            raise RuntimeError("once")
+        elif job.id == "rejected":
+            raise Reject("no")
+        elif job.id == "long":
+            time.sleep(1.5)
+        done.append((job.id, job.attempt))
+
+    jobs.put_many(Item(0, id) for id in ("cancelled", "well", "fails", "rejected"))
+    with running(kind, server.url, work, concurrency=4, lease=0.6, hooks=hooks):
+        assert begun.wait(60)
+        wait_until(lambda: len(jobs) == 1)
+        server.client.client_kill_filter(_type="normal", skipme=True)
+        jobs.cancel("cancelled")
+        wait_until(lambda: lost)
+        # Leases are renewed as before.
+        jobs.put(0, id="long")
+        wait_until(lambda: len(jobs) == 0)
+    assert {("well", 1), ("fails", 2), ("long", 1)} <= set(done)
+    assert len(done) == 4
+    if name != "crashed":
+        assert hooks.raised >= 1
+        assert hooks.crashes >= hooks.raised
+
+
 @both
 def test_a_stop_lets_what_is_in_hand_end(server: RealServer, kind: str) -> None:
     jobs, began, done = Queue(server.url, "jobs"), threading.Event(), []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from typing import Any
 
 from dehydrator.job import Delivery, Job
 
@@ -36,3 +38,41 @@ class Hooks:
     def crashed(self, error: BaseException) -> None:
         """Hears of what was raised beside the work: by a hook, or by a server that refused."""
         log.error("while a job was ended: %r", error, exc_info=error)
+
+
+class Guarded(Hooks):
+    """Calls hooks. What one of them raises goes to `crashed`, or to the log, and no further: a worker outlives it."""
+
+    def __init__(self, hooks: Hooks) -> None:
+        self._hooks = hooks
+
+    def started(self, job: Job) -> None:
+        self._call(self._hooks.started, job)
+
+    def succeeded(self, job: Job, seconds: float) -> None:
+        self._call(self._hooks.succeeded, job, seconds)
+
+    def retried(self, job: Job, seconds: float, error: BaseException, delay: float) -> None:
+        self._call(self._hooks.retried, job, seconds, error, delay)
+
+    def buried(self, delivery: Delivery, reason: str) -> None:
+        self._call(self._hooks.buried, delivery, reason)
+
+    def lost(self, job: Job) -> None:
+        self._call(self._hooks.lost, job)
+
+    def interrupted(self, error: Exception) -> None:
+        self._call(self._hooks.interrupted, error)
+
+    def crashed(self, error: BaseException) -> None:
+        try:
+            self._hooks.crashed(error)
+        except Exception as another:
+            super().crashed(error)
+            super().crashed(another)
+
+    def _call(self, hook: Callable[..., None], *told: Any) -> None:
+        try:
+            hook(*told)
+        except Exception as error:
+            self.crashed(error)

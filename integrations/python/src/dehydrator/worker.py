@@ -11,7 +11,7 @@ from typing import Any
 
 from dehydrator.backoff import Backoff
 from dehydrator.held import Held
-from dehydrator.hooks import Hooks
+from dehydrator.hooks import Guarded, Hooks
 from dehydrator.job import Delivery, Job
 from dehydrator.library import ResponseError, passes, read_timeout, reply_in
 from dehydrator.moment import Duration
@@ -57,7 +57,7 @@ class Worker:
         self._queues = {queue.name: queue for queue in some}
         self._work = work
         self._terms = Terms.of(concurrency, lease, block, attempts, backoff)
-        self._hooks = hooks or Hooks()
+        self._hooks = Guarded(hooks or Hooks())
         self._held = Held()
         self._stopping = threading.Event()
         self._ended = threading.Event()
