@@ -193,6 +193,15 @@ def test_what_cannot_be_read_is_a_dead_letter_and_the_rest_is_delivered(server: 
     assert entry[b"reason"].startswith(b"it cannot be decoded: ")
 
 
+def test_what_cannot_be_read_stays_where_dead_letters_find_no_stream(server: RealServer) -> None:
+    server.client.set(f"{KEY}:dead", "x")
+    server.client.execute_command("DEHYDRATOR.PUSH", KEY, 0, b"{not json", "bad")
+    with connect(server) as connection:
+        publish(connection, "good")
+        assert wait_until(lambda: get(connection)).payload == "good"
+    assert server.client.execute_command("DEHYDRATOR.LOOK", KEY, "bad") == b"{not json"
+
+
 def test_priorities_sizes_and_purge_are_as_on_redis(server: RealServer) -> None:
     with connect(server) as connection:
         publish(connection, "low", priority=9)

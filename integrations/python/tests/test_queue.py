@@ -271,3 +271,31 @@ def test_dead_letters_are_listed_and_revived(server: RealServer) -> None:
     assert jobs.revive() == 1
     assert jobs.dead_letters() == []
     assert jobs.look("a").attempts == 0
+
+
+def bury(jobs: Queue, reason: str) -> bool:
+    """Makes a dead letter of what is due."""
+    (delivery,) = jobs.server.ask(poll(["jobs"], 1, 60_000, "token", None))
+    return jobs.server.ask(jobs.verbs.bury(delivery, reason))
+
+
+def test_a_dead_letter_whose_id_is_in_the_queue_again_stays(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    for id in ("a", "b"):
+        jobs.put("old", id=id)
+        assert bury(jobs, "no such mailbox")
+    jobs.put("new", id="a")
+    assert jobs.revive() == 1
+    assert [(letter.id, letter.element) for letter in jobs.dead_letters()] == [("a", b'"old"')]
+    assert jobs.look("a").payload == "new"
+    assert jobs.look("b").payload == "old"
+    assert jobs.revive() == 0
+
+
+def test_a_job_is_not_lost_where_its_dead_letter_finds_no_stream(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    server.client.set("jobs:dead", "x")
+    jobs.put(1, id="a")
+    with pytest.raises(redis.ResponseError, match="jobs:dead are no stream"):
+        bury(jobs, "no such mailbox")
+    assert jobs.look("a").leased

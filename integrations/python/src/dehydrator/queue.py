@@ -110,7 +110,10 @@ class Queue:
         return self.server.ask(self.verbs.dead_letters(count))
 
     def revive(self, count: int = 100) -> int:
-        """Puts the first dead letters away again, due at once; returns how many there were."""
+        """Puts the first dead letters away again, due at once; returns how many. One whose id is in the queue stays.
+
+        If the reply is lost it is sent again, and so may do it for up to `count` more, and returns those alone.
+        """
         return self.server.ask(self.verbs.revive(count))
 
     def check(self) -> None:

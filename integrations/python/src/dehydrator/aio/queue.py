@@ -103,7 +103,10 @@ class Queue:
         return await self.server.ask(self.verbs.dead_letters(count))
 
     async def revive(self, count: int = 100) -> int:
-        """Puts the first dead letters away again, due at once; returns how many there were."""
+        """Puts the first dead letters away again, due at once; returns how many. One whose id is in the queue stays.
+
+        If the reply is lost it is sent again, and so may do it for up to `count` more, and returns those alone.
+        """
         return await self.server.ask(self.verbs.revive(count))
 
     async def check(self) -> None:

@@ -289,7 +289,13 @@ class Dehydrated(base.Channel):
         log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
         words = (delivery.token, delivery.id, delivery.element, delivery.deliveries, reason)
         with self.conn_or_acquire() as client:
-            client.execute_command("EVAL", BURY, 2, delivery.key, f"{delivery.key}:dead", *words)
+            try:
+                client.execute_command("EVAL", BURY, 2, delivery.key, f"{delivery.key}:dead", *words)
+            except self.ResponseError as error:
+                if passes(error):
+                    raise
+                # Celery's worker would end at that.
+                log.error("%s: %r stays, and comes again when its lease is over: %s", delivery.key, delivery.id, error)
 
     # Revoking
 
