@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -174,6 +175,46 @@ def test_a_broker_goes_on_when_the_server_restarts(own_server: RealServer) -> No
         own_server.restart()
         wait_until(lambda: own_server.client.execute_command("DEHYDRATOR.LEN", KEY) == 0)
     assert sorted(ran) == list(range(100))
+
+
+def test_a_message_that_is_being_worked_on_is_not_cancelled(broker: DehydratorBroker, server: RealServer) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @dramatiq.actor
+    def waits() -> None:
+        begun.set()
+        assert go_on.wait(60)
+
+    with working(broker):
+        sent = waits.send()
+        assert begun.wait(60)
+        assert not broker.cancel(sent)
+        assert server.client.execute_command("DEHYDRATOR.LEN", KEY) == 1
+        go_on.set()
+        broker.join("default", timeout=60_000)
+
+
+def test_what_failed_while_the_server_is_away_is_a_dead_letter_and_runs_once(own_server: RealServer) -> None:
+    # Patience ends before the server is there again, and Dramatiq calls nack once more.
+    broker, ran = DehydratorBroker(url=own_server.url, lease=4.0, patience=0.5), []
+    dramatiq.set_broker(broker)
+
+    @dramatiq.actor(max_retries=0)
+    def fails() -> None:
+        ran.append(1)
+        own_server.kill()
+        raise RuntimeError("no such mailbox")
+
+    with working(broker):
+        fails.send()
+        wait_until(lambda: ran and own_server.process.poll() is not None)
+        time.sleep(1)
+        own_server.start()
+        wait_until(lambda: own_server.client.execute_command("DEHYDRATOR.LEN", KEY) == 0)
+    assert ran == [1]
+    (letter,) = dead(own_server)
+    assert letter[b"reason"] == b"RuntimeError: no such mailbox"
+    broker.close()
 
 
 def test_messages_are_cancelled_flushed_and_waited_for(broker: DehydratorBroker, server: RealServer) -> None:

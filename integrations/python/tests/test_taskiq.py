@@ -121,6 +121,25 @@ async def test_a_task_that_waits_is_cancelled_by_its_id(server: RealServer) -> N
     assert length(server) == 0
 
 
+async def test_a_task_that_is_being_worked_on_is_not_cancelled(server: RealServer) -> None:
+    broker, ran, go_on = DehydratorBroker(server.url), [], asyncio.Event()
+
+    @broker.task
+    async def waits() -> None:
+        ran.append("begun")
+        await go_on.wait()
+        ran.append("ended")
+
+    async with working(broker):
+        sent = await waits.kiq()
+        await until(lambda: ran)
+        assert not await broker.cancel(sent.task_id)
+        assert length(server) == 1
+        go_on.set()
+        await until(lambda: length(server) == 0)
+    assert ran == ["begun", "ended"]
+
+
 async def test_a_broker_goes_on_when_the_server_restarts(own_server: RealServer) -> None:
     broker, ran = DehydratorBroker(own_server.url), []
 

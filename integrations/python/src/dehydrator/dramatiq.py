@@ -15,9 +15,9 @@ from dramatiq.errors import ConnectionClosed, QueueJoinTimeout
 
 from dehydrator.job import Delivery, id_text
 from dehydrator.leases import Lease, Leases
-from dehydrator.library import BROKEN, Client, connect, is_cluster
+from dehydrator.library import Client, connect, is_cluster, passes
 from dehydrator.moment import Duration, milliseconds
-from dehydrator.names import look_words, names_of_message, push_words
+from dehydrator.names import cancel_words, look_words, names_of_message, push_words
 from dehydrator.queue import dead_of
 from dehydrator.server import Server
 from dehydrator.terms import reason_of
@@ -67,8 +67,10 @@ class DehydratorBroker(Broker):
         """Sends a command until it arrives."""
         try:
             return self.server.ask(Question(words, lambda reply: reply))
-        except BROKEN as error:
-            raise ConnectionClosed(error) from None
+        except Exception as error:
+            if passes(error):
+                raise ConnectionClosed(error) from None
+            raise
 
     def close(self) -> None:
         closing = getattr(self.client, "close", None)
@@ -98,12 +100,12 @@ class DehydratorBroker(Broker):
         return message
 
     def cancel(self, message: Message[Any]) -> bool:
-        """Takes back a message that nobody has begun; returns whether it was there."""
+        """Takes back a message that no worker has; returns whether it was there."""
         key = self.key(message.queue_name)
         element = message.encode()
         for name in names_of_message(message.message_id, message.options.get(OPTION, "")):
             if as_bytes(self.ask(*look_words(key, name)) or b"") == element:
-                return bool(self.ask("DEHYDRATOR.REM", key, name) == 1)
+                return bool(self.ask(*cancel_words(key, name)) == 1)
         return False
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
@@ -166,8 +168,10 @@ class DehydratorConsumer(Consumer):
         try:
             # What a connection that broke kept from us comes by the same token.
             self.taken = self.broker.server.ask(question)
-        except BROKEN as error:
-            raise ConnectionClosed(error) from None
+        except Exception as error:
+            if passes(error):
+                raise ConnectionClosed(error) from None
+            raise
         self.token = new_token()
 
     def ack(self, message: MessageProxy) -> None:
@@ -178,14 +182,17 @@ class DehydratorConsumer(Consumer):
     def nack(self, message: MessageProxy) -> None:
         """Moves a message to the dead letters, with what its actor raised."""
         tag = message.options.get(OPTION, "")
-        self.tags.discard(tag)
-        lease = self.broker.leases.drop(tag)
+        lease = self.broker.leases.get(tag)
         if lease is None:
+            self.tags.discard(tag)
             return
         error = message._exception
         reason = "rejected" if error is None else reason_of(error)
         element = message._message.copy(options={OPTION: tag.rpartition("/")[0]}).encode()
+        # While the server is away Dramatiq calls this again: until then the lease is held.
         self._bury(lease, element, reason)
+        self.broker.leases.drop(tag)
+        self.tags.discard(tag)
 
     def _bury(self, lease: Lease, element: bytes, reason: str) -> None:
         dead = dead_of(lease.key, self.broker.client)

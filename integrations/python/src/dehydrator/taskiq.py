@@ -20,7 +20,7 @@ from dehydrator.aio.server import Server
 from dehydrator.job import Delivery
 from dehydrator.library import BROKEN, connect, passes
 from dehydrator.moment import Duration, milliseconds
-from dehydrator.names import look_words, names_of_message, push_words
+from dehydrator.names import cancel_words, look_words, names_of_message, names_of_task, push_words
 from dehydrator.verbs import Question, as_bytes, new_token, poll
 
 log = logging.getLogger("dehydrator")
@@ -89,9 +89,8 @@ class DehydratorBroker(AsyncBroker):
                 return
 
     async def cancel(self, task_id: str, queue_name: str | None = None) -> bool:
-        """Takes back a task that waits; returns whether it was there."""
-        key = queue_name or self.queue_name
-        return bool(await self._ask("DEHYDRATOR.REM", key, *names_of_message(task_id, task_id)))
+        """Takes back a task that no worker has; returns whether it was there."""
+        return bool(await self._ask(*cancel_words(queue_name or self.queue_name, *names_of_task(task_id))))
 
     async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Yields what is due, each with its `ack`."""
