@@ -156,6 +156,39 @@ async def test_a_broker_goes_on_when_the_server_restarts(own_server: RealServer)
     assert sorted(ran) == list(range(50))
 
 
+async def test_what_cannot_be_decoded_is_a_dead_letter_and_work_goes_on(server: RealServer) -> None:
+    broker, ran = DehydratorBroker(server.url, count=3), []
+
+    @broker.task
+    async def note() -> None:
+        ran.append(1)
+
+    server.client.execute_command("DEHYDRATOR.PUSH", KEY, 0, b"\xff{", "bad")
+    await note.kiq()
+    async with working(broker):
+        await until(lambda: length(server) == 0)
+    assert ran == [1]
+    ((_, letter),) = server.client.xrange(f"{KEY}:dead")
+    assert (letter[b"id"], letter[b"element"]) == (b"bad", b"\xff{")
+    assert letter[b"reason"].startswith(b"it cannot be decoded")
+
+
+async def test_a_broker_shuts_down_while_the_server_is_away(own_server: RealServer) -> None:
+    broker = DehydratorBroker(own_server.url, count=2, patience=0.3)
+
+    @broker.task
+    async def note() -> None: ...
+
+    for _ in range(2):
+        await note.kiq()
+    listening = broker.listen()
+    in_hand = [await anext(listening) for _ in range(2)]
+    own_server.kill()
+    await broker.shutdown()
+    assert broker._renewing.done()
+    assert len(in_hand) == 2
+
+
 async def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
     with pytest.raises(ModuleMissingError):
         await DehydratorBroker(bare_server.url).startup()

@@ -18,10 +18,13 @@ from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessag
 
 from dehydrator.aio.server import Server
 from dehydrator.job import Delivery
-from dehydrator.library import BROKEN, connect, passes
+from dehydrator.library import BROKEN, connect, passes, reply_in
 from dehydrator.moment import Duration, milliseconds
 from dehydrator.names import cancel_words, look_words, names_of_message, names_of_task, push_words
-from dehydrator.verbs import Question, as_bytes, new_token, poll
+from dehydrator.queue import dead_of
+from dehydrator.terms import reason_of
+from dehydrator.verbs import BURY, Question, as_bytes, new_token, poll
+from dehydrator.worker import GRACE
 
 log = logging.getLogger("dehydrator")
 
@@ -51,13 +54,13 @@ class DehydratorBroker(AsyncBroker):
         self._lease_ms, self._block_ms, self._count = milliseconds(lease), milliseconds(block), count
         self._url, self._options = url, options
         self._patience = patience
-        self._server = Server(self._connect(), patience)
+        self._server = Server(self._connect(reply_in(self._lease_ms)), patience)
         # Beside each its ack, for as long as anybody can call it.
         self._held: dict[tuple[str, bytes], tuple[Delivery, ref[Any]]] = {}
         self._renewing: asyncio.Task[None] | None = None
 
-    def _connect(self) -> Any:
-        return connect(self._url, self._block_ms / 1000 + 5, asyncio=True, **self._options)
+    def _connect(self, timeout: float) -> Any:
+        return connect(self._url, timeout, asyncio=True, **self._options)
 
     async def _ask(self, *words: Any) -> Any:
         return await self._server.ask(Question(words, lambda reply: reply))
@@ -70,12 +73,14 @@ class DehydratorBroker(AsyncBroker):
 
     async def shutdown(self) -> None:
         """Gives back what was taken and not acknowledged, also what is being worked on: its ack does nothing then."""
-        if self._renewing is not None:
-            self._renewing.cancel()
-        for delivery, _ in list(self._held.values()):
-            await self._release(delivery)
-        await super().shutdown()
-        await self._server.client.aclose()  # type: ignore[attr-defined]
+        try:
+            if self._renewing is not None:
+                self._renewing.cancel()
+                await asyncio.wait({self._renewing})
+            await self._release(*(delivery for delivery, _ in self._held.values()))
+            await super().shutdown()
+        finally:
+            await self._server.client.aclose()  # type: ignore[attr-defined]
 
     async def kick(self, message: BrokerMessage) -> None:
         """Puts a task away, for as many seconds as its label `delay_seconds` says."""
@@ -94,7 +99,7 @@ class DehydratorBroker(AsyncBroker):
 
     async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Yields what is due, each with its `ack`."""
-        server = Server(self._connect(), patience=float("inf"))
+        server = Server(self._connect(self._block_ms / 1000 + GRACE), patience=float("inf"))
         token: str | None = None
         taken: list[tuple[Delivery, AckableMessage]] = []
         if self._renewing is None:
@@ -107,17 +112,42 @@ class DehydratorBroker(AsyncBroker):
                 token = None
                 taken = [(delivery, self._message_of(delivery)) for delivery in deliveries]
                 while taken:
-                    yield taken.pop(0)[1]
+                    delivery, message = taken[0]
+                    if (fault := self._fault_of(delivery)) is None:
+                        del taken[0]
+                        yield message
+                    else:
+                        await self._bury(delivery, fault)
+                        del taken[0]
         finally:
-            await server.client.aclose()  # type: ignore[attr-defined]
+            unused = [delivery for delivery, _ in taken]
             if token is not None:
                 # The reply may have been on its way: the token has it told again.
                 question = poll([self.queue_name], self._count, self._lease_ms, token, None)
                 with suppress(*BROKEN):
-                    for delivery in await self._server.ask(question, patience=0):
-                        await self._release(delivery)
-            for delivery, _ in taken:
-                await self._release(delivery)
+                    given = await self._server.ask(question, patience=0)
+                    unused += given
+            await self._release(*unused)
+            await server.client.aclose()  # type: ignore[attr-defined]
+
+    def _fault_of(self, delivery: Delivery) -> str | None:
+        """Returns why the receiver could not read a message: it would acknowledge it, and it would be lost."""
+        try:
+            self.formatter.loads(message=delivery.element).parse_labels()
+        except Exception as error:
+            return f"it cannot be decoded: {reason_of(error)}"
+        return None
+
+    async def _bury(self, delivery: Delivery, reason: str) -> None:
+        """Moves a message to the dead letters. If that fails it comes again when its lease has run out."""
+        self._held.pop((delivery.token, delivery.id), None)
+        log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
+        dead = dead_of(delivery.key, self._server.client)
+        words = (delivery.token, delivery.id, delivery.element, delivery.deliveries, reason)
+        try:
+            await self._ask("EVAL", BURY, 2, delivery.key, dead, *words)
+        except Exception as error:
+            log.error("%s: %r stays, for it could not be moved: %r", delivery.key, delivery.id, error)
 
     def _message_of(self, delivery: Delivery) -> AckableMessage:
         async def ack() -> None:
@@ -129,9 +159,16 @@ class DehydratorBroker(AsyncBroker):
         self._held[delivery.token, delivery.id] = delivery, ref(ack)
         return AckableMessage(data=delivery.element, ack=ack)
 
-    async def _release(self, delivery: Delivery) -> None:
-        self._held.pop((delivery.token, delivery.id), None)
-        await self._ask("DEHYDRATOR.RELEASE", delivery.key, 0, delivery.token, delivery.id)
+    async def _release(self, *deliveries: Delivery) -> None:
+        """Gives messages back, due at once. If that fails they come again when their leases have run out."""
+        for delivery in deliveries:
+            self._held.pop((delivery.token, delivery.id), None)
+        words = [word for delivery in deliveries for word in (delivery.token, delivery.id)]
+        try:
+            if words:
+                await self._ask("DEHYDRATOR.RELEASE", self.queue_name, 0, *words)
+        except Exception as error:
+            log.warning("%s: %d could not be given back: %r", self.queue_name, len(deliveries), error)
 
     async def _renew(self) -> None:
         """Renews what is in hand, three times in the time of a lease."""
@@ -146,8 +183,10 @@ class DehydratorBroker(AsyncBroker):
             if not held:
                 continue
             words = [word for delivery in held for word in (delivery.token, delivery.id)]
+            renew = ("DEHYDRATOR.RENEW", self.queue_name, self._lease_ms, *words)
             try:
-                renewed = await self._ask("DEHYDRATOR.RENEW", self.queue_name, self._lease_ms, *words)
+                # For as long as the leases run by now.
+                renewed = await self._server.ask(Question(renew, list), patience=2 * self._lease_ms / 3000)
             except Exception as error:
                 if not passes(error):
                     log.error("leases could not be renewed: %r", error)
