@@ -12,6 +12,7 @@ from uuid import uuid4
 import kombu
 import pytest
 import redis
+from address import Address
 from servers import RealServer, wait_until
 
 import dehydrator.kombu
@@ -151,6 +152,48 @@ def test_what_is_in_hand_when_a_connection_breaks_comes_again(own_server: RealSe
     own_server.start()
     with connect(own_server) as other:
         assert wait_until(lambda: get(other), 10).payload == 1
+
+
+def test_a_lease_is_renewed_and_ended_where_connections_fall_silent(server: RealServer) -> None:
+    address = Address(server)
+    options = {"visibility_timeout": 3}
+    try:
+        with (
+            connect(server) as direct,
+            kombu.Connection(address.url, transport=direct.transport_cls, transport_options=options) as connection,
+        ):
+            publish(direct, 1)
+            message = get(connection)
+            address.fall_silent()
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                assert get(direct) is None
+                time.sleep(0.1)
+            address.fall_silent()
+            message.ack()
+            wait_until(lambda: length(server) == 0)
+            # The others are kombu's own: it waits for them without end.
+            address.lead_to(server, cut=True)
+    finally:
+        address.close()
+
+
+def test_an_error_of_one_queue_keeps_no_other_from_renewal(server: RealServer) -> None:
+    other = "dehydrator:other"
+    with connect(server, visibility_timeout=1) as connection:
+        connection.Producer().publish(1, routing_key="other", declare=[kombu.Queue("other")])
+        assert kombu.Queue("other")(connection.default_channel).get()
+        publish(connection, 2)
+        message = get(connection)
+        server.client.delete(other)
+        server.client.set(other, "x")
+        end = time.monotonic() + 2.5
+        while time.monotonic() < end:
+            assert get(connection) is None
+            time.sleep(0.1)
+        message.ack()
+        assert length(server) == 0
+        server.client.delete(other)
 
 
 def drain(connection: kombu.Connection) -> None:

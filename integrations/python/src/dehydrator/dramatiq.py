@@ -15,7 +15,7 @@ from dramatiq.errors import ConnectionClosed, QueueJoinTimeout
 
 from dehydrator.job import Delivery, id_text
 from dehydrator.leases import Lease, Leases
-from dehydrator.library import Client, connect, is_cluster, passes
+from dehydrator.library import Client, connect, is_cluster, passes, reply_in
 from dehydrator.moment import Duration, milliseconds
 from dehydrator.names import cancel_words, look_words, names_of_message, push_words
 from dehydrator.queue import dead_of
@@ -56,7 +56,10 @@ class DehydratorBroker(Broker):
         self.queues: set[str] = set()
         self.client: Client = client or connect(url, timeout=LONGEST_BLOCK + 5, **options)
         self.server = Server(self.client, patience)
-        self.leases = Leases(lambda: self.client, milliseconds(lease))
+        lease_ms = milliseconds(lease)
+        own: Client = client or connect(url, timeout=reply_in(lease_ms), **options)
+        self._clients = [self.client, own]
+        self.leases = Leases(lambda: own, lease_ms)
 
     def key(self, queue_name: str) -> str:
         """Returns the name of a queue's key: on a cluster, in the slot of its dead letters."""
@@ -73,9 +76,9 @@ class DehydratorBroker(Broker):
             raise
 
     def close(self) -> None:
-        closing = getattr(self.client, "close", None)
-        if closing is not None:
-            closing()
+        for client in self._clients:
+            if (closing := getattr(client, "close", None)) is not None:
+                closing()
 
     def declare_queue(self, queue_name: str) -> None:
         if queue_name not in self.queues:

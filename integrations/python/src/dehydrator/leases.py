@@ -36,13 +36,16 @@ class Leases:
     def __init__(
         self, client: Callable[[], Any], lease_ms: int, renewed: Callable[[str], None] = lambda key: None
     ) -> None:
-        """`client`: makes a client. `renewed`: hears of each queue in which leases were renewed, in another thread."""
+        """`client`: makes a client that waits no longer for a reply than a lease bears (`reply_in`), for many threads.
+
+        `renewed`: hears of each queue in which leases were renewed, in another thread.
+        """
         self._client = client
         self._tell = renewed
         self.lease_ms = lease_ms
         self._held: dict[str, Lease] = {}
         self._lock = threading.Lock()
-        self._renewed = time.monotonic()
+        self._due = time.monotonic() + lease_ms / 3000
 
     def __contains__(self, tag: str) -> bool:
         return tag in self._held
@@ -94,24 +97,35 @@ class Leases:
         with self._lock:
             self._held.clear()
 
+    def until_renewal(self) -> float:
+        """Returns in how many seconds to renew."""
+        return max(0.0, self._due - time.monotonic())
+
     def renew(self) -> None:
-        """Renews all that is in hand, if a third of the time of a lease has passed."""
-        if time.monotonic() - self._renewed < self.lease_ms / 3000:
+        """Renews all that is in hand, if a third of the time of a lease has passed. What fails is due again soon."""
+        if self.until_renewal() > 0:
             return
+        self._due = time.monotonic() + self.lease_ms / 3000
         held: dict[str, list[tuple[str, Lease]]] = defaultdict(list)
         with self._lock:
             for tag, lease in self._held.items():
                 held[lease.key].append((tag, lease))
         for key, some in held.items():
-            words = [word for _, lease in some for word in (lease.token, lease.id)]
-            renewed = self._client().execute_command("DEHYDRATOR.RENEW", key, self.lease_ms, *words)
-            for (tag, lease), still in zip(some, renewed, strict=True):
-                with self._lock:
-                    lost = not still and self._held.pop(tag, None) is not None
-                if lost:
-                    log.warning("%s: %r was cancelled, or its lease ran out", key, lease.id)
-            self._tell(key)
-        self._renewed = time.monotonic()
+            try:
+                self._renew(key, some)
+            except Exception as error:
+                self._due = time.monotonic() + min(ANEW, self.lease_ms / 10_000)
+                log.warning("%s: leases could not be renewed, and will be again: %s", key, error)
+
+    def _renew(self, key: str, some: list[tuple[str, Lease]]) -> None:
+        words = [word for _, lease in some for word in (lease.token, lease.id)]
+        renewed = self._client().execute_command("DEHYDRATOR.RENEW", key, self.lease_ms, *words)
+        for (tag, lease), still in zip(some, renewed, strict=True):
+            with self._lock:
+                lost = not still and self._held.pop(tag, None) is not None
+            if lost:
+                log.warning("%s: %r was cancelled, or its lease ran out", key, lease.id)
+        self._tell(key)
 
 
 class Renewer:
@@ -149,7 +163,8 @@ class Renewer:
         while True:
             with self._lock:
                 watched, again = list(self._watched), list(self._again)
-            wait = ANEW if again else min((leases.lease_ms / 3000 for leases in watched), default=None)
+            waits = [leases.until_renewal() for leases in watched] + [ANEW] * len(again)
+            wait = min(waits, default=None)
             del again
             # Nothing is kept alive meanwhile.
             del watched

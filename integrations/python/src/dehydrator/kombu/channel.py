@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from dehydrator.job import Delivery, id_text
 from dehydrator.kombu.eta import delay_ms, forget_future
 from dehydrator.kombu.qos import QoS
 from dehydrator.leases import Lease, Leases
-from dehydrator.library import passes
+from dehydrator.library import passes, reply_in
 from dehydrator.names import look_words, names_of_message, names_of_task, push_words
 from dehydrator.server import NEWEST, explain, knows
 from dehydrator.terms import reason_of
@@ -47,15 +48,18 @@ class Dehydrated(base.Channel):
 
     from_transport_options = (*base.Channel.from_transport_options, "queue_key")
 
+    _lease_pool: Any = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         #: Ids of tasks that were revoked while they may wait here.
         self.revoked: deque[str] = deque()
         self._token = new_token()
         self._polled: dict[str, str] = {}
         self._no_ack: set[str] = set()
+        self._lease_lock = threading.Lock()
         super().__init__(*args, **kwargs)
         lease_ms = max(100, int(float(self.visibility_timeout) * 1000))
-        self.leases = Leases(self._create_client, lease_ms, self._prolong_held)
+        self.leases = Leases(self._create_lease_client, lease_ms, self._prolong_held)
         if not self.ack_emulation:
             # As on Redis: what was delivered is gone.
             self.QoS = virtual.QoS
@@ -103,7 +107,27 @@ class Dehydrated(base.Channel):
             # That may end early where a connection is broken, and what is in hand would be held without end.
             self.leases.release_all()
 
+    def _create_lease_client(self) -> Any:
+        """Makes a client for what leases hang on. One of kombu's own waits for a reply without end."""
+        with self._lease_lock:
+            if self._lease_pool is None:
+                sentinels = getattr(self, "_sentinel_manager", None)
+                self._lease_pool = self._get_pool()
+                self._lease_pool.connection_kwargs["socket_timeout"] = reply_in(self.leases.lease_ms)
+                if sentinels is not None:
+                    # It is there for kombu to close those of its own pool.
+                    self._sentinel_manager = sentinels
+            return self.Client(connection_pool=self._lease_pool)
+
+    def _disconnect_pools(self) -> None:
+        super()._disconnect_pools()
+        pool, self._lease_pool = self._lease_pool, None
+        if pool is not None:
+            pool.disconnect()
+
     def _after_fork(self) -> None:
+        # The thread that renews may have held it.
+        self._lease_lock = threading.Lock()
         super()._after_fork()
         self.leases.forget()
 
@@ -159,7 +183,7 @@ class Dehydrated(base.Channel):
         """Keeps a queue with `x-expires` while a lease runs in it."""
         for queue in list(getattr(self, "_expires", {})):
             if key in self._keys(queue):
-                self._prolong(self._create_client(), self._lifetimes(queue, self.leases.lease_ms))
+                self._prolong(self._create_lease_client(), self._lifetimes(queue, self.leases.lease_ms))
 
     def _prolong(self, client: Any, lifetimes: list[tuple[Any, ...]]) -> None:
         if lifetimes:
@@ -281,6 +305,8 @@ class Dehydrated(base.Channel):
             if isinstance(message.get("headers"), dict):
                 message["headers"]["redelivered"] = True
             properties.setdefault("delivery_info", {})["redelivered"] = True
+        # While the connection still knows the address: an ack may be sent after its end.
+        self._create_lease_client()
         self.leases.add(tag, Lease(key, id, token, deliveries))
         return message
 
