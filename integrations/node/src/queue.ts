@@ -128,7 +128,11 @@ export class Queue<T = unknown> {
     return this.server.ask(this.verbs.deadLetters(count));
   }
 
-  /** Puts the first dead letters away again, due at once; returns how many there were. */
+  /**
+   * Puts the first dead letters away again, due at once; returns how many. One whose id is in the queue stays.
+   *
+   * If the reply is lost it is sent again, and so may do it for up to `count` more, and returns those alone.
+   */
   revive(count = 100): Promise<number> {
     return this.server.ask(this.verbs.revive(count));
   }

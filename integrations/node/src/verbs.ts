@@ -8,21 +8,33 @@ import { bytes, pairs, plain, text } from "./reply.js";
 
 /** Makes a dead letter of what is still held, with the reason, in one step. */
 const BURY = `
+local kind = redis.call('TYPE', KEYS[2]).ok
+if kind ~= 'none' and kind ~= 'stream' then
+    return redis.error_reply('WRONGTYPE the dead letters at ' .. KEYS[2] .. ' are no stream')
+end
 if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
 redis.call('XADD', KEYS[2], '*', 'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5])
 return 1
 `;
 
-/** Puts dead letters away again, due at once, with a count that begins anew. */
+/**
+ * Puts dead letters away again, due at once, with a count that begins anew. One whose id is in the queue stays.
+ *
+ * NX would refuse an id that LIMIT REMEMBER has the server remember, as it does what BURY settled.
+ */
 const REVIVE = `
+local revived = 0
 local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
 for _, entry in ipairs(dead) do
     local letter = {}
     for i = 1, #entry[2], 2 do letter[entry[2][i]] = entry[2][i + 1] end
-    redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'NX')
-    redis.call('XDEL', KEYS[2], entry[1])
+    if not redis.call('DEHYDRATOR.LOOK', KEYS[1], letter.id) then
+        redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'REPLACE')
+        redis.call('XDEL', KEYS[2], entry[1])
+        revived = revived + 1
+    end
 end
-return #dead
+return revived
 `;
 
 /** How many elements one command carries at most. */

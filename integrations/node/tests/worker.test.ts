@@ -68,6 +68,41 @@ withEach("a worker", (library) => {
     assert.deepEqual(await jobs.deadLetters(), []);
   });
 
+  test("a dead letter whose id is in the queue again stays, and one whose id is remembered comes back", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    await server.client.call("DEHYDRATOR.LIMIT", jobs.name, "REMEMBER", "60000");
+    await jobs.put("dead", { id: "a" });
+    const { worker, ended } = running(t, jobs, () => {
+      throw new Reject("no");
+    });
+    await until(async () => (await jobs.deadLetters()).length === 1);
+    worker.stop();
+    await ended;
+    assert.equal(await jobs.put("new", { id: "a", delay: 60_000, replace: true }), "a");
+    assert.equal(await jobs.revive(), 0);
+    assert.deepEqual([(await jobs.deadLetters()).length, (await jobs.look("a"))?.payload], [1, "new"]);
+    await jobs.cancel("a");
+    assert.equal(await jobs.revive(), 1);
+    assert.deepEqual([await jobs.deadLetters(), (await jobs.look("a"))?.payload], [[], "dead"]);
+  });
+
+  test("where dead letters cannot go the job stays", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    const dead = `${jobs.name}:dead`;
+    await jobs.put("x", { id: "a" });
+    const work = async ({ attempt }: { attempt: number }) => {
+      if (attempt === 1) await server.client.set(dead, "text");
+      throw new Reject("no");
+    };
+    const { notes } = running(t, jobs, work, { lease: 300 });
+    await until(() => notes.heard.length > 0);
+    assert.match(notes.heard[0]!, /^crashed .*WRONGTYPE/);
+    assert.equal(await jobs.size(), 1);
+    await server.client.del(dead);
+    await until(() => notes.heard.includes("buried a: no"));
+    assert.equal((await jobs.deadLetters())[0]?.id, "a");
+  });
+
   test("work may say when it wants to try again", async (t) => {
     const jobs = queueOf(t, server.url, { library });
     await jobs.put("x", { id: "a" });
