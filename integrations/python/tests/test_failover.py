@@ -231,10 +231,10 @@ def test_a_cluster_of_which_no_node_is_there_is_waited_for(
     jobs = Queue(cluster.url, "jobs", patience=120)
     with working(kind, cluster.url, "jobs") as record:
         jobs.put(0, id="before")
-        wait_until(lambda: len(record.done) == 1)
+        wait_until(lambda: len(record.done) == 1 and len(jobs) == 0)
         for node in cluster.nodes:
             node.kill()
-        wait_until(lambda: "cannot be connected" in caplog.text)
+        wait_until(lambda: "RedisClusterException" in caplog.text)
         for node in cluster.nodes:
             node.start()
         jobs.put(0, id="after")

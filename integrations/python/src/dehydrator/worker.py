@@ -90,7 +90,8 @@ class Worker:
         self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
         for queue in self._queues.values():
             if self._terms.attempts is not None:
-                self._ask(queue.verbs.limit_attempts(self._terms.attempts))
+                limit = queue.verbs.limit_attempts(self._terms.attempts)
+                server.ask(limit, None, self._stopping.is_set, self._hooks.interrupted)
         renewing = threading.Thread(target=self._renew, name="dehydrator-renewal", daemon=True)
         renewing.start()
         threads = ThreadPoolExecutor(self._terms.concurrency, thread_name_prefix="dehydrator")

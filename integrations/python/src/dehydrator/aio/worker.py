@@ -84,7 +84,8 @@ class Worker:
         self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
         for queue in self._queues.values():
             if self._terms.attempts is not None:
-                await self._ask(queue.verbs.limit_attempts(self._terms.attempts))
+                limit = queue.verbs.limit_attempts(self._terms.attempts)
+                await server.ask(limit, None, lambda: self._stopping, self._hooks.interrupted)
         renewing = asyncio.create_task(self._renew())
         try:
             while not self._stopping:
