@@ -152,6 +152,29 @@ def test_a_job_that_is_cancelled_meanwhile_is_told(server: RealServer, kind: str
     assert jobs.dead_letters() == []
 
 
+@both
+def test_what_comes_after_a_stop_is_given_back_unless_it_is_the_last_attempt(server: RealServer, kind: str) -> None:
+    jobs, done = Queue(server.url, "jobs"), []
+
+    def asleep() -> bool:
+        return server.client.info("clients")["blocked_clients"] == 1
+
+    with running(kind, server.url, lambda job: done.append(job.id), attempts=2, block=10) as worker:
+        wait_until(asleep)
+        worker.stop()
+        jobs.put(1, id="a")
+        wait_until(lambda: not asleep())
+    waiting = jobs.look("a")
+    assert (waiting.leased, waiting.attempts, done) == (False, 1, [])
+    jobs.cancel("a")
+    with running(kind, server.url, lambda job: done.append(job.id), attempts=1, block=10) as worker:
+        wait_until(asleep)
+        worker.stop()
+        jobs.put(1, id="b")
+    assert done == ["b"]
+    assert len(jobs) == 0
+
+
 class Raises(Hooks):
     """Raises in one of the hooks, and in `crashed`."""
 

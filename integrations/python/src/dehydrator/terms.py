@@ -43,6 +43,10 @@ class Terms:
         """Seconds between renewals: two may fail before a lease runs out."""
         return self.lease_ms / 3000
 
+    def is_last(self, delivery: Delivery) -> bool:
+        """Returns whether this is the last attempt."""
+        return self.attempts is not None and delivery.deliveries >= self.attempts
+
 
 @dataclass(frozen=True)
 class Again:
@@ -70,6 +74,6 @@ def verdict(error: BaseException, delivery: Delivery, terms: Terms) -> Again | D
     """Says what becomes of a job whose work raised `error`."""
     if isinstance(error, Reject):
         return Dead(reason_of(error))
-    if terms.attempts is not None and delivery.deliveries >= terms.attempts:
+    if terms.is_last(delivery):
         return Dead(reason_of(error))
     return Again(error.delay if isinstance(error, Retry) else terms.backoff.after(delivery.deliveries))

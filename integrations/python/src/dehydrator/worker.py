@@ -134,6 +134,10 @@ class Worker:
 
     def _do(self, delivery: Delivery) -> None:
         queue = self._queues[delivery.key]
+        if self._stopping.is_set() and not self._terms.is_last(delivery):
+            # The question slept in the server when the stop was asked for. Others have time for this.
+            self._ask(queue.verbs.release(0, delivery.token, delivery.id))
+            return
         try:
             job = Job.of(delivery, queue.verbs.codec.decode)
         except Exception as error:

@@ -124,6 +124,10 @@ class Worker:
 
     async def _do(self, delivery: Delivery) -> None:
         queue = self._queues[delivery.key]
+        if self._stopping and not self._terms.is_last(delivery):
+            # The question slept in the server when the stop was asked for. Others have time for this.
+            await self._ask(queue.verbs.release(0, delivery.token, delivery.id))
+            return
         try:
             job = Job.of(delivery, queue.verbs.codec.decode)
         except Exception as error:
