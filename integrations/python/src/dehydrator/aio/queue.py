@@ -18,8 +18,9 @@ from dehydrator.verbs import Verbs
 class Queue:
     """Puts jobs away, and reads, postpones and cancels them by their ids.
 
-    All commands are sent again when the connection breaks, for `patience` seconds, and take effect once. Durations are
-    in seconds, or timedeltas; `at` is a datetime with its time zone, or seconds since 1970.
+    All commands are sent again when the connection breaks, for `patience` seconds, and take effect once, but for what
+    `put` and `revive` say. Durations are in seconds, or timedeltas; `at` is a datetime with its time zone, or seconds
+    since 1970.
     """
 
     def __init__(
@@ -51,6 +52,9 @@ class Queue:
 
         An id that is there already stays as it was, and None is returned; with `replace` the new payload takes its
         place, and its delay begins anew: a debounce.
+
+        If the reply is lost the command is sent again. Should a worker be done with the job by then, its id is free and
+        the job is put away once more, unless the server remembers the ids of late: `DEHYDRATOR.LIMIT key REMEMBER`.
         """
         return await self.server.ask(self.verbs.put(payload, id, delay, at, replace))
 
