@@ -13,7 +13,7 @@ import kombu
 import pytest
 import redis
 from address import Address
-from servers import RealServer, wait_until
+from servers import RealServer, free_port, wait_until
 
 import dehydrator.kombu
 from dehydrator import ModuleMissingError
@@ -353,6 +353,17 @@ def test_the_alias_is_a_scheme(server: RealServer) -> None:
         publish(connection, 1)
         assert length(server) == 1
         assert isinstance(connection.default_channel, dehydrator.kombu.Channel)
+
+
+def test_the_next_of_several_urls_has_the_same_transport(server: RealServer) -> None:
+    nobody = f"redis://127.0.0.1:{free_port()}"
+    urls = f"{nobody};{server.url}"
+    with kombu.Connection(urls, transport="dehydrator.kombu:Transport") as connection:
+        connection.ensure_connection(max_retries=3, interval_start=0.01)
+        publish(connection, "there")
+        with connection.clone() as another:
+            assert get(another).payload == "there"
+    assert length(server) == 1
 
 
 def test_a_batch_is_put_away_at_once(server: RealServer) -> None:

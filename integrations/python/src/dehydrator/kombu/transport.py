@@ -35,14 +35,31 @@ def revoked_ids(message: dict[str, Any]) -> list[str]:
     return [id for id in ([ids] if isinstance(ids, str) else ids) if id in state.revoked]
 
 
+def stay_with_this_transport(connection: Any) -> None:
+    """Has a connection keep its transport when it goes on to another of its URLs.
+
+    kombu takes the one that the URL names, whatever `broker_transport` says: a worker would wait at lists from then on.
+    """
+    switch = connection.switch
+
+    def switch_and_stay(url: str) -> None:
+        transport = connection.transport_cls
+        switch(url)
+        connection.transport_cls = transport
+
+    connection.switch = switch_and_stay
+
+
 class Transport(base.Transport):
     """The Redis transport, with dehydrators for queues."""
 
     Channel = Channel
     driver_name = "dehydrator"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, client: Any, **kwargs: Any) -> None:
+        super().__init__(client, **kwargs)
+        if "switch" not in vars(client):
+            stay_with_this_transport(client)
         TRANSPORTS.add(self)
         answer_for_the_server()
 
