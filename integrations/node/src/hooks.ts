@@ -41,7 +41,22 @@ export class Hooks {
   }
 }
 
-/** Returns hooks of which some are overridden. */
-export function hooksOf(some: Partial<Hooks> | undefined): Hooks {
-  return some instanceof Hooks ? some : Object.assign(new Hooks(), some);
+/** Calls a hook, and does not wait for what it returns. */
+export type Tell = <Name extends keyof Hooks>(name: Name, ...told: Parameters<Hooks[Name]>) => void;
+
+/** Calls hooks, of which some are overridden. What one throws goes to `crashed`, and no further: a worker outlives it. */
+export function tellerOf(some: Partial<Hooks> = {}): Tell {
+  const own = new Hooks();
+  const hooks = some instanceof Hooks ? some : Object.assign(new Hooks(), some);
+  const tell: Tell = async (name, ...told) => {
+    try {
+      // A hook may be asynchronous: what it rejects with would end the process.
+      await Reflect.apply(hooks[name], hooks, told);
+    } catch (error) {
+      if (name !== "crashed") return tell("crashed", error);
+      own.crashed(told[0]);
+      own.crashed(error);
+    }
+  };
+  return tell;
 }

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { Held, pairOf } from "./held.js";
-import { type Hooks, hooksOf } from "./hooks.js";
+import { type Hooks, type Tell, tellerOf } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
 import type { Queue } from "./queue.js";
 import type { Server } from "./server.js";
@@ -33,7 +33,7 @@ export class Worker<T = unknown> {
   readonly #queues = new Map<string, Queue<T>>();
   readonly #settling = new Map<string, Settling>();
   readonly #terms: Terms;
-  readonly #hooks: Hooks;
+  readonly #tell: Tell;
   readonly #held = new Held();
   readonly #serving = new Set<Promise<void>>();
   readonly #ended = new AbortController();
@@ -52,7 +52,7 @@ export class Worker<T = unknown> {
     }
     if (this.#queues.size === 0) throw new RangeError("a worker needs a queue");
     this.#terms = termsOf(terms);
-    this.#hooks = hooksOf(hooks);
+    this.#tell = tellerOf(hooks);
   }
 
   /** Has the worker take nothing more, finish what it has in hand, and return from `run`. */
@@ -106,7 +106,7 @@ export class Worker<T = unknown> {
     }
     const deliveries = await server.ask(poll([...this.#queues.keys()], room, lease, block), {
       giveUp: () => this.#stopping,
-      tell: (error) => this.#hooks.interrupted(error),
+      tell: (error) => this.#tell("interrupted", error),
     });
     for (const delivery of deliveries) {
       const serving: Promise<void> = this.#serve(delivery).finally(() => {
@@ -122,7 +122,7 @@ export class Worker<T = unknown> {
       await this.#do(delivery);
     } catch (error) {
       // It was neither settled nor given back, and comes again when its lease has run out.
-      this.#hooks.crashed(error);
+      this.#tell("crashed", error);
     }
   }
 
@@ -139,7 +139,7 @@ export class Worker<T = unknown> {
     const began = performance.now();
     let failure: { error: unknown } | undefined;
     try {
-      this.#hooks.started(job);
+      this.#tell("started", job);
       await this.work(job);
     } catch (error) {
       failure = { error };
@@ -151,12 +151,12 @@ export class Worker<T = unknown> {
     if (failure === undefined) {
       // False may mean that the first of two SETTLEs was answered by a connection that broke.
       await this.#settling.get(queue.name)!.settle(pairOf(delivery));
-      return this.#hooks.succeeded(job, ms);
+      return this.#tell("succeeded", job, ms);
     }
     const then = verdict(failure.error, delivery.deliveries, this.#terms);
     if ("reason" in then) return this.#bury(queue, delivery, then.reason);
     await this.#ask(queue, queue.verbs.release(then.delay, pairOf(delivery)));
-    this.#hooks.retried(job, ms, failure.error, then.delay);
+    this.#tell("retried", job, ms, failure.error, then.delay);
   }
 
   async #bury(queue: Queue<T>, delivery: Delivery, reason: string): Promise<void> {
@@ -174,13 +174,13 @@ export class Worker<T = unknown> {
         told = `${reason}; it waits for ${most} ms, for it could not go to the dead letters: ${error.message}`;
       }
     }
-    this.#hooks.buried(delivery, told);
+    this.#tell("buried", delivery, told);
   }
 
   /** Asks for as long as a lease: after that the answer no longer counts. */
   #ask<A>(queue: Queue<T>, question: Question<A>): Promise<A> {
     const patience = Math.max(this.#terms.lease, 10_000);
-    return queue.server.ask(question, { patience, tell: (error) => this.#hooks.interrupted(error) });
+    return queue.server.ask(question, { patience, tell: (error) => this.#tell("interrupted", error) });
   }
 
   /** Renews what is in hand, three times in the time of a lease, until the worker has ended: two may fail. */
@@ -200,14 +200,14 @@ export class Worker<T = unknown> {
         const renewed = await queue.server.ask(queue.verbs.renew(this.#terms.lease, some.map(pairOf)), {
           patience: this.#terms.lease / 3,
           giveUp: () => this.#ended.signal.aborted,
-          tell: (error) => this.#hooks.interrupted(error),
+          tell: (error) => this.#tell("interrupted", error),
         });
         for (const [n, delivery] of some.entries()) {
           const job = renewed[n] ? undefined : this.#held.lose(delivery);
-          if (job !== undefined) this.#hooks.lost(job);
+          if (job !== undefined) this.#tell("lost", job);
         }
       } catch (error) {
-        this.#hooks.crashed(error);
+        this.#tell("crashed", error);
       }
     }
   }

@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { before, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ModuleMissingError, type Queue, Reject, Retry, Worker } from "dehydrator";
+import { type Job, ModuleMissingError, type Queue, Reject, Retry, Worker } from "dehydrator";
 import { PrometheusHooks } from "dehydrator/prometheus";
 import { Registry } from "prom-client";
-import { queueOf, running, withEach } from "./harness.js";
+import { Notes, queueOf, running, withEach } from "./harness.js";
 import { CuttingProxy } from "./proxy.js";
 import { RealServer, until } from "./servers.js";
 
@@ -266,20 +267,44 @@ withEach("a worker", (library) => {
     await assert.rejects(new Worker(jobs, () => {}).run({ signals: false }), /WRONGTYPE/);
   });
 
-  test("a hook that throws ends nothing", async (t) => {
-    const jobs = queueOf(t, server.url, { library });
-    await jobs.putMany([{ payload: 1 }, { payload: 2 }]);
-    const crashed: unknown[] = [];
-    const hooks = {
-      succeeded() {
-        throw new Error("it was to throw");
-      },
-      crashed: (error: unknown) => crashed.push(error),
-    };
-    running(t, jobs, () => {}, { hooks });
-    await until(() => crashed.length === 2);
-    assert.equal(await jobs.size(), 0);
-  });
+  for (const name of ["started", "succeeded", "retried", "buried", "lost", "interrupted", "crashed"] as const) {
+    test(`a hook \`${name}\` that throws ends nothing`, async (t) => {
+      const printed = t.mock.method(console, "error", () => {});
+      const proxy = await CuttingProxy.start(server.port);
+      t.after(() => proxy.close());
+      const jobs = queueOf<string>(t, proxy.url, { library });
+      await jobs.put("first", { id: "a" });
+      const hooks = new Notes();
+      hooks[name] = () => {
+        throw new Error("of the hook");
+      };
+      if (name === "crashed") {
+        // What an asynchronous hook throws has nobody who awaits it.
+        hooks.succeeded = async () => {
+          throw new Error("of another");
+        };
+      }
+      if (name === "interrupted") proxy.cutReplyTo("DEHYDRATOR.POLL\r\n$");
+      const done: string[] = [];
+      const work = async ({ payload, attempt, lost }: Job<string>) => {
+        if (payload === "first" && attempt === 1) {
+          if (name === "retried") throw new Retry(10);
+          if (name === "buried") throw new Reject("no");
+          if (name === "lost") {
+            await jobs.cancel("a");
+            await once(lost, "abort");
+          }
+        }
+        done.push(payload);
+      };
+      running(t, jobs, work, { hooks, lease: 300 });
+      if (name === "crashed") await until(() => printed.mock.callCount() > 1);
+      else await until(() => hooks.heard.includes("crashed Error: of the hook"));
+      await jobs.put("last");
+      await until(async () => (await jobs.size()) === 0);
+      assert.deepEqual(done.sort(), name === "buried" ? ["last"] : ["first", "last"]);
+    });
+  }
 
   test("Prometheus counts", async (t) => {
     const jobs = queueOf<string>(t, server.url, { library });
