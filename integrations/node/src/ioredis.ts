@@ -7,6 +7,7 @@ import type { Opened } from "./wire.js";
 export interface Ioredis {
   readonly isCluster: boolean;
   readonly status: string;
+  readonly options: object;
   // biome-ignore lint/suspicious/noExplicitAny: the options of `Redis` and of `Cluster` differ
   duplicate(...options: any[]): Ioredis;
   connect(): Promise<void>;
@@ -76,6 +77,9 @@ async function opened(client: Ioredis): Promise<Opened> {
     const ended = new Promise<never>((_, reject) => client.on("end", () => reject(new Error("the connection ended"))));
     ended.catch(() => {});
     await Promise.race([client.connect(), ended]);
+    // If its own SELECT was refused, as while a script runs, it goes on, in the first database.
+    const { db } = client.options as { db?: number };
+    if (db !== undefined && db !== 0) await Promise.race([client.callBuffer("SELECT", String(db)), ended]);
   } catch (error) {
     client.disconnect();
     throw cause ?? error;

@@ -12,7 +12,10 @@ export interface Opened {
 }
 
 /** What the server says that passes by itself: the same command, sent again in a while, may succeed. */
-const PASSING = /^-?(UNBLOCKED|READONLY|NOREPLICAS|MISCONF|LOADING|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b/;
+const PASSING = /^-?(BUSY|UNBLOCKED|READONLY|NOREPLICAS|MISCONF|LOADING|TRYAGAIN|CLUSTERDOWN|MASTERDOWN)\b/;
+
+/** Said while a script runs for too long: by a server that is otherwise well, on a connection that is. */
+const BUSY = /^-?BUSY\b/;
 
 /** An error that the server replied. */
 export type ErrorReply = Error & { readonly [REPLY]: true };
@@ -51,17 +54,20 @@ export class Wire {
     if (this.#closed) throw new DehydratorError("the queue was closed");
     this.#opening ??= this.open();
     let opening = this.#opening;
+    let opened: Opened | undefined;
     try {
-      let opened = await this.#inTime(opening);
+      opened = await this.#inTime(opening);
       if (!opened.alive) {
         this.#drop(opening);
         this.#opening ??= this.open();
         opening = this.#opening;
+        opened = undefined;
         opened = await this.#inTime(opening);
       }
       return await this.#inTime(opened.send(words.map(sendable)));
     } catch (error) {
-      if (!isReply(error) || passes(error)) this.#drop(opening);
+      const sound = opened !== undefined && isReply(error) && (!passes(error) || BUSY.test(error.message));
+      if (!sound) this.#drop(opening);
       throw error;
     }
   }

@@ -144,6 +144,29 @@ withEach("a queue", (library) => {
     await server.close();
   });
 
+  test("a script that runs for too long is waited for, by connections old and new", async (t) => {
+    const server = await RealServer.start("--busy-reply-threshold", "50");
+    t.after(() => server.close());
+    const old = queueOf(t, `${server.url}/1`, { library, name: "jobs" });
+    await old.put(1);
+    await server.client.ping();
+    const looping = server.client.duplicate();
+    t.after(() => looping.disconnect());
+    looping.eval("while true do end", 0).catch(() => {});
+    const busy = async () => (await server.client.ping().catch(String)).includes("BUSY");
+    await until(busy);
+    const told: string[] = [];
+    const tell = (error: unknown) => told.push(String(error));
+    const queues = [old, queueOf(t, `${server.url}/1`, { library, name: "jobs" })];
+    const putting = queues.map((jobs) => jobs.server.ask(jobs.verbs.put(2, {}), { tell }));
+    await until(() => told.length >= 3);
+    await server.client.script("KILL");
+    assert.equal((await Promise.all(putting)).filter(Boolean).length, 2);
+    await server.client.select(1);
+    assert.equal(await server.client.call("DEHYDRATOR.LEN", "jobs"), 3);
+    for (const line of told) assert.match(line, /BUSY/);
+  });
+
   test("a PUSH whose reply is lost is sent again, and put away once", async (t) => {
     const proxy = await CuttingProxy.start(server.port);
     t.after(() => proxy.close());
