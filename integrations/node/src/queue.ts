@@ -27,8 +27,8 @@ export function deadOf(name: string, cluster: boolean): string {
 /**
  * Puts jobs away, and reads, postpones and cancels them by their ids.
  *
- * All commands are sent again when the connection breaks, for `patience`, and take effect once. Durations are in
- * milliseconds. A queue has a connection of its own from its first command on, until `close`.
+ * All commands are sent again when the connection breaks, for `patience`, and take effect once, but see `put`. Durations are
+ * in milliseconds. A queue has a connection of its own from its first command on, until `close`.
  */
 export class Queue<T = unknown> {
   readonly verbs: Verbs<T>;
@@ -51,6 +51,9 @@ export class Queue<T = unknown> {
    *
    * An id that is there already stays as it was, and null is returned; with `replace` the new payload takes its place,
    * and its delay begins anew: a debounce.
+   *
+   * The id is free when a worker is done with the job. If a reply is lost and `put` sent again after that, the job is done
+   * twice, unless the server remembers ids for a while: DEHYDRATOR.LIMIT key REMEMBER ms.
    */
   put(payload: T, options: PutOptions = {}): Promise<string | null> {
     return this.#ask(() => this.verbs.put(payload, options));

@@ -55,7 +55,11 @@ export class Worker<T = unknown> {
     this.#tell = tellerOf(hooks);
   }
 
-  /** Has the worker take nothing more, finish what it has in hand, and return from `run`. */
+  /**
+   * Has the worker ask for nothing more, finish what it has in hand, and return from `run`.
+   *
+   * What the server gives it while it still sleeps is in hand too: if it was given back, that would count as an attempt.
+   */
   stop(): void {
     this.#stopping = true;
     this.#roomy();

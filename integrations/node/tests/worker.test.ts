@@ -205,6 +205,18 @@ withEach("a worker", (library) => {
     assert.deepEqual([begun, notes.heard, await jobs.size()], [["a"], ["succeeded a"], 1]);
   });
 
+  test("what comes after a stop, while the worker still sleeps, is done", async (t) => {
+    const server = await RealServer.start();
+    t.after(() => server.close());
+    const jobs = queueOf<string>(t, server.url, { library });
+    const { worker, ended, notes } = running(t, jobs, () => {}, { block: 20_000 });
+    await until(async () => (await server.client.info("clients")).includes("blocked_clients:1"));
+    worker.stop();
+    await jobs.put("x", { id: "a" });
+    await ended;
+    assert.deepEqual([notes.heard, await jobs.size()], [["succeeded a"], 0]);
+  });
+
   test("queues are served in their order, and several jobs at a time", async (t) => {
     const [high, low] = ["high", "low"].map((name) => queueOf<string>(t, server.url, { library, name }));
     await low!.putMany(Array.from({ length: 5 }, () => ({ payload: "low" })));
