@@ -92,6 +92,21 @@ class TakeoverTest < DehydratorTest
     assert_equal [1, 1], [queue("q0").size, ask("ZCARD", "schedule")]
   end
 
+  def test_a_key_of_another_type_keeps_back_its_own_queue_alone
+    ask("SET", "schedule:q0", "text")
+    fill(9)
+    Sidekiq::Dehydrator::Takeover.told.clear
+    assert_equal 6, Sidekiq::Dehydrator.take_over
+    assert_equal [3, 9], [ask("ZCARD", "schedule"), scheduled.size]
+    assert_equal 1, Sidekiq::Dehydrator::Takeover.told.size
+    ask("ZADD", "schedule", "XX", (Time.now.to_f - 1).to_s, ask("ZRANGE", "schedule", 0, 0).first)
+    assert_equal 1, Sidekiq::Dehydrator.take_over
+    assert_equal [1, 2], [queue("q0").size, ask("ZCARD", "schedule")]
+    ask("DEL", "schedule:q0")
+    assert_equal 2, Sidekiq::Dehydrator.take_over
+    assert_equal [0, 8], [ask("ZCARD", "schedule"), scheduled.size]
+  end
+
   def test_processes_without_the_gem_may_go_on_for_a_while
     sidekiq(poll: 0.1)
     wait_until { Sidekiq::ProcessSet.new(false).size == 1 }

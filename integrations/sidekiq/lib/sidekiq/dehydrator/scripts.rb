@@ -22,7 +22,8 @@ module Sidekiq
     end
 
     module Scripts
-      # From a sorted set into a dehydrator. What the dehydrator refuses stays, unless it is due: then it is pushed here.
+      # From a sorted set into a dehydrator. What the dehydrator refuses, or a key that is none, stays, unless it is due: then
+      # it is pushed here.
       # KEYS: the sorted set, the dehydrator, the list, Sidekiq's set of queues, ours. ARGV: the queue's name, then for each
       # job: its member, its score as it was read, its moment in unix ms, the element, its id, and another id.
       # Replies how many were moved, how many were refused, and why.
@@ -31,13 +32,18 @@ module Sidekiq
         local time = redis.call('TIME')
         local now = time[1] * 1000 + time[2] / 1000
         redis.call('SADD', KEYS[4], ARGV[1])
-        redis.call('SADD', KEYS[5], ARGV[1])
-        redis.call('DEHYDRATOR.ONDUE', KEYS[2], 'LIST', KEYS[3], 'LEFT')
+        local rule = redis.pcall('DEHYDRATOR.ONDUE', KEYS[2], 'LIST', KEYS[3], 'LEFT')
+        if not rule.err then
+          redis.call('SADD', KEYS[5], ARGV[1])
+        end
         for i = 2, #ARGV, 6 do
           local member, score, at, element = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
           local there = redis.call('ZSCORE', KEYS[1], member)
           if there and tonumber(there) == tonumber(score) then
-            local reply = redis.pcall('DEHYDRATOR.PUSH', KEYS[2], 0, element, ARGV[i + 4], 'NX', 'AT', at)
+            local reply = rule
+            if not rule.err then
+              reply = redis.pcall('DEHYDRATOR.PUSH', KEYS[2], 0, element, ARGV[i + 4], 'NX', 'AT', at)
+            end
             if not reply then
               reply = redis.pcall('DEHYDRATOR.PUSH', KEYS[2], 0, element, ARGV[i + 5], 'REPLACE', 'AT', at)
             end
