@@ -5,7 +5,7 @@ Gem::Specification.new do |gem|
   gem.version = "0.1.0"
   gem.summary = "Sidekiq's scheduled jobs and retries, in its queues the moment they are due"
   gem.description = "What Sidekiq puts off waits in a dehydrator, a data type of Redis and Valkey, and the server itself " \
-                    "pushes it to the queue when it is due. Nothing polls."
+                    "pushes it to the queue when it is due. No job waits for a poller."
   gem.authors = ["The authors of Dehydrator"]
   gem.license = "BSD-3-Clause"
   gem.files = Dir["lib/**/*.rb"] + ["README.md"]

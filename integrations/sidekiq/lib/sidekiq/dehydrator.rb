@@ -1,12 +1,12 @@
 # frozen_string_literal: true
 
-# Sidekiq without a poller. What `perform_in`, `perform_at` and failed jobs put off waits in a dehydrator for each queue,
-# and the server itself pushes it to Sidekiq's list when it is due (DEHYDRATOR.ONDUE ... LIST).
+# What Sidekiq's `perform_in`, `perform_at` and failed jobs put off waits in a dehydrator for each queue, and the server itself
+# pushes it to Sidekiq's list when it is due (DEHYDRATOR.ONDUE ... LIST). No job waits for a poller.
 #
 #     require "sidekiq-dehydrator"
 #
-# in the application, once Sidekiq is there, is all. Sidekiq's own sorted sets, `schedule` and `retry`, are still read: what
-# a process without this line puts there is taken over.
+# in the application, once Sidekiq is there, is all. Sidekiq's own sorted sets, `schedule` and `retry`, are read every few
+# seconds, in the place of Sidekiq's poller: what a process without this line puts there is taken over.
 #
 #     key                    what
 #     schedule:<queue>       a dehydrator: what is put off, by job id (Scheduled)
