@@ -8,7 +8,7 @@ Gem::Specification.new do |gem|
                     "pushes it to the queue when it is due. No job waits for a poller."
   gem.authors = ["The authors of Dehydrator"]
   gem.license = "BSD-3-Clause"
-  gem.files = Dir["lib/**/*.rb"] + ["README.md"]
+  gem.files = Dir["lib/**/*.rb", base: __dir__] + ["README.md"]
   gem.required_ruby_version = ">= 3.0"
   gem.add_dependency "sidekiq", ">= 6.4", "< 9"
 end
