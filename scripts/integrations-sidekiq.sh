@@ -60,7 +60,7 @@ version 6.4 bookworm $gems ruby-redis
 
 names='redis-7.0 valkey-8'
 versions='6.4 7.3 8.1'
-files='jobs page takeover killed'
+files='package jobs page takeover killed'
 case ${2-} in
     --quick)
         names=redis-7.0
