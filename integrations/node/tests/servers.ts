@@ -14,6 +14,9 @@ export const MODULE =
   process.env.DEHYDRATOR_MODULE ?? new URL("../../../../target/release/libdehydrator.so", import.meta.url).pathname;
 const SERVER = process.env.DEHYDRATOR_SERVER ?? "redis-server";
 
+/** Of clients of servers that come and go: for two seconds more each would keep the process. */
+const BRIEF = { lazyConnect: true, disconnectTimeout: 20 };
+
 const started = new Set<RealServer>();
 after(async () => {
   for (const server of started) await server.close();
@@ -59,7 +62,7 @@ export class RealServer {
     private readonly options: readonly string[],
   ) {
     this.url = `redis://127.0.0.1:${port}`;
-    this.client = new Redis({ port, lazyConnect: true, retryStrategy: () => 20, maxRetriesPerRequest: null });
+    this.client = new Redis({ ...BRIEF, port, retryStrategy: () => 20, maxRetriesPerRequest: null });
     this.client.on("error", () => {});
     started.add(this);
   }
@@ -121,7 +124,7 @@ export class RealServer {
 }
 
 async function answers(port: number): Promise<boolean> {
-  const client = new Redis({ port, lazyConnect: true, retryStrategy: null, maxRetriesPerRequest: 0 });
+  const client = new Redis({ ...BRIEF, port, retryStrategy: null, maxRetriesPerRequest: 0 });
   client.on("error", () => {});
   try {
     await client.connect();
