@@ -52,7 +52,9 @@ node_modules/.bin/biome ci .
 rm -rf dist
 node_modules/.bin/tsc
 [ "${2-}" != --bench ] || exec node dist/bench/run.js --server "$servers/redis-7.0" --module "$DEHYDRATOR_MODULE"
+beside=3
+[ "${2-}" != --quick ] || beside=2
 for name in $names; do
     echo "integrations/node on $name"
-    DEHYDRATOR_SERVER=$servers/$name node --test --test-concurrency=2 --test-reporter="${TEST_REPORTER-dot}" dist/tests/*.test.js
+    DEHYDRATOR_SERVER=$servers/$name node --test --test-concurrency=$beside --test-reporter="${TEST_REPORTER-dot}" dist/tests/*.test.js
 done

@@ -292,6 +292,16 @@ def test_a_dead_letter_whose_id_is_in_the_queue_again_stays(server: RealServer) 
     assert jobs.revive() == 0
 
 
+def test_a_dead_letter_whose_id_is_remembered_comes_back(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs")
+    server.client.execute_command("DEHYDRATOR.LIMIT", "jobs", "REMEMBER", 600_000)
+    jobs.put("once", id="a")
+    assert bury(jobs, "no such mailbox")
+    assert jobs.put("again", id="a") is None
+    assert jobs.revive() == 1
+    assert jobs.look("a").payload == "once"
+
+
 def test_a_job_is_not_lost_where_its_dead_letter_finds_no_stream(server: RealServer) -> None:
     jobs = Queue(server.url, "jobs")
     server.client.set("jobs:dead", "x")

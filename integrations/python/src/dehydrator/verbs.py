@@ -26,14 +26,18 @@ return 1
 """
 
 #: Puts dead letters away again, due at once, with a count that begins anew. One whose id is in the queue stays.
+#: NX would refuse an id that LIMIT REMEMBER has the server remember, as it does what BURY settled.
 REVIVE = """
 local revived = 0
 local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
 for _, entry in ipairs(dead) do
     local letter = {}
     for i = 1, #entry[2], 2 do letter[entry[2][i]] = entry[2][i + 1] end
-    local put = redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'NX')
-    if put then redis.call('XDEL', KEYS[2], entry[1]); revived = revived + 1 end
+    if not redis.call('DEHYDRATOR.LOOK', KEYS[1], letter.id) then
+        redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, letter.element, letter.id, 'REPLACE')
+        redis.call('XDEL', KEYS[2], entry[1])
+        revived = revived + 1
+    end
 end
 return revived
 """
