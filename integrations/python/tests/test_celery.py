@@ -22,6 +22,8 @@ from celery.exceptions import TaskRevokedError
 from servers import RealServer, wait_until
 
 FOLDER = Path(__file__).parent
+#: Workers run the package that the tests run.
+PYTHONPATH = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
 LENGTH = ("DEHYDRATOR.LEN", "dehydrator:celery")
 
 
@@ -29,7 +31,7 @@ def start(server: RealServer, *options: str, **environment: str) -> subprocess.P
     log = (server.folder / "celery.log").open("a")
     return subprocess.Popen(
         [sys.executable, "-m", "celery", "-A", "celery_app", "worker", "--loglevel", "info", *options],
-        env={**os.environ, "URL": server.url, "PYTHONPATH": str(FOLDER), **environment},
+        env={**os.environ, "URL": server.url, "PYTHONPATH": PYTHONPATH, **environment},
         cwd=FOLDER,
         stdout=log,
         stderr=log,
