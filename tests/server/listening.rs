@@ -282,8 +282,10 @@ fn a_listener_may_do_anything_when_who_asks_moves_a_dead_letter() {
                 }
                 let read = if route == "LIST s" { "LRANGE s 0 -1" } else { "XRANGE s - +" };
                 let entries = format!("{:?}", client.ask(read));
+                // An entry names it twice. One that is renamed while it is sent goes again by its new name.
+                let most = if deed.starts_with("RENAME") { 4 } else { 2 };
                 for id in ["dead-1", "dead-2"] {
-                    assert!(entries.matches(id).count() <= 2, "{what}: {entries}");
+                    assert!(entries.matches(id).count() <= most, "{what}: {entries}");
                 }
                 pair.compare(&what);
             }
