@@ -51,7 +51,9 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
     // Refused before anything is given out.
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
-    if let Some(lawn) = dehydrator.look()
+    // Most choose no token, and need not look for what it holds.
+    if take.chosen_token().is_some()
+        && let Some(lawn) = dehydrator.look()
         && held(lawn, take, now).next().is_some()
     {
         let mut reply = context.reply_array_up_to(take.count);
