@@ -21,6 +21,7 @@ use crate::data_type::{Writing, inspect, is_scheduled};
 use crate::metrics::counters::{self, DELIVERIES};
 use crate::metrics::latency;
 use crate::pending::overdue::Serial;
+use crate::pending::schedule::Task;
 use crate::pending::{blocked, schedule};
 use crate::policy::{Policy, Trust};
 use crate::replicate;
@@ -63,12 +64,12 @@ pub fn run(context: &Context) {
     }
 }
 
-/// What there is to do in a key.
-enum Task {
+/// What there is to do in a key now.
+enum Todo {
     /// Nothing, and never will be by itself.
     None,
     /// Nothing until then.
-    Later(Serial, Option<u64>, bool),
+    Later(Serial, Task),
     /// A policy came by RESTORE, of which others must hear that nobody has confirmed it.
     Tell,
     /// A pause is over.
@@ -78,33 +79,34 @@ enum Task {
 }
 
 /// Looks at a key. Whatever calls out may change it: then it must be looked at again.
-fn look(context: &Context, key: Str<'_>, now: u64) -> Task {
+fn look(context: &Context, key: Str<'_>, now: u64) -> Todo {
     inspect(context, key, |dehydrator| {
         dehydrator.tracking().track();
         if !is_scheduled(dehydrator) {
-            return Task::None;
+            return Todo::None;
         }
         if dehydrator.rules.trust == Trust::Untold {
-            return Task::Tell;
+            return Todo::Tell;
         }
         let serial = dehydrator.tracking().serial();
         if let Some(pause) = dehydrator.rules.pause {
             let is_on = pause.is_on(now);
-            return if is_on { Task::Later(serial, pause.end(), true) } else { Task::Resume };
+            let later = || Todo::Later(serial, dehydrator.next_task(now));
+            return if is_on { later() } else { Todo::Resume };
         }
         let goes = dehydrator.sends_first();
         match dehydrator.lawn.next_deadline() {
             Some(deadline) if deadline <= now && !dehydrator.has_room(goes, now) => {
-                let (next, delivers) = dehydrator.next_task(now);
-                Task::Later(serial, next.map(|next| next.max(now + 1)), delivers)
+                let task = dehydrator.next_task(now);
+                Todo::Later(serial, Task { next: task.next.map(|next| next.max(now + 1)), ..task })
             }
             Some(deadline) if deadline <= now => {
-                Task::Due { deadline, goes: goes.then(|| dehydrator.rules.policy.clone()) }
+                Todo::Due { deadline, goes: goes.then(|| dehydrator.rules.policy.clone()) }
             }
-            next => Task::Later(serial, next, goes),
+            next => Todo::Later(serial, Task { next, delivers: goes, is_held_back: false }),
         }
     })
-    .unwrap_or(Task::None)
+    .unwrap_or(Todo::None)
 }
 
 fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
@@ -113,14 +115,14 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
     let now = clock::now();
     retry_stuck(context, name, key, now, budget);
     match look(context, key, now) {
-        Task::None => return schedule::forget(name),
-        Task::Later(serial, next, delivers) => {
+        Todo::None => return schedule::forget(name),
+        Todo::Later(serial, task) => {
             // It was noted without its deadline, or something was taken or put off.
-            return schedule::note(context, key, serial, (next, delivers), now);
+            return schedule::note(context, key, serial, task, now);
         }
-        Task::Tell => return tell(context, name, key),
-        Task::Resume => return resume(context, name, key),
-        Task::Due { .. } => {}
+        Todo::Tell => return tell(context, name, key),
+        Todo::Resume => return resume(context, name, key),
+        Todo::Due { .. } => {}
     }
     if !context.serves(key) {
         schedule::wait(name, ELSEWHERE_US);
@@ -129,7 +131,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
     if schedule::announce(name) {
         context.notify_module(c"dehydrator.due", key);
     }
-    let Task::Due { deadline, goes } = look(context, key, now) else {
+    let Todo::Due { deadline, goes } = look(context, key, now) else {
         return schedule::again(name);
     };
     let Some(policy) = goes else { return };

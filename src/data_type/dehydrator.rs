@@ -10,6 +10,7 @@ use crate::metrics::latency::Overdue;
 use crate::pending::blocked::Outlook;
 use crate::pending::compaction::Mark;
 use crate::pending::overdue::{OVERDUE, Place, Serial};
+use crate::pending::schedule::Task;
 use crate::policy::{Limits, Policy, Rate, Rules};
 use crate::server::flags::gives_out;
 
@@ -175,11 +176,11 @@ impl Dehydrator {
         self.lawn.next_deadline().filter(|next| !is_stuck(*next))
     }
 
-    /// Returns when the module has something to do here, and whether it goes on for as long as something is due.
-    pub fn next_task(&self, now: u64) -> (Option<u64>, bool) {
+    /// Returns what the module has to do here by itself.
+    pub fn next_task(&self, now: u64) -> Task {
         match self.rules.pause {
             // It ends by itself.
-            Some(pause) => (pause.end(), true),
+            Some(pause) => Task { next: pause.end(), delivers: true, is_held_back: false },
             None => {
                 let next = self.lawn.next_deadline();
                 let sends = self.sends_first();
@@ -188,7 +189,8 @@ impl Dehydrator {
                     Some(_) if sends => self.delivers_from(now),
                     Some(_) => self.room_from(now).unwrap_or(now + SEARCH_MS),
                 };
-                (next.map(|next| next.max(from)), sends)
+                let is_held_back = from > now && next.is_some_and(|next| next <= now);
+                Task { next: next.map(|next| next.max(from)), delivers: sends, is_held_back }
             }
         }
     }

@@ -15,7 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::rc::Rc;
 
-use hashbrown::{HashMap, hash_map};
+use hashbrown::{HashMap, HashSet, hash_map};
 
 use super::overdue::Serial;
 use super::timer;
@@ -55,6 +55,8 @@ struct Entry {
     stuck_us: Option<u64>,
     /// Whether it has been said that something is due.
     announced: bool,
+    /// Whether what is due waits for room within limits.
+    is_held_back: bool,
     overdue: Overdue,
 }
 
@@ -81,6 +83,8 @@ struct Database {
     retries: BTreeSet<(u64, Key)>,
     /// Those whose dead letters cannot go, earliest first.
     stuck: BTreeSet<(u64, Key)>,
+    /// Those in which what is due waits for room within limits.
+    held_back: HashSet<Key, ahash::RandomState>,
     /// Those whose last delivery failed.
     failures: BTreeMap<Key, Failure>,
 }
@@ -98,8 +102,16 @@ struct Waste {
     times: btree_set::IntoIter<(u64, Key)>,
 }
 
-/// When a dehydrator's next element comes due, and whether it is to be looked at for as long as something is due.
-pub type Task = (Option<u64>, bool);
+/// What a dehydrator has to do by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Task {
+    /// When there is something to do, or since when, in milliseconds since the epoch.
+    pub next: Option<u64>,
+    /// Whether it is to be looked at for as long as something is due, and not only once.
+    pub delivers: bool,
+    /// Whether something is due already, and waits until then for room within limits.
+    pub is_held_back: bool,
+}
 
 /// What was noted of a value, whether it was due then, and after how many changes of the schedule by others than [`note`].
 type Noted = Option<(Serial, Task, bool, u64)>;
@@ -111,6 +123,9 @@ thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     static SCHEDULE: RefCell<Schedule> = RefCell::default();
     static CHANGES: Cell<u64> = const { Cell::new(0) };
+    /// What time it was when the clock was last looked at, or something was noted that waits for room, in milliseconds since
+    /// the epoch.
+    static LOOKED_AT_CLOCK: Cell<u64> = const { Cell::new(0) };
     /// Most writes leave it as it is when there is something to do next. To note that again would change nothing, and
     /// costs as much as the rest of a write.
     static LAST: [Cell<Noted>; LAST_MAX] = const { [const { Cell::new(None) }; LAST_MAX] };
@@ -152,12 +167,12 @@ pub fn failure(name: &Name) -> Option<Failure> {
 /// `now` is the time by which the command that was run looked for what is due, not a later one: it did not see what came due
 /// while it made a long reply, and that has to be announced.
 pub fn note(context: &Context, key: Str<'_>, serial: Serial, task: Task, now: u64) {
-    let is_due = task.0.is_some_and(|next| next <= now);
+    let is_due = task.next.is_some_and(|next| next <= now);
     let last = Some((serial, task, is_due, CHANGES.get()));
     if LAST.with(|noted| noted[serial as usize % noted.len()].replace(last)) == last {
         return;
     }
-    let (next, delivers) = task;
+    let Task { next, delivers, is_held_back } = task;
     SCHEDULE.with_borrow_mut(|schedule| {
         let database = schedule.databases.entry(context.selected_db()).or_default();
         let Some(next) = next else {
@@ -165,6 +180,10 @@ pub fn note(context: &Context, key: Str<'_>, serial: Serial, task: Task, now: u6
             return;
         };
         let key = database.enter(key.bytes(), serial);
+        database.set_held_back(&key, is_held_back);
+        if is_held_back {
+            LOOKED_AT_CLOCK.set(now.max(LOOKED_AT_CLOCK.get()));
+        }
         let entry = database.entry(&key);
         if next > now {
             entry.announced = false;
@@ -372,6 +391,25 @@ pub fn look_again() {
     });
 }
 
+/// Has all names be looked at now in which something waits for room within limits, if the wall clock has stepped back since
+/// this was last called: when there is room again may be much earlier than had been noted.
+pub fn look_at_clock() {
+    let now = clock::now();
+    if now >= LOOKED_AT_CLOCK.replace(now) {
+        return;
+    }
+    change(|schedule| {
+        for database in schedule.databases.values_mut() {
+            let waiting: Vec<Key> = database.held_back.iter().cloned().collect();
+            for key in waiting {
+                if matches!(database.entry(&key).look_at, LookAt::At(at) if at > now) {
+                    database.set_look_at(&key, LookAt::At(now));
+                }
+            }
+        }
+    });
+}
+
 /// Forgets the names in a database that was emptied, or in all (`None`).
 pub fn flushed(db: Option<i32>) {
     change(|schedule| {
@@ -446,10 +484,22 @@ impl Database {
     fn forget(&mut self, key: &[u8]) {
         self.failures.remove(key);
         if let Some((key, entry)) = self.entries.remove_entry(key) {
+            if entry.is_held_back {
+                self.held_back.remove(&key);
+            }
             if let Some(at_us) = entry.stuck_us {
                 self.stuck.remove(&(at_us, Rc::clone(&key)));
             }
             self.leave_look_at(entry.look_at, key);
+        }
+    }
+
+    fn set_held_back(&mut self, key: &Key, is_held_back: bool) {
+        let before = std::mem::replace(&mut self.entry(key).is_held_back, is_held_back);
+        if is_held_back && !before {
+            self.held_back.insert(Rc::clone(key));
+        } else if before && !is_held_back {
+            self.held_back.remove(key);
         }
     }
 

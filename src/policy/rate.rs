@@ -10,8 +10,7 @@
 //! sixteen bytes each, whatever the rate is, and every question is a search in it.
 //!
 //! *A clock that steps back* leaves moments that are yet to come. They were before now in truth, so they count as now: never too
-//! early, and late by a window at the most, once somebody asks: what the server delivers waits for the moment that it had noted.
-//! One that steps ahead has the window be over.
+//! early, and late by a window at the most. One that steps ahead has the window be over.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
