@@ -94,10 +94,10 @@ async def test_what_was_not_acknowledged_is_given_back_at_the_end(server: RealSe
 async def test_a_message_that_nobody_acknowledges_comes_again(server: RealServer) -> None:
     dead, alive = DehydratorBroker(server.url, lease=0.5), DehydratorBroker(server.url, lease=60)
 
-    @dead.task
     async def note() -> None: ...
 
-    await note.kiq()
+    alive.register_task(note, "note")
+    await dead.register_task(note, "note").kiq()
     listening = dead.listen()
     first = await anext(listening)
     dead._renewing.cancel()
@@ -171,6 +171,22 @@ async def test_what_cannot_be_decoded_is_a_dead_letter_and_work_goes_on(server: 
     ((_, letter),) = server.client.xrange(f"{KEY}:dead")
     assert (letter[b"id"], letter[b"element"]) == (b"bad", b"\xff{")
     assert letter[b"reason"].startswith(b"it cannot be decoded")
+
+
+async def test_a_task_that_the_worker_does_not_know_is_a_dead_letter(server: RealServer) -> None:
+    newer, older, ran = DehydratorBroker(server.url), DehydratorBroker(server.url), []
+
+    async def note() -> None:
+        ran.append(1)
+
+    older.register_task(note, "note")
+    await newer.register_task(note, "another").kiq()
+    await newer.register_task(note, "note").kiq()
+    async with working(older):
+        await until(lambda: length(server) == 0)
+    assert ran == [1]
+    ((_, letter),) = server.client.xrange(f"{KEY}:dead")
+    assert letter[b"reason"] == b"there is no task another"
 
 
 async def test_a_broker_shuts_down_while_the_server_is_away(own_server: RealServer) -> None:

@@ -131,11 +131,14 @@ class DehydratorBroker(AsyncBroker):
             await server.client.aclose()  # type: ignore[attr-defined]
 
     def _fault_of(self, delivery: Delivery) -> str | None:
-        """Returns why the receiver could not read a message: it would acknowledge it, and it would be lost."""
+        """Returns why the receiver could not run a message: it would acknowledge it, and it would be lost."""
         try:
-            self.formatter.loads(message=delivery.element).parse_labels()
+            message = self.formatter.loads(message=delivery.element)
+            message.parse_labels()
         except Exception as error:
             return f"it cannot be decoded: {reason_of(error)}"
+        if self.find_task(message.task_name) is None:
+            return f"there is no task {message.task_name}"
         return None
 
     async def _bury(self, delivery: Delivery, reason: str) -> None:
