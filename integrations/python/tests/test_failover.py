@@ -243,6 +243,21 @@ def test_a_cluster_of_which_no_node_is_there_is_waited_for(
 
 
 @both
+def test_a_cluster_that_comes_later_is_waited_for(
+    cluster: Cluster, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for node in cluster.nodes:
+        node.kill()
+    jobs = Queue(cluster.url, "jobs", patience=120)
+    with working(kind, cluster.url, "jobs") as record:
+        wait_until(lambda: "RedisClusterException" in caplog.text)
+        for node in cluster.nodes:
+            node.start()
+        jobs.put(0, id="after")
+        wait_until(lambda: len(record.done) == 1 and len(jobs) == 0)
+
+
+@both
 def test_a_replica_of_a_cluster_takes_over(cluster: Cluster, kind: str) -> None:
     with working(kind, cluster.url, "jobs") as record, Putting(cluster.url, "jobs") as putting:
         wait_until(lambda: len(record.done) > 200)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
+from threading import Lock
 from types import ModuleType
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -90,10 +93,33 @@ def connect(url: str, timeout: float, *, asyncio: bool = False, **options: Any) 
     options.setdefault("max_connections", 2**31)
     scheme, _, how = scheme.partition("+")
     if how == "cluster":
-        return getattr(package, f"{kind}Cluster").from_url(f"{scheme}://{rest}", **options)
+        make = partial(getattr(package, f"{kind}Cluster").from_url, f"{scheme}://{rest}", **options)
+        return make() if asyncio else LaterCluster(make)
     if how == "sentinel":
         return _sentinel(library.__name__, f"{scheme}://{rest}", asyncio, options)
     return getattr(package, kind).from_url(url, **options)
+
+
+class LaterCluster:
+    """A cluster's client that connects at its first command.
+
+    The library's own connects when it is made, and raises if no node answers. So nobody could begin before the cluster.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._client: Any = None
+        self._making = Lock()
+
+    def execute_command(self, *args: Any, **options: Any) -> Any:
+        with self._making:
+            if self._client is None:
+                self._client = self._make()
+        return self._client.execute_command(*args, **options)
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
 
 
 def _sentinel(library: str, url: str, asyncio: bool, options: dict[str, Any]) -> Any:

@@ -66,11 +66,17 @@ class Server:
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def check(self, key: str, give_up: Callable[[], bool] = lambda: False) -> None:
+    def check(
+        self,
+        key: str,
+        give_up: Callable[[], bool] = lambda: False,
+        tell: Callable[[Exception], Any] = lambda error: None,
+    ) -> None:
         """Raises what is wrong if the module is not there, or too old."""
         for words in PROBES:
             try:
-                self.ask(Question((words[0], key, *words[1:]), lambda reply: None), give_up=give_up)
+                question = Question((words[0], key, *words[1:]), lambda reply: None)
+                self.ask(question, give_up=give_up, tell=tell)
             except Exception as error:
                 if not knows(error):
                     raise

@@ -86,7 +86,7 @@ class Worker:
         if (timeout := read_timeout(server.client)) is not None:
             # A client of the user's own may wait for a shorter time: a reply must come before that.
             block_ms = min(block_ms, int(timeout * 500))
-        server.check(first.name, self._stopping.is_set)
+        server.check(first.name, self._stopping.is_set, self._hooks.interrupted)
         self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
         for queue in self._queues.values():
             if self._terms.attempts is not None:

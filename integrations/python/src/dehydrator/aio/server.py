@@ -62,11 +62,17 @@ class Server:
             raise
         return sending.result()
 
-    async def check(self, key: str, give_up: Callable[[], bool] = lambda: False) -> None:
+    async def check(
+        self,
+        key: str,
+        give_up: Callable[[], bool] = lambda: False,
+        tell: Callable[[Exception], Any] = lambda error: None,
+    ) -> None:
         """Raises what is wrong if the module is not there, or too old."""
         for words in PROBES:
             try:
-                await self.ask(Question((words[0], key, *words[1:]), lambda reply: None), give_up=give_up)
+                question = Question((words[0], key, *words[1:]), lambda reply: None)
+                await self.ask(question, give_up=give_up, tell=tell)
             except Exception as error:
                 if not knows(error):
                     raise

@@ -80,7 +80,7 @@ class Worker:
         if (timeout := read_timeout(server.client)) is not None:
             # A client of the user's own may wait for a shorter time: a reply must come before that.
             block_ms = min(block_ms, int(timeout * 500))
-        await server.check(first.name, lambda: self._stopping)
+        await server.check(first.name, lambda: self._stopping, self._hooks.interrupted)
         self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
         for queue in self._queues.values():
             if self._terms.attempts is not None:
