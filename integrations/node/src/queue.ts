@@ -7,7 +7,7 @@ import { Server } from "./server.js";
 import { BATCH, type PutOptions, Verbs } from "./verbs.js";
 
 /** For how many milliseconds a queue waits for a reply, on a connection where nothing sleeps. Then it makes another. */
-const REPLY = 5000;
+export const REPLY = 5000;
 
 export interface QueueOptions<T> {
   codec?: Codec<T>;

@@ -15,6 +15,8 @@ const NEWEST = "DEHYDRATOR.REJECT";
 export interface Patience {
   /** For how many milliseconds it is asked again. */
   patience?: number;
+  /** For how many milliseconds a reply is waited for, before it is asked for by another connection. */
+  reply?: number | undefined;
   giveUp?(): boolean;
   /** Hears of each error that is not the last. */
   tell?(error: unknown): void;
@@ -27,12 +29,15 @@ export class Server {
     private readonly patience: number,
   ) {}
 
-  async ask<T>(question: Question<T>, { patience = this.patience, giveUp, tell }: Patience = {}): Promise<T> {
+  async ask<T>(
+    question: Question<T>,
+    { patience = this.patience, reply: wait, giveUp, tell }: Patience = {},
+  ): Promise<T> {
     const end = performance.now() + patience;
     for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, LONGEST_PAUSE)) {
       let reply: unknown;
       try {
-        reply = await this.wire.send(question.words);
+        reply = await this.wire.send(question.words, wait);
       } catch (error) {
         if (!passes(error) || giveUp?.() || performance.now() + pause > end) {
           throw clearer(error, String(question.words[0]));
@@ -46,10 +51,10 @@ export class Server {
   }
 
   /** Throws what is wrong if the module is not there, or too old. */
-  async check(giveUp?: () => boolean): Promise<void> {
+  async check(how: Patience = {}): Promise<void> {
     for (const command of ["DEHYDRATOR.POLL", NEWEST]) {
       try {
-        await this.ask(bare(command), giveUp === undefined ? {} : { giveUp });
+        await this.ask(bare(command), how);
       } catch (error) {
         if (!knows(error)) throw error;
       }

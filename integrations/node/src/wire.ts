@@ -44,27 +44,27 @@ export class Wire {
   #opening: Promise<Opened> | undefined;
   #closed = false;
 
-  /** `timeout`: for how many milliseconds it waits for a reply. */
+  /** `timeout`: for how many milliseconds it waits for a reply, if nothing else is asked for. */
   constructor(
     private readonly open: () => Promise<Opened>,
     private readonly timeout: number,
   ) {}
 
-  async send(words: readonly Word[]): Promise<unknown> {
+  async send(words: readonly Word[], timeout = this.timeout): Promise<unknown> {
     if (this.#closed) throw new DehydratorError("the queue was closed");
     this.#opening ??= this.open();
     let opening = this.#opening;
     let opened: Opened | undefined;
     try {
-      opened = await this.#inTime(opening);
+      opened = await inTime(opening, timeout);
       if (!opened.alive) {
         this.#drop(opening);
         this.#opening ??= this.open();
         opening = this.#opening;
         opened = undefined;
-        opened = await this.#inTime(opening);
+        opened = await inTime(opening, timeout);
       }
-      return await this.#inTime(opened.send(words.map(sendable)));
+      return await inTime(opened.send(words.map(sendable)), timeout);
     } catch (error) {
       const sound = opened !== undefined && isReply(error) && (!passes(error) || BUSY.test(error.message));
       if (!sound) this.#drop(opening);
@@ -84,14 +84,14 @@ export class Wire {
     // Neither that it was never made, nor that it is closed already, is of interest.
     opening.then((opened) => opened.close()).catch(() => {});
   }
+}
 
-  #inTime<T>(promise: Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const late = () => reject(new NoReplyError(`no reply in ${this.timeout} ms`));
-      const timer = setTimeout(late, this.timeout);
-      promise.then(resolve, reject).finally(() => clearTimeout(timer));
-    });
-  }
+function inTime<T>(promise: Promise<T>, timeout: number): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const late = () => reject(new NoReplyError(`no reply in ${timeout} ms`));
+    const timer = setTimeout(late, timeout);
+    promise.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
 }
 
 function sendable(word: Word): string | Buffer {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Held, pairOf } from "./held.js";
 import { type Hooks, type Tell, tellerOf } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
-import type { Queue } from "./queue.js";
+import { type Queue, REPLY } from "./queue.js";
 import type { Server } from "./server.js";
 import { Settling } from "./settling.js";
 import { reasonOf, type Terms, type TermsOptions, termsOf, verdict } from "./terms.js";
@@ -34,6 +34,8 @@ export class Worker<T = unknown> {
   readonly #settling = new Map<string, Settling>();
   readonly #terms: Terms;
   readonly #tell: Tell;
+  /** For how many milliseconds a reply is waited for where a lease hangs on it: there is time to ask again. */
+  readonly #reply: number;
   readonly #held = new Held();
   readonly #serving = new Set<Promise<void>>();
   readonly #ended = new AbortController();
@@ -53,6 +55,7 @@ export class Worker<T = unknown> {
     if (this.#queues.size === 0) throw new RangeError("a worker needs a queue");
     this.#terms = termsOf(terms);
     this.#tell = tellerOf(hooks);
+    this.#reply = Math.min(REPLY, this.#terms.lease / 6);
   }
 
   /**
@@ -84,7 +87,10 @@ export class Worker<T = unknown> {
 
   async #run(server: Server): Promise<void> {
     const { attempts } = this.#terms;
-    await server.check(() => this.#stopping);
+    await server.check({
+      giveUp: () => this.#stopping,
+      tell: (error) => this.#tell("interrupted", error),
+    });
     if (attempts !== null) {
       for (const queue of this.#queues.values()) await this.#ask(queue, queue.verbs.limitAttempts(attempts));
     }
@@ -184,7 +190,11 @@ export class Worker<T = unknown> {
   /** Asks for as long as a lease: after that the answer no longer counts. */
   #ask<A>(queue: Queue<T>, question: Question<A>): Promise<A> {
     const patience = Math.max(this.#terms.lease, 10_000);
-    return queue.server.ask(question, { patience, tell: (error) => this.#tell("interrupted", error) });
+    return queue.server.ask(question, {
+      patience,
+      reply: this.#reply,
+      tell: (error) => this.#tell("interrupted", error),
+    });
   }
 
   /** Renews what is in hand, three times in the time of a lease, until the worker has ended: two may fail. */
@@ -203,6 +213,7 @@ export class Worker<T = unknown> {
       try {
         const renewed = await queue.server.ask(queue.verbs.renew(this.#terms.lease, some.map(pairOf)), {
           patience: this.#terms.lease / 3,
+          reply: this.#reply,
           giveUp: () => this.#ended.signal.aborted,
           tell: (error) => this.#tell("interrupted", error),
         });

@@ -251,6 +251,26 @@ withEach("a worker", (library) => {
     assert.ok(notes.heard.includes("interrupted"));
   });
 
+  const quick = process.env.DEHYDRATOR_QUICK !== undefined;
+  test("a connection that says nothing costs no lease", { skip: quick }, async (t) => {
+    const proxy = await CuttingProxy.start(server.port);
+    t.after(() => proxy.close());
+    const jobs = queueOf<string>(t, proxy.url, { library });
+    const others = queueOf<string>(t, server.url, { library, name: jobs.name });
+    await jobs.put("x");
+    const attempts: number[] = [];
+    const work = async ({ attempt }: { attempt: number }) => {
+      attempts.push(attempt);
+      proxy.stall();
+      await sleep(4000);
+    };
+    running(t, jobs, work, { lease: 1500 });
+    await until(() => attempts.length > 0);
+    running(t, others, work, { lease: 1500 });
+    await until(async () => (await others.size()) === 0);
+    assert.deepEqual(attempts, [1]);
+  });
+
   for (const command of ["SETTLE", "RELEASE", "EVAL"]) {
     test(`a reply to ${command} that is lost is asked for again`, async (t) => {
       const proxy = await CuttingProxy.start(server.port);
