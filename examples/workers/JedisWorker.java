@@ -19,7 +19,7 @@ public final class JedisWorker {
     static final String BLOCK_MS = setting("BLOCK_MS", "5000"), LEASE_MS = setting("LEASE_MS", "60000");
     static final long RETRY_MS = Long.parseLong(setting("RETRY_MS", "1000"));
     static final URI URL = URI.create(setting("REDIS_URL", "redis://127.0.0.1:6379"));
-    static final String PASSING = "(LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF).*";
+    static final String PASSING = "(BUSY|LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)\\b.*";
     static final JedisWorker SERVER = new JedisWorker(), STORE = new JedisWorker();
     static volatile boolean stopping, stopped;
     Jedis connection;

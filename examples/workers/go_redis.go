@@ -21,7 +21,7 @@ var (
 	blockMS, leaseMS = setting("BLOCK_MS", int64(5000)), setting("LEASE_MS", int64(60_000))
 	retryMS, most    = setting("RETRY_MS", int64(1000)), setting("DELIVERIES", int64(5))
 	stopping, _      = signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	passing          = regexp.MustCompile("^(LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)")
+	passing          = regexp.MustCompile(`^(BUSY|LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)\b`)
 	server           *redis.Client // A pool: the work has another connection than POLL.
 )
 

@@ -5,7 +5,7 @@ import { Redis } from "ioredis";
 
 const { REDIS_URL = "redis://127.0.0.1:6379", QUEUE = "{jobs}" } = process.env;
 const { BLOCK_MS = 5000, LEASE_MS = 60_000, RETRY_MS = 1000, DELIVERIES = 5 } = process.env;
-const PASSING = /^(LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)/;
+const PASSING = /^(BUSY|LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)\b/;
 
 async function work(id, job, deliveries, lost) {
   const [word, number] = job.toString().split(" ");

@@ -10,7 +10,7 @@ const SOCKET = { socketTimeout: Number(BLOCK_MS) + 5000, reconnectStrategy: fals
 // Ids and elements are any bytes.
 const BYTES = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } };
 const OPTIONS = { url: REDIS_URL, socket: SOCKET, commandOptions: BYTES };
-const PASSING = /^(LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)/;
+const PASSING = /^(BUSY|LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)\b/;
 
 async function work(id, job, deliveries, lost) {
   const [word, number] = job.toString().split(" ");

@@ -38,7 +38,7 @@ function ask(?Redis &$redis, string|int ...$command): mixed
         try {
             $redis ??= connect();
             $reply = $redis->rawCommand(...$command);
-            // Errors that pass, such as LOADING, are RedisException: those of broken connections too.
+            // Errors that pass, such as LOADING and BUSY, are RedisException: those of broken connections too.
             return $redis->getLastError() === null ? $reply : throw new LogicException($redis->getLastError());
         } catch (RedisException $error) {
             pcntl_signal_dispatch();

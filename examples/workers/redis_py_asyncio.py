@@ -11,7 +11,7 @@ from redis.exceptions import AuthorizationError
 URL, QUEUE = os.environ.get("REDIS_URL", "redis://127.0.0.1:6379"), os.environ.get("QUEUE", "{jobs}")
 BLOCK_MS, LEASE_MS = int(os.environ.get("BLOCK_MS", 5000)), int(os.environ.get("LEASE_MS", 60_000))
 RETRY_MS, DELIVERIES = int(os.environ.get("RETRY_MS", 1000)), int(os.environ.get("DELIVERIES", 5))
-PASSING = ("UNBLOCKED", "NOREPLICAS", "MISCONF")
+PASSING = ("BUSY ", "UNBLOCKED", "NOREPLICAS", "MISCONF")
 LASTING = (redis.AuthenticationError, AuthorizationError)
 server, store = (redis.from_url(URL, socket_timeout=BLOCK_MS / 1000 + 5) for _ in range(2))
 stopping = asyncio.Event()

@@ -5,7 +5,7 @@ require "securerandom"
 URL, QUEUE = ENV.fetch("REDIS_URL", "redis://127.0.0.1:6379"), ENV.fetch("QUEUE", "{jobs}")
 BLOCK_MS, LEASE_MS = ENV.fetch("BLOCK_MS", 5000).to_i, ENV.fetch("LEASE_MS", 60_000).to_i
 RETRY_MS, DELIVERIES = ENV.fetch("RETRY_MS", 1000).to_i, ENV.fetch("DELIVERIES", 5).to_i
-PASSING = %w[LOADING READONLY UNBLOCKED NOREPLICAS MISCONF].freeze
+PASSING = /\A(BUSY|LOADING|READONLY|UNBLOCKED|NOREPLICAS|MISCONF)\b/
 
 def work(id, job, deliveries)
   word, number = job.split
@@ -22,7 +22,7 @@ end
 def ask(server, *command, pause: 0.1)
   server.call(*command)
 rescue Redis::BaseError => error
-  raise if error.is_a?(Redis::CommandError) && !error.message.start_with?(*PASSING)
+  raise if error.is_a?(Redis::CommandError) && !PASSING.match?(error.message)
   return [] if $stopping && command.first == "DEHYDRATOR.POLL"
 
   puts "#{command.first} again: #{error.message}"

@@ -16,7 +16,7 @@ type Link = Option<Connection>;
 /// Id, element, deliveries, token.
 type Element = (String, String, u32, String);
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
-const PASSING: [&str; 5] = ["LOADING", "READONLY", "UNBLOCKED", "NOREPLICAS", "MISCONF"];
+const PASSING: [&str; 6] = ["BUSY", "LOADING", "READONLY", "UNBLOCKED", "NOREPLICAS", "MISCONF"];
 static STOPPING: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 fn work(id: &str, job: &str, deliveries: u32, lost: &Receiver<()>, store: &mut Link) -> Outcome {

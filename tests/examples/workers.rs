@@ -160,8 +160,20 @@ fn hold_with(language: &Language, cuts: VecDeque<Cut>) {
     first.until("a worker has a job", || is_held(&mut client, "orphan"));
     first.kill();
 
-    // Two others get all there is. What one of them has in hand is cancelled: it has to stop, or is late for the rest.
+    // Another one begins while a script runs for long, which the server does nothing beside.
+    client.ask("CONFIG SET busy-reply-threshold 10");
+    let script = redis::cmd("EVAL").arg("while true do end").arg(0).get_packed_command();
+    let mut busy = server.connect();
+    busy.send_packed_command(&script).expect("a script");
     let mut second = language.start(&proxy);
+    let log = second.log.clone();
+    let is_told = || fs::read_to_string(&log).is_ok_and(|log| log.contains("BUSY"));
+    second.until("a worker is told that the server is busy", is_told);
+    client.ask("SCRIPT KILL");
+    // It ends a moment later, with an error.
+    let _ = busy.recv_response();
+
+    // Two others get all there is. What one of them has in hand is cancelled: it has to stop, or is late for the rest.
     let mut third = language.start(&proxy);
     pushed.push(&mut client, "cancelled", 0, "slow 120000");
     second.until("a worker has the job that is to be cancelled", || {
