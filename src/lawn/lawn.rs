@@ -382,8 +382,8 @@ impl Lawn {
         }
     }
 
-    /// Returns how many leases run: how many elements are held whose deadline is yet to come. While that is being found out,
-    /// all count that are held.
+    /// Returns how many leases run: how many elements are held whose deadline is yet to come, but for those that never come
+    /// due ([`DEADLINE_MAX`]). While that is being found out, all count that are held.
     pub fn running(&self, now: u64) -> usize {
         either!(&self.form, it => it.running(now))
     }

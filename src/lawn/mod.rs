@@ -73,7 +73,7 @@
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; from the timeline also the sorting of a block, for each some forty; nothing due: O(1) |
 //! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
 //! | [`Lawn::iter`](Lawn::iter), [`Lawn::rows`](Lawn::rows) | O(log TTLs) for each element; to begin in the middle O(TTLs), whatever is before |
-//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 1,024 queues, the elements of two blocks, or the table of pages, 24 bytes for each 256 KiB |
+//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 1,024 queues, the elements of two blocks, or the table of pages, 24 bytes for each 256 KiB; where leases that run are counted, the turns of all that have run out since they were counted last |
 //!
 //! # Rules
 //!

@@ -136,6 +136,7 @@ impl Full {
         assert!(held <= delivered, "a token of what is not given out");
         if let Some(turns) = self.leases.turns() {
             let all = self.iter_until(DEADLINE_MAX).map(|(_, element)| element);
+            let all = all.filter(|element| element.deadline < DEADLINE_MAX);
             let tokens = all.filter(|element| self.token(element).is_some());
             let handles = tokens.map(|element| self.find(element.id).expect("it is there"));
             assert!(turns.eq(handles.map(|handle| self.records.turn(handle))), "what is held");

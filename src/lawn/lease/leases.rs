@@ -149,7 +149,10 @@ impl Leases {
     /// Begins to count the leases that run, or ends that. What is held already is to be [searched for](Leases::search).
     pub fn watch(&mut self, on: bool) {
         if !on {
-            self.waste = self.running.take().or_else(|| self.waste.take());
+            if let Some(mut running) = self.running.take() {
+                running.behind = self.waste.take();
+                self.waste = Some(running);
+            }
         } else if self.running.is_none() {
             self.running = Some(Box::new(Running::searching()));
         }
@@ -177,7 +180,7 @@ impl Leases {
         let Some(waste) = &mut self.waste else { return false };
         waste.free(count);
         if waste.len() == 0 {
-            self.waste = None;
+            self.waste = waste.behind.take();
         }
         true
     }

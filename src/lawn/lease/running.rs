@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::turn::Turn;
+use super::super::turn::{DEADLINE_MAX, Turn};
 
 /// The turns of all that is held.
 #[derive(Clone, Default)]
@@ -17,6 +17,8 @@ pub struct Running {
     seen: u64,
     /// Where the search for what was held before goes on, in the index. Until it is done, not all of it stands here.
     pub search: Option<u64>,
+    /// Another one that nobody asks any more, if nobody asks this one.
+    pub behind: Option<Box<Self>>,
 }
 
 impl Running {
@@ -25,8 +27,11 @@ impl Running {
         Self { search: Some(0), ..Self::default() }
     }
 
-    /// Notes that something of this turn is held.
+    /// Notes that something of this turn is held. What never comes due is no lease that runs.
     pub fn insert(&mut self, turn: Turn) {
+        if turn.deadline == DEADLINE_MAX {
+            return;
+        }
         let set = if turn.deadline > self.seen { &mut self.running } else { &mut self.over };
         set.insert(turn);
     }
@@ -84,7 +89,8 @@ impl Running {
 
     /// Returns the bytes allocated, about.
     pub fn memory(&self) -> usize {
-        size_of::<Self>() + self.len() * (size_of::<Turn>() + size_of::<Turn>() / 2)
+        let behind = self.behind.as_ref().map_or(0, |behind| behind.memory());
+        behind + size_of::<Self>() + self.len() * (size_of::<Turn>() + size_of::<Turn>() / 2)
     }
 
     /// Returns all turns, in order.
@@ -97,6 +103,15 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_never_comes_due_does_not_run() {
+        let mut all = Running::default();
+        let never = Turn { deadline: DEADLINE_MAX, push: 1 };
+        all.insert(never);
+        assert_eq!((all.count(5), all.first_end(5), all.len()), (0, None, 0));
+        all.remove(never);
+    }
 
     #[test]
     fn what_runs_is_what_has_a_later_deadline_whichever_way_the_clock_steps() {

@@ -228,7 +228,8 @@ impl Small {
 
     fn all_running(&self, now: u64) -> impl Iterator<Item = Entry> + '_ {
         let held = self.entries().take(if self.held > 0 { usize::MAX } else { 0 });
-        held.filter(move |it| it.deadline > now && it.token(&self.bytes).is_some())
+        let runs = move |deadline| deadline > now && deadline < DEADLINE_MAX;
+        held.filter(move |it| runs(it.deadline) && it.token(&self.bytes).is_some())
     }
 
     pub fn delivered(&self) -> usize {

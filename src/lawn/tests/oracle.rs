@@ -319,7 +319,7 @@ fn check_running(lawn: &mut Lawn, oracle: &Oracle, now: u64, looks: bool) {
         lawn.look_at_leases(now);
     }
     let held = oracle.ordered().into_iter().filter(|it| oracle.tokens.contains_key(it.1));
-    let ends: Vec<_> = held.map(|it| it.3).filter(|deadline| *deadline > now).collect();
+    let ends: Vec<_> = held.map(|it| it.3).filter(|at| *at > now && *at < DEADLINE_MAX).collect();
     let (running, end) = (lawn.running(now), lawn.first_end(now));
     if end.is_some() || lawn.is_small() {
         assert_eq!((running, end), (ends.len(), ends.first().copied()), "at {now}");

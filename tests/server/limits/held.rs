@@ -128,6 +128,31 @@ fn a_lease_that_runs_out_makes_room_at_that_moment() {
 }
 
 #[test]
+fn dead_letters_that_cannot_go_take_no_room() {
+    for small_max in ["0", "32"] {
+        let server = Server::start(&["--dehydrator.small-max-elements", small_max]);
+        let mut client = server.connect();
+        client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+        client.ask("SET s text");
+        client.ask("DEHYDRATOR.LIMIT k HELD 2");
+        client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b");
+        client.ask("DEHYDRATOR.POLL k LEASE 1");
+        until("two cannot go", || {
+            let letters = ["a", "b"].map(|id| client.ask(&format!("DEHYDRATOR.PTTL k {id}")));
+            (letters == [Value::Int(-1), Value::Int(-1)]).then_some(())
+        });
+        client.ask("DEHYDRATOR.PUSH k 0 x c");
+        assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["c"]);
+        // Nor do they make any when they go.
+        client.ask("DEHYDRATOR.PUSH k 0 x d");
+        assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["d"]);
+        assert_eq!(client.ask("DEHYDRATOR.REM k a b"), Value::Int(2));
+        client.ask("DEHYDRATOR.PUSH k 0 x e");
+        assert!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")).is_empty());
+    }
+}
+
+#[test]
 fn a_lease_that_has_run_out_does_not_run_again_beside_as_many_as_allowed() {
     let server = Server::start(&[]);
     let mut client = server.connect();
