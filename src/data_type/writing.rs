@@ -234,9 +234,11 @@ impl<'a> Writing<'a> {
         self.existing().and_then(|dehydrator| dehydrator.rules.limits.as_deref())
     }
 
-    /// Returns how many leases may run at the most, 0 if there is no limit.
+    /// Returns how many leases may run at the most, 0 if there is no limit. After that, to ask how many do costs nothing.
     pub fn held_limit(&mut self) -> u64 {
-        self.limits().map_or(0, |limits| limits.held)
+        let (now, limit) = (self.now(), self.limits().map_or(0, |limits| limits.held));
+        self.existing().into_iter().for_each(|dehydrator| dehydrator.note_held(now));
+        limit
     }
 
     /// Returns how many elements there may be at the most, 0 if there is no limit.
