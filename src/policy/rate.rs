@@ -100,10 +100,7 @@ impl Rate {
             self.set_total(end, total);
         }
         *self.latest.get_mut() = u64::MAX;
-        while let Some(first) = self.log.front().filter(|first| self.end(first, end) <= moment) {
-            self.before = first.total;
-            self.log.pop_front();
-        }
+        self.forget_until(end);
         if self.log.is_empty() {
             // What had come near to the greatest number would count nothing from then on.
             self.before = 0;
@@ -117,12 +114,7 @@ impl Rate {
         if count == 0 || self.log.back().is_some_and(|last| end < last.moment) {
             return false;
         }
-        // What had left the window by then is of no interest any more.
-        let earliest = end - (self.granule() - 1).min(end);
-        while let Some(first) = self.log.front().filter(|first| self.end(first, end) <= earliest) {
-            self.before = first.total;
-            self.log.pop_front();
-        }
+        self.forget_until(end);
         self.add(moment, count);
         true
     }
@@ -140,6 +132,16 @@ impl Rate {
     /// Returns bytes on the heap, in one allocation.
     pub fn memory(&self) -> usize {
         self.log.capacity() * size_of::<Entry>()
+    }
+
+    /// Forgets what had left the window when the granule began that ends here: at no moment in it is that of interest. Of the
+    /// moment itself nothing may depend, as replicas and files are told of the granule alone.
+    fn forget_until(&mut self, end: u64) {
+        let begin = end - (self.granule() - 1).min(end);
+        while let Some(first) = self.log.front().filter(|first| self.end(first, end) <= begin) {
+            self.before = first.total;
+            self.log.pop_front();
+        }
     }
 
     fn add(&mut self, moment: u64, count: u64) {
@@ -269,6 +271,9 @@ mod tests {
                 }
                 naive.check(&rate);
                 prop_assert!(rate.log.len() as u64 <= GRANULES + 1, "{}", rate.log.len());
+                let mut replayed = Rate::new(most, per);
+                rate.entries().for_each(|(moment, count)| replayed.give(moment, count));
+                prop_assert!(replayed == rate && replayed.room(now) == rate.room(now));
                 let mut loaded = Rate::new(most, per);
                 for (moment, count) in rate.entries() {
                     prop_assert!(loaded.load(moment, count));
