@@ -6,6 +6,7 @@ use std::ffi::c_void;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
+use crate::commands::poll;
 use crate::metrics::start;
 use crate::pending::{blocked, fading, schedule, search, timer};
 use crate::server::guard::guard;
@@ -39,6 +40,7 @@ unsafe extern "C" fn on_flush(
             let db = (info.dbnum >= 0).then_some(info.dbnum);
             schedule::flushed(db);
             fading::flushed(db);
+            poll::flushed(db);
         }
     });
 }
@@ -55,6 +57,7 @@ unsafe extern "C" fn on_swap(
         schedule::swapped(info.dbnum_first, info.dbnum_second);
         fading::swapped(info.dbnum_first, info.dbnum_second);
         search::swapped(info.dbnum_first, info.dbnum_second);
+        poll::swapped(info.dbnum_first, info.dbnum_second);
     });
 }
 

@@ -83,6 +83,39 @@ fn what_was_leased_for_one_who_is_killed_is_as_it_was() {
 }
 
 #[test]
+fn what_is_given_back_goes_where_its_database_went() {
+    for (line, there) in [("FLUSHALL", None), ("FLUSHDB", None), ("SWAPDB 0 1", Some(1))] {
+        for options in ["COUNT 1", "LEASE 600000"] {
+            let (server, _replica) = pair();
+            let (mut client, mut other) = (server.connect(), server.connect());
+            let sleeper = Sleeper::start(&server, &format!("DEHYDRATOR.POLL k BLOCK 0 {options}"));
+            wake(&mut client, "DEHYDRATOR.PUSH k 0 element id");
+            let lines = [line.to_owned(), format!("CLIENT KILL ID {}", sleeper.id)];
+            let both = lines.iter().flat_map(|line| cmd(line).get_packed_command());
+            other.send_packed_command(&both.collect::<Vec<_>>()).expect("they are sent");
+            let _ = (other.recv_response(), other.recv_response());
+            if sleeper.outcome().is_ok() {
+                continue;
+            }
+            until("all is given back that is", || {
+                (server.info("dehydrator", "dehydrator_blocked_clients") == 0).then_some(())
+            });
+            if let Some(db) = there {
+                assert!(!client.exists("k"), "{line}, {options}");
+                client.ask(&format!("SELECT {db}"));
+                until("it is given back", || {
+                    (client.ask("DEHYDRATOR.TTN k") == Value::Int(0)).then_some(())
+                });
+                assert_eq!(row(&mut client, "k"), (0, 0), "{line}, {options}");
+            } else {
+                client.ask("PING");
+                assert_eq!(client.ask("DBSIZE"), Value::Int(0), "{line}, {options}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_nobody_saw_is_no_dead_letter() {
     let (server, _replica) = pair();
     let (mut client, mut other) = (server.connect(), server.connect());

@@ -39,6 +39,7 @@ use super::{args, limits};
 
 pub use self::mpoll::mpoll;
 pub use self::serve::{backstop, next_us, serve};
+pub use self::unblocked::{flushed, swapped};
 
 /// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and
 /// gone; with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are

@@ -28,6 +28,8 @@ pub(super) struct Parcel {
     elements: Vec<Copied>,
     /// Whether it is replied from which key that is.
     is_named: bool,
+    /// Whether its database was emptied since.
+    is_flushed: bool,
     /// When the key was to expire. If this was the last in it, the key has gone.
     expiry: Option<u64>,
     /// `None`: the client held it already, so it is not given back.
@@ -149,6 +151,7 @@ impl Parcel {
             word,
             elements,
             is_named: *is_named,
+            is_flushed: false,
             expiry: None,
             on_its_way: None,
         }
@@ -178,10 +181,24 @@ impl Parcel {
         }
     }
 
+    /// Notes that a database was emptied, or all were (`None`). What was taken from it is replied, and not given back.
+    pub(super) fn flushed(&mut self, db: Option<i32>) {
+        self.is_flushed |= db.is_none_or(|db| db == self.db);
+    }
+
+    /// Notes that the contents of two databases were exchanged.
+    pub(super) fn swapped(&mut self, first: i32, second: i32) {
+        self.db = match self.db {
+            db if db == first => second,
+            db if db == second => first,
+            db => db,
+        };
+    }
+
     /// Puts it back, because the client has gone. It has its deadline again, and comes after what else is due at that time.
     pub(super) fn give_back(&self, context: &Context) {
         let Some(on_its_way) = &self.on_its_way else { return };
-        if on_its_way.is_claimed() {
+        if on_its_way.is_claimed() || self.is_flushed {
             return;
         }
         if context.is_read_only() || !context.select_db(self.db) {

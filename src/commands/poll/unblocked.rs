@@ -73,6 +73,31 @@ pub(super) fn has_given_up() -> bool {
     GIVEN_UP.with_borrow(|given_up| !given_up.is_empty())
 }
 
+/// Forgets what was taken from a database that was emptied, or from all (`None`): nothing of it is given back.
+pub fn flushed(db: Option<i32>) {
+    each_parcel(|parcel| parcel.flushed(db));
+}
+
+/// Notes that the contents of two databases were exchanged.
+pub fn swapped(first: i32, second: i32) {
+    each_parcel(|parcel| parcel.swapped(first, second));
+}
+
+/// Changes all that is on its way, or to be given back.
+fn each_parcel(mut change: impl FnMut(&mut Parcel)) {
+    ON_THEIR_WAY.with_borrow(|all| {
+        for unblocked in all.values() {
+            // One that is replied at this moment is not given back.
+            if let Ok(mut outcome) = unblocked.outcome.try_borrow_mut()
+                && let Outcome::Given(parcel) = &mut *outcome
+            {
+                change(parcel);
+            }
+        }
+    });
+    GIVEN_UP.with_borrow_mut(|all| all.iter_mut().for_each(change));
+}
+
 /// Gives back what was taken for clients that had gone.
 pub(super) fn give_back(context: &Context) {
     give_back_given_up(context);
