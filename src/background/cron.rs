@@ -84,7 +84,6 @@ fn tick(context: &Context) {
     let started = clock::monotonic_us();
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
     start::look_at_clock();
-    schedule::look_at_clock();
     if started.saturating_sub(LOOKED_US.get()) >= RESET_LOOK_US {
         LOOKED_US.set(started);
         reset_with_server();
@@ -96,6 +95,7 @@ fn tick(context: &Context) {
     // A part of it at the most, so that none can keep the others waiting.
     let within = |part: u64| move || clock::monotonic_us().saturating_sub(started) < part;
     poll::backstop(context, within(BUDGET_US / 2));
+    schedule::look_at_clock(within(BUDGET_US * 3 / 4));
     while within(BUDGET_US * 3 / 4)() && (schedule::free_some() || fading::free_some()) {}
     while within(BUDGET_US * 3 / 4)()
         && let Some(name) = fading::take(clock::now())

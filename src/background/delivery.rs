@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   the end of a pass, the tick ─▶ run ─▶ announce: the event dehydrator.due
-//!                                     └────▶ courier: XADD or PUBLISH, and then REM
+//!                                     └────▶ courier: XADD, RPUSH or PUBLISH, and then REM
 //! ```
 //!
 //! Whatever calls out (an event, a command of the server's, which publishes events of its own) may change
@@ -81,10 +81,11 @@ enum Todo {
 /// Looks at a key. Whatever calls out may change it: then it must be looked at again.
 fn look(context: &Context, key: Str<'_>, now: u64) -> Todo {
     inspect(context, key, |dehydrator| {
-        dehydrator.tracking().track();
         if !is_scheduled(dehydrator) {
+            dehydrator.tracking().untrack();
             return Todo::None;
         }
+        dehydrator.tracking().track();
         if dehydrator.rules.trust == Trust::Untold {
             return Todo::Tell;
         }

@@ -18,7 +18,7 @@ use crate::server::flags::gives_out;
 pub const DEAD_LETTERS_MAX: usize = 1024;
 
 /// The TTL and the deadline of dead letters that are *stuck*: they cannot go where they belong. By it they stand behind all
-/// that can be given out, in the order in which they got stuck. No clock ever comes to it, and no client's TTL is that long.
+/// that can be given out, in the order in which they got stuck. No clock ever comes to it, and clients are refused it.
 pub const STUCK: u64 = DEADLINE_MAX;
 
 /// The TTL of dead letters that are stuck and were rejected: they are dead letters by any limit of deliveries.
@@ -509,6 +509,11 @@ impl Tracking {
     /// Says that the name it has now has been noted.
     pub fn track(&self) {
         self.set(TRACKED);
+    }
+
+    /// Says that its name is noted no more: the module need not know it.
+    pub fn untrack(&self) {
+        self.set(UNTRACKED);
     }
 
     /// Says that a walk has come by its name, which is noted if the module must know it.

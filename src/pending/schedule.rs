@@ -12,10 +12,10 @@
 //! names are in it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, btree_set};
+use std::collections::{BTreeMap, BTreeSet, btree_map, btree_set};
 use std::rc::Rc;
 
-use hashbrown::{HashMap, HashSet, hash_map};
+use hashbrown::{HashMap, HashSet, hash_map, hash_set};
 
 use super::overdue::Serial;
 use super::timer;
@@ -85,6 +85,8 @@ struct Database {
     stuck: BTreeSet<(u64, Key)>,
     /// Those in which what is due waits for room within limits.
     held_back: HashSet<Key, ahash::RandomState>,
+    /// Those that were among them when the wall clock stepped back, and have not been looked at since.
+    to_look_at: Vec<hash_set::IntoIter<Key>>,
     /// Those whose last delivery failed.
     failures: BTreeMap<Key, Failure>,
 }
@@ -99,7 +101,9 @@ struct Schedule {
 /// What is left of a database that was emptied.
 struct Waste {
     entries: hash_map::IntoIter<Key, Entry>,
-    times: btree_set::IntoIter<(u64, Key)>,
+    times: [btree_set::IntoIter<(u64, Key)>; 3],
+    held_back: Vec<hash_set::IntoIter<Key>>,
+    failures: btree_map::IntoIter<Key, Failure>,
 }
 
 /// What a dehydrator has to do by itself.
@@ -143,7 +147,7 @@ pub fn len() -> usize {
 }
 
 /// Returns how many of them have deliveries that fail.
-pub fn stuck() -> usize {
+pub fn failing() -> usize {
     sum(|database| database.failures.len())
 }
 
@@ -391,20 +395,26 @@ pub fn look_again() {
     });
 }
 
-/// Has all names be looked at now in which something waits for room within limits, if the wall clock has stepped back since
-/// this was last called: when there is room again may be much earlier than had been noted.
-pub fn look_at_clock() {
+/// Has names be looked at now in which something waits for room within limits, if the wall clock has stepped back since this
+/// was last called: when there is room again may be much earlier than had been noted. Some at a time, while `go_on` says so;
+/// the next call carries on.
+pub fn look_at_clock(mut go_on: impl FnMut() -> bool) {
     let now = clock::now();
-    if now >= LOOKED_AT_CLOCK.replace(now) {
+    let has_stepped_back = now < LOOKED_AT_CLOCK.replace(now);
+    let waits = |schedule: &Schedule| {
+        schedule.databases.values().any(|database| !database.to_look_at.is_empty())
+    };
+    if !has_stepped_back && !SCHEDULE.with_borrow(waits) {
         return;
     }
     change(|schedule| {
         for database in schedule.databases.values_mut() {
-            let waiting: Vec<Key> = database.held_back.iter().cloned().collect();
-            for key in waiting {
-                if matches!(database.entry(&key).look_at, LookAt::At(at) if at > now) {
-                    database.set_look_at(&key, LookAt::At(now));
-                }
+            if has_stepped_back {
+                let held_back = std::mem::take(&mut database.held_back);
+                database.to_look_at.push(held_back.into_iter());
+            }
+            while !database.to_look_at.is_empty() && go_on() {
+                database.look_at_some(now);
             }
         }
     });
@@ -417,10 +427,11 @@ pub fn flushed(db: Option<i32>) {
             Some(db) => schedule.databases.remove(&db).into_iter().collect(),
             None => std::mem::take(&mut schedule.databases).into_values().collect::<Vec<_>>(),
         };
-        // Few of them are being tried again.
-        let waste = |Database { entries, times, .. }: Database| Waste {
-            entries: entries.into_iter(),
-            times: times.into_iter(),
+        let waste = |it: Database| Waste {
+            entries: it.entries.into_iter(),
+            times: [it.times, it.retries, it.stuck].map(BTreeSet::into_iter),
+            held_back: it.to_look_at.into_iter().chain([it.held_back.into_iter()]).collect(),
+            failures: it.failures.into_iter(),
         };
         schedule.waste.extend(emptied.into_iter().map(waste));
     });
@@ -431,9 +442,12 @@ pub fn free_some() -> bool {
     /// A few microseconds' work.
     const NAMES: usize = 64;
     change(|schedule| {
-        let Some(Waste { entries, times }) = schedule.waste.last_mut() else { return false };
-        let freed = entries.take(NAMES).count() + times.take(NAMES).count();
-        if freed == 0 {
+        let Some(waste) = schedule.waste.last_mut() else { return false };
+        let times = waste.times.iter_mut().flatten().take(NAMES).count();
+        let held_back = waste.held_back.iter_mut().flatten().take(NAMES).count();
+        let others = waste.entries.by_ref().take(NAMES).count()
+            + waste.failures.by_ref().take(NAMES).count();
+        if times + held_back + others == 0 {
             schedule.waste.pop();
         }
         !schedule.waste.is_empty()
@@ -491,6 +505,25 @@ impl Database {
                 self.stuck.remove(&(at_us, Rc::clone(&key)));
             }
             self.leave_look_at(entry.look_at, key);
+        }
+    }
+
+    /// Has some names be looked at now that were held back when the wall clock stepped back.
+    fn look_at_some(&mut self, now: u64) {
+        /// A few microseconds' work.
+        const NAMES: usize = 16;
+        let Some(some) = self.to_look_at.last_mut() else { return };
+        let keys: Vec<Key> = some.take(NAMES).collect();
+        if keys.is_empty() {
+            self.to_look_at.pop();
+        }
+        for key in keys {
+            let Some(entry) = self.entries.get_mut(&key) else { continue };
+            // If it is held back still, that is noted again.
+            entry.is_held_back = false;
+            if matches!(entry.look_at, LookAt::At(at) if at > now) {
+                self.set_look_at(&key, LookAt::At(now));
+            }
         }
     }
 

@@ -392,3 +392,14 @@ fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
     }
     assert_eq!(client.ask("DEHYDRATOR.POLL 10"), crate::harness::texts(&["e"]));
 }
+
+#[test]
+fn a_key_that_the_module_looks_at_no_more_costs_what_it_did_before() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.PUSH k 500 element id");
+    let before = client.ask("MEMORY USAGE k");
+    client.ask("DEHYDRATOR.ONDUE k STREAM s");
+    client.ask("DEHYDRATOR.ONDUE k HOLD");
+    until("its name is forgotten", || (client.ask("MEMORY USAGE k") == before).then_some(()));
+}
