@@ -20,7 +20,7 @@
 //!      version                   which commit this is
 //! ```
 //!
-//! Floor 0 imports nothing of ours, and every module above it imports `server`. The other arrows:
+//! Floor 0 imports nothing of ours but what is said here, and every module above it imports `server`. The other arrows:
 //!
 //! | module | imports |
 //! |---|---|
@@ -29,10 +29,12 @@
 //! | `background` | everything on the floors below its own; of `commands` the room of POLL, which serves blocked clients |
 //! | `commands` | everything on the floors below its own |
 //! | `courier` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
-//! | `data_type` | `replicate`, `pending`, `policy`, `lawn` |
+//! | `data_type` | `replicate`, `pending`, `policy`, `lawn`, `metrics`, `clock`, `config` |
 //! | `replicate` | `level`, `policy`, `lawn`, `version` |
 //! | `pending` | `metrics`, `clock`, `lawn` |
 //! | `metrics` | `clock` |
+//! | `config` | `lawn` |
+//! | `level` | `version` |
 //!
 //! *One PUSH*: [`commands()`] names `push::push`; `args` makes a typed request of the arguments;
 //! [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start_at`] does it;

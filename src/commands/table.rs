@@ -32,7 +32,7 @@ pub fn commands() -> Vec<Command> {
             .described(
                 "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]",
                 c"O(N), N being the number of elements",
-                c"Puts several elements away, all or none.",
+                c"Puts several elements away.",
             ),
         Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE)
             .described("key id", c"O(1)", c"Takes an element by its id, due or not.")
@@ -128,7 +128,7 @@ pub fn commands() -> Vec<Command> {
         .described(
             "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",
             c"O(1)",
-            c"Says what becomes of elements when they come due: they wait to be taken, perhaps so often at the most, are removed, or are moved to a stream or a channel.",
+            c"Says what becomes of elements when they come due: they wait to be taken, perhaps so often at the most, are removed, or are moved to a stream, a list or a channel.",
         ),
         Command::new(c"pause", handler!(pause::pause), c"write fast", -2, access::TOUCH).described(
             "key [ms | AT unix-ms]",

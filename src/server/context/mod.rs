@@ -51,7 +51,7 @@ impl Context {
     }
 
     /// Makes a context that belongs to no callback and lasts as long as the process: for where the server hands out
-    /// none. Nothing may be replied, replicated or opened with it.
+    /// none. Nothing may be replied with it. What is replicated with it goes out when the next command has run.
     pub fn detached(&self) -> Self {
         // SAFETY: the context is live.
         let raw = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
