@@ -37,7 +37,8 @@ impl Limits {
 
 impl Entry {
     fn runs(&self, now: u64) -> bool {
-        self.deadline > now && (self.token.is_some() || self.is_drawn)
+        let runs = self.deadline > now && self.deadline < MAX;
+        runs && (self.token.is_some() || self.is_drawn)
     }
 }
 
