@@ -5,7 +5,6 @@
 use std::collections::BTreeSet;
 
 use crate::config;
-use crate::data_type::sticks;
 use crate::lawn::Lawn;
 use crate::server::{Context, Error, error::Result};
 
@@ -16,16 +15,13 @@ use super::refusal;
 /// # Errors
 ///
 /// If that does not fit in 63 bits, or is further ahead than allowed: by `asked`, which is the TTL without
-/// its slack, or by `at`; or if together they say what the server alone says of a dead letter.
+/// its slack, or by `at`.
 pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
     if let Some(at) = at {
         if let Some(max) = exceeded(context, at.saturating_sub(now)) {
             let reason =
                 format!("AT '{at}' is further ahead than dehydrator.max-ttl ({max} ms) allows");
             return Err(refusal::limit(reason));
-        }
-        if sticks(ttl, at) && !context.is_replaying() {
-            return Err(format!("ttl '{ttl}' is not allowed with AT '{at}'").into());
         }
         return Ok(at);
     }

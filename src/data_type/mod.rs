@@ -46,8 +46,7 @@ use crate::server::{Context, Key, Str};
 pub use callbacks::register;
 pub use compacting::{Compacted, compact};
 pub use dehydrator::{
-    Census, DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, is_dead, is_stuck, moved, sticks,
-    track_all,
+    Census, DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, is_dead, is_stuck, moved, track_all,
 };
 pub use leaving::forget_some;
 pub use searching::search_held;

@@ -146,14 +146,6 @@ fn deadlines_that_are_no_deadlines() {
     // With AT the ttl only names the queue, so the largest is as good as any.
     client.ask("DEHYDRATOR.PUSH k 9223372036854775807 element id AT 5");
     assert_eq!(client.ask("DEHYDRATOR.TTN k"), Value::Int(0));
-    // But together with the latest moment they say that a dead letter cannot go, which is the server's to say.
-    for ttl in ["9223372036854775807", "9223372036854775806"] {
-        let touch = format!("DEHYDRATOR.TOUCH k id {ttl} AT 9223372036854775807");
-        let error = client.refused(&touch);
-        let expected = format!("ERR ttl '{ttl}' is not allowed with AT '9223372036854775807'");
-        assert_eq!(error, expected);
-    }
-    client.ask("DEHYDRATOR.TOUCH k id 5 AT 9223372036854775807");
 }
 
 #[test]

@@ -115,20 +115,6 @@ pub fn rounded(ttl: u64, slack: Option<u64>) -> Option<u64> {
     Some(ttl.next_multiple_of(step)).filter(|ttl| *ttl <= MAX)
 }
 
-/// Whether it says of an element what the server alone says, of a dead letter that cannot go.
-fn is_reserved(op: &Op) -> bool {
-    let sticks = |ttl: Option<u64>, at: &Option<u64>| ttl >= Some(MAX - 1) && *at == Some(MAX);
-    match op {
-        Op::Push { ttl, slack, at, .. } => sticks(rounded(*ttl, *slack), at),
-        Op::MPush { elements, slack, at, .. } => {
-            elements.iter().any(|(ttl, ..)| sticks(rounded(*ttl, *slack), at))
-        }
-        Op::Touch { ttl, at, .. } => sticks(Some(*ttl), at),
-        Op::Lease { ttl, at, .. } => sticks(Some(*ttl), &Some(*at)),
-        _ => false,
-    }
-}
-
 impl Dehydrator {
     pub fn find(&self, id: &[u8]) -> Option<usize> {
         self.entries.iter().position(|entry| entry.id == id)
@@ -233,9 +219,6 @@ impl World {
             Some(Kept::Dehydrator(dehydrator)) => dehydrator.clone(),
             None => Dehydrator::default(),
         };
-        if is_reserved(op) {
-            return REFUSED;
-        }
         let policy = inside.policy.clone();
         let expect = self.within(&mut inside, op, now, transaction);
         if !self.met.is_empty() {
