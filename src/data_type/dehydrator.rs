@@ -18,7 +18,8 @@ use crate::server::flags::gives_out;
 pub const DEAD_LETTERS_MAX: usize = 1024;
 
 /// The TTL and the deadline of dead letters that are *stuck*: they cannot go where they belong. By it they stand behind all
-/// that can be given out, in the order in which they got stuck. No clock ever comes to it, and clients are refused it.
+/// that can be given out, in the order in which they got stuck. No clock ever comes to it. A client may ask for it, for
+/// "never": what was never delivered is no dead letter.
 pub const STUCK: u64 = DEADLINE_MAX;
 
 /// The TTL of dead letters that are stuck and were rejected: they are dead letters by any limit of deliveries.
