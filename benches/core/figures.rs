@@ -21,15 +21,7 @@ impl Figures {
         self.values.retain(|key, _| key.0 != *measure || key.1 != store);
     }
 
-    /// The median of the rounds.
-    pub fn get(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
-        let key = (measure.clone(), store.to_owned(), figure.to_owned());
-        let mut values = self.values.get(&key)?.clone();
-        values.sort_by(f64::total_cmp);
-        Some(values[values.len() / 2])
-    }
-
-    /// The lowest of the rounds.
+    /// The lowest of the rounds: what else the machine does, to its caches above all, only makes one slower.
     pub fn least(&self, measure: &Measure, store: &str, figure: &str) -> Option<f64> {
         let key = (measure.clone(), store.to_owned(), figure.to_owned());
         self.values.get(&key)?.iter().copied().min_by(f64::total_cmp)

@@ -112,14 +112,15 @@ impl<S: Store> Life<S> {
 /// Measures the operations, the average tick and the slowest one. `share` is in percent.
 pub fn run<S: Store>(timers: usize, ttls: usize, share: usize, say: &mut dyn FnMut(&str, f64)) {
     let ttls = Mixture::new(ttls, share);
-    let order = shuffled(timers, 1);
-    let randomly = || order.iter().map(|element| *element as usize);
+    let orders = [1, 2].map(|seed| shuffled(timers, seed));
+    let [first, second] =
+        orders.each_ref().map(|order| order.iter().map(|element| *element as usize));
     // For the page faults, see `lifecycle`.
     Life::<S>::new(timers, ttls).start_all();
 
     let mut life = Life::<S>::new(timers, ttls);
     say("start", life.start_all());
-    let restart = life.phase(randomly(), |life, element| {
+    let restart = life.phase(first, |life, element| {
         assert!(life.store.restart(&id(element), life.ttls.of(element), life.now));
     });
     say("restart", restart);
@@ -140,7 +141,7 @@ pub fn run<S: Store>(timers: usize, ttls: usize, share: usize, say: &mut dyn FnM
     say("fired", life.fired as f64);
 
     let stopwatch = Stopwatch::start();
-    for element in randomly() {
+    for element in second {
         black_box(life.store.stop(&id(element)).expect("an element that is there"));
     }
     say("stop", stopwatch.ns() / timers as f64);

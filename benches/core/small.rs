@@ -140,5 +140,5 @@ pub fn print() {
             });
         }
     }
-    print!("{}", show(|form, elements, figure| figures.get(&measure(elements), form, figure)));
+    print!("{}", show(|form, elements, figure| figures.least(&measure(elements), form, figure)));
 }
