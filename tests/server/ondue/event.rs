@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use redis::{Connection, Value};
+use redis::{Connection, PubSub, Value};
 
 use super::field;
 use crate::harness::{Ask, Server, cmd, until};
+
+/// How long an event is listened for in one go.
+const LISTEN: Duration = Duration::from_secs(1);
 
 fn events_of(client: &mut Connection, classes: &str) {
     let mut set = redis::cmd("CONFIG");
@@ -96,18 +99,20 @@ fn events_that_were_off_for_a_while_come_again() {
     assert_eq!(heard, ["again", "near"]);
 }
 
+/// Waits for an event, which is of `k`. To be interrupted is nothing but to wait once more.
+fn hear(events: &mut PubSub<'_>, what: &str) {
+    let event = until(what, || events.get_message().ok());
+    assert_eq!(event.get_payload::<String>().expect("a key"), "k");
+}
+
 #[test]
 fn what_comes_due_while_a_long_reply_is_made_is_news() {
     let server = Server::start(&["--notify-keyspace-events", "Ed"]);
     let mut client = server.connect();
     let mut ear = server.connect();
-    ear.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    ear.set_read_timeout(Some(LISTEN)).expect("a timeout");
     let mut events = ear.as_pubsub();
     events.psubscribe("__keyevent@0__:dehydrator.due").expect("a subscription");
-    let mut hear = |what| {
-        let event = events.get_message().unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert_eq!(event.get_payload::<String>().expect("a key"), "k");
-    };
     let happened = (0..10).any(|_| {
         let mut push = redis::cmd("DEHYDRATOR.MPUSH");
         push.arg("k");
@@ -115,7 +120,7 @@ fn what_comes_due_while_a_long_reply_is_made_is_news() {
             push.arg(0).arg("element").arg(id);
         }
         push.exec(&mut client).expect("they are put away");
-        hear("what is due");
+        hear(&mut events, "what is due");
         // The reply takes longer than that.
         let mut both = redis::pipe();
         both.cmd("DEHYDRATOR.PUSH").arg("k").arg(5).arg("last").arg("last").ignore();
@@ -123,7 +128,7 @@ fn what_comes_due_while_a_long_reply_is_made_is_news() {
         let (elements,): (Vec<String>,) = both.query(&mut client).expect("elements");
         let is_left = elements.len() == 100_000;
         if is_left {
-            hear("what came due meanwhile");
+            hear(&mut events, "what came due meanwhile");
             let left: Vec<String> = cmd("DEHYDRATOR.POLL k").query(&mut client).expect("one");
             assert_eq!(left, ["last"]);
         }
@@ -139,7 +144,7 @@ fn what_there_is_room_for_again_is_news() {
     let server = Server::start(&["--notify-keyspace-events", "Ed"]);
     let mut client = server.connect();
     let mut ear = server.connect();
-    ear.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    ear.set_read_timeout(Some(LISTEN)).expect("a timeout");
     let mut events = ear.as_pubsub();
     events.psubscribe("__keyevent@0__:dehydrator.due").expect("a subscription");
     let (long, short) = ("DEHYDRATOR.POLL k LEASE 600000", "DEHYDRATOR.POLL k LEASE 300");
@@ -155,9 +160,7 @@ fn what_there_is_room_for_again_is_news() {
         client.ask(&format!("DEHYDRATOR.ONDUE k {rule}"));
         client.ask("DEHYDRATOR.MPUSH k 0 element a 0 element b 0 element c");
         for id in ["a", "b", "c"] {
-            let event =
-                events.get_message().unwrap_or_else(|error| panic!("{limit}, {id}: {error}"));
-            assert_eq!(event.get_payload::<String>().expect("a key"), "k");
+            hear(&mut events, &format!("{limit}, {id}"));
             // At once, so that there is no room again between the two.
             let mut both = redis::pipe();
             for token in ["one", "two"] {

@@ -117,7 +117,6 @@ impl Client<'_> {
             }
             Ok(Value::Array(rows)) => Reply::Given(rows.into_iter().map(id_of).collect()),
             Err(error) if error.code() == Some("UNBLOCKED") => Reply::Refused,
-            Err(error) if error.is_timeout() => panic!("a sleeper that nobody can wake: {error}"),
             Err(error) if error.is_io_error() => Reply::Unread,
             reply => panic!("{reply:?}"),
         };
