@@ -100,7 +100,8 @@ def test_work_may_reject_a_job_or_say_when_to_try_again(server: RealServer, kind
         wait_until(lambda: len(jobs) == 0)
     assert [(letter.id, letter.reason, letter.attempts) for letter in jobs.dead_letters()] == [("rejected", "gone", 1)]
     first, second = (at for id, _, at in seen if id == "again")
-    assert second - first >= 0.5
+    # The server counts whole milliseconds: its clock may show the one before.
+    assert second - first >= 0.499
 
 
 @both
