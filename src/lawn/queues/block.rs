@@ -179,6 +179,29 @@ impl Bits {
         lowest(!self.taken & !from(PLACES))
     }
 
+    /// Returns the last of the places that are taken which `is_earlier`, if all of those come before all others.
+    pub fn last_that(&self, mut is_earlier: impl FnMut(usize) -> bool) -> Option<usize> {
+        let (mut low, mut high) = (0, PLACES);
+        loop {
+            let open = self.taken & from(low) & !from(high);
+            let middle = usize::midpoint(low, high);
+            let place = lowest(open & from(middle)).or_else(|| highest(open));
+            let Some(place) = place else { break };
+            if is_earlier(place) {
+                low = place + 1;
+            } else {
+                high = place;
+            }
+        }
+        highest(self.taken & !from(low))
+    }
+
+    /// Returns the nearest blank places before and from this one on.
+    pub fn blanks_about(&self, place: usize) -> (Option<usize>, Option<usize>) {
+        let blank = !self.taken & !from(PLACES);
+        (highest(blank & !from(place)), lowest(blank & from(place)))
+    }
+
     /// Takes a place that is blank.
     pub fn take(&mut self, place: usize) {
         debug_assert!(place < PLACES && !self.is_taken(place), "a place is taken twice");
@@ -299,20 +322,7 @@ impl<'a> View<'a> {
 
     /// Returns the last place whose handle `is_earlier`, if all of those come before all others.
     pub fn last_that(self, mut is_earlier: impl FnMut(Handle) -> bool) -> Option<usize> {
-        let taken = self.bits.taken;
-        let (mut low, mut high) = (0, PLACES);
-        loop {
-            let open = taken & from(low) & !from(high);
-            let middle = usize::midpoint(low, high);
-            let place = lowest(open & from(middle)).or_else(|| highest(open));
-            let Some(place) = place else { break };
-            if self.block.handle(place).is_some_and(&mut is_earlier) {
-                low = place + 1;
-            } else {
-                high = place;
-            }
-        }
-        highest(taken & !from(low))
+        self.bits.last_that(|place| self.block.handle(place).is_some_and(&mut is_earlier))
     }
 
     /// Puts the handles of two blocks together, with the bits and the links of this one, which is the earlier or the

@@ -1,5 +1,7 @@
 //! All blocks of a lawn, of the queues and of the timeline, each with its bits.
 
+use std::ops::Range;
+
 use super::super::memory::{Mover, allotted, push_tight, relocate};
 use super::super::processor::prefetch;
 use super::super::store::{Handle, Slab};
@@ -198,6 +200,21 @@ impl Blocks {
             }
         }
         self.bits_mut(block).take_first(places.len());
+    }
+
+    /// Makes a place blank by moving all that is between it and a blank one, which takes the last of it. Returns the places of
+    /// what was moved.
+    pub fn make_blank(&mut self, block: Handle, place: usize, blank: usize) -> Range<usize> {
+        let (moved, to) =
+            if blank < place { (blank + 1..place + 1, blank) } else { (place..blank, place + 1) };
+        let units = self.bits(block).units.into();
+        for unit in &mut self.slab.get_mut(block)[..units] {
+            unit.places.copy_within(moved.clone(), to);
+        }
+        let bits = self.bits_mut(block);
+        bits.take(blank);
+        bits.leave(place as u8);
+        to..to + moved.len()
     }
 
     /// Moves a block, if that helps to give memory back. Returns where it is now.

@@ -1,5 +1,6 @@
 //! Queues, and the timeline, by what is in them.
 
+use super::super::queues::TIMELINE;
 use super::*;
 
 #[test]
@@ -196,6 +197,33 @@ fn the_next_deadline_is_exact_while_the_first_block_changes() {
     }
     let order: Vec<_> = model.into_iter().map(|(_, step)| step).collect();
     assert_eq!(pop_all(&mut lawn, 5000), order);
+}
+
+/// To sort it again for each would take the most of what such a lawn does.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn what_comes_between_a_few_leaves_the_first_block_sorted() {
+    let mut lawn = lawn();
+    // Is in the queue, and what is earlier is not.
+    start_numbered(&mut lawn, 1000..1001, 0, 1000);
+    let start = |lawn: &mut Lawn, id: u64, deadline| {
+        lawn.start_at(&id.to_be_bytes(), 0, b"", deadline).expect("room");
+        let queues = &lawn.parts().queues;
+        let (number, _, block) = queues.earliest().expect("a block");
+        assert_eq!(number, TIMELINE);
+        assert!(queues.blocks.bits(block).is_sorted, "after {id}");
+        lawn.check();
+    };
+    // In both directions, into gaps, and with ties.
+    (0..15).for_each(|id| start(&mut lawn, id, id * 7 % 15 / 2));
+    for id in 15..300_u64 {
+        lawn.stop(&(id - 15).to_be_bytes()).expect("it is there");
+        start(&mut lawn, id, id * 7 % 15 / 2);
+    }
+    let mut expected: Vec<_> = (285..300).collect();
+    expected.sort_by_key(|id| id * 7 % 15 / 2);
+    expected.push(1000);
+    assert_eq!(pop_all(&mut lawn, 1000), expected);
 }
 
 #[test]
