@@ -94,6 +94,7 @@ fn they_go_wherever_the_key_goes() {
     moves.ask("SELECT 1");
     assert_eq!(moves.ask("DEHYDRATOR.POLL moved"), Value::Array(vec![]), "one is held");
     assert_eq!(limits(&mut moves, "moved"), [4, 1, 9, 60_000, 4]);
+    until("the copy is there", || there.exists("copy").then_some(()));
     there.ask("REPLICAOF NO ONE");
     assert_eq!(limits(&mut there, "copy"), [4, 1, 9, 60_000, 4]);
     assert_eq!(there.ask("DEHYDRATOR.POLL copy"), Value::Array(vec![]), "one is held");
