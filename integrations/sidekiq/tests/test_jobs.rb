@@ -80,7 +80,7 @@ class JobsTest < DehydratorTest
     entry.reschedule(Time.now + 50)
     assert_in_delta Time.now.to_f + 50, waits(third).score, 1
     assert_equal [first, third], scheduled.map(&:jid)
-    assert_equal [third], scheduled.scan("300").map(&:jid)
+    assert_equal [third], scheduled.scan("300,0").map(&:jid)
     assert scheduled.delete(waits(third).score, third)
     assert_equal 1, scheduled.size
     scheduled.clear
