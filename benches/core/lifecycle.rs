@@ -5,8 +5,9 @@
 //! rest. Where they belong, in the pause while a store grows, they are counted.
 //!
 //! Ids are touched, restarted and stopped in random order, another one each time: in the same one each would be the oldest of
-//! its queue when it is stopped, which no load of many clients does. Expiry follows a fill, without any of that in between; what comes due then lies where starting put it. What is taken out is read: a store must
-//! not look faster because the compiler saw that nobody wants the payload.
+//! its queue when it is stopped, which no load of many clients does. Expiry follows a fill, without any of that in between;
+//! what comes due then lies where starting put it. What is taken out is read: a store must not look faster because the
+//! compiler saw that nobody wants the payload.
 //!
 //! One operation after the other lets the processor begin the next ones while it waits for memory. A server's commands do
 //! not follow each other like that. So all is measured again with a fence before each operation, which has it finish what it

@@ -42,8 +42,8 @@ use super::ranges::{FAR, Range, offset};
 /// one.
 const TTLS: usize = 2;
 const TTLS_HIGH: usize = 3;
-/// How many elements of the first block are moved at most for one that comes between them. To sort a block anew takes up to
-/// 1.5 us; twice as many moves gained nothing.
+/// How many elements of the first block are moved at most for one that comes between them. Twice as many gained nothing with the
+/// load of `benches/core/units.rs`.
 const MOVES_MAX: usize = PLACES / 4;
 /// How far the first range begins before the first deadline in it, in milliseconds (four hours and a half): who pushes ever
 /// earlier deadlines has the column of the first block written anew that seldom.
@@ -178,12 +178,10 @@ impl Queues {
     ) -> usize {
         self.heads.lower(TIMELINE, turn);
         let bits = *self.blocks.bits(block);
-        if bits.is_sorted
-            && let Some(place) = self.make_place(records, block, offset, turn)
-        {
-            return place;
-        }
         if bits.is_sorted {
+            if let Some(place) = self.make_place(records, block, offset, turn) {
+                return place;
+            }
             self.blocks.bits_mut(block).is_sorted = false;
             // What stands in the heap is not later than what is first.
             if !self.unsettled.has(TIMELINE)

@@ -2,15 +2,15 @@
 
 mod ask;
 mod machine;
+mod process;
 mod programs;
 
 use std::env;
-use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -18,19 +18,11 @@ use redis::{Connection, Value};
 use tempfile::TempDir;
 
 pub use ask::*;
-use machine::{MACHINE, preload_in};
+use process::{CONFIGURATION, Process};
 pub use programs::*;
 
 /// How long anything may take that is waited for. Only a failing test waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// How many seconds a server lives at most: then it ends, and with it the test that waits for its reply. A timeout of
-/// the connection would do that sooner, but a read that has one fails with EINTR where the machine was stopped and goes
-/// on (signal(7)), as a host does that moves its guests.
-const LIFE: u32 = 3600;
-
-/// A configuration file of a test's own, in the server's folder.
-const CONFIGURATION: &str = "own.conf";
 
 /// A running server with the module loaded. Killed when dropped.
 pub struct Server {
@@ -40,7 +32,7 @@ pub struct Server {
     module: Option<PathBuf>,
     options: Vec<String>,
     port: u16,
-    process: Child,
+    process: Process,
 }
 
 impl Server {
@@ -109,7 +101,7 @@ impl Server {
         let folder = TempDir::new().expect("a temporary folder");
         fs::write(folder.path().join(CONFIGURATION), lines).expect("a configuration");
         let program = server_program();
-        let process = spawn(&program, folder.path(), None, 0, &[]);
+        let process = Process::spawn(&program, folder.path(), None, 0, &[]);
         let mut server =
             Self { folder, program, module: None, options: Vec::new(), port: 0, process };
         server.wait_until_up();
@@ -158,7 +150,7 @@ impl Server {
         options: &[&str],
     ) -> Self {
         let options: Vec<_> = options.iter().map(|option| (*option).to_owned()).collect();
-        let process = spawn(&program, folder.path(), Some(&module), port, &options);
+        let process = Process::spawn(&program, folder.path(), Some(&module), port, &options);
         Self { folder, program, module: Some(module), options, port, process }
     }
 
@@ -175,7 +167,8 @@ impl Server {
         until("the server ends", || self.process.try_wait().expect("a child"));
         let before = self.log().len();
         let port = self.port;
-        self.process = spawn(&self.program, self.folder.path(), Some(module), port, &self.options);
+        self.process =
+            Process::spawn(&self.program, self.folder.path(), Some(module), port, &self.options);
         let status = until("the server gives up", || self.process.try_wait().expect("a child"));
         // 0 where a dump is refused: the check of the file, which the server runs then, finds it in order.
         assert!(status.code().is_some_and(|code| code <= 1), "{status}: {}", self.log());
@@ -203,7 +196,8 @@ impl Server {
     /// Starts again on the same data, after the process has ended.
     pub fn relaunch(&mut self) {
         let module = self.module.as_deref();
-        self.process = spawn(&self.program, self.folder.path(), module, self.port, &self.options);
+        self.process =
+            Process::spawn(&self.program, self.folder.path(), module, self.port, &self.options);
         self.wait_until_up();
     }
 
@@ -216,7 +210,6 @@ impl Server {
     /// Stops the process dead, as a power cut would.
     pub fn kill(&mut self) {
         self.process.kill().expect("a child");
-        self.process.wait().expect("a child");
     }
 
     /// A connection of its own.
@@ -328,57 +321,10 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
-        let _ = self.process.wait();
         if std::thread::panicking() {
             eprintln!("--- the server's log ---\n{}", self.log());
         }
     }
-}
-
-fn spawn(
-    program: &Path,
-    folder: &Path,
-    module: Option<&Path>,
-    port: u16,
-    options: &[String],
-) -> Child {
-    let log = fs::File::options().create(true).append(true).open(folder.join("log"));
-    // With the signal ignored, a file that may not grow is a write that fails, as on a full disk.
-    let mut command = Command::new("perl");
-    command.args([
-        "-e",
-        "$SIG{XFSZ} = 'IGNORE'; alarm shift; exec @ARGV or exit 127",
-        &LIFE.to_string(),
-    ]);
-    if preload_in(folder).exists() {
-        let mut preload = OsString::from("LD_PRELOAD=");
-        preload.push(preload_in(folder));
-        command.arg("env").arg(preload).env("DEHYDRATOR_MACHINE", folder.join(MACHINE));
-    }
-    command.arg(program);
-    if folder.join(CONFIGURATION).exists() {
-        command.arg(CONFIGURATION);
-    }
-    command
-        .current_dir(folder)
-        .args(["--port", &port.to_string(), "--unixsocket", "redis.sock"])
-        .args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"]);
-    // A configuration of its own says what the server keeps, also after CONFIG REWRITE.
-    if !folder.join(CONFIGURATION).exists() {
-        command.args(["--save", "", "--appendonly", "no"]);
-        // The server writes what it has said before it replies. With `everysec` it waits while a disk is slow, and what
-        // it is killed with is lost.
-        command.args(["--appendfsync", "no"]);
-    }
-    if let Some(module) = module {
-        command.arg("--loadmodule").arg(module);
-    }
-    command
-        .args(options)
-        .stdout(log.expect("a log"))
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap_or_else(|error| panic!("{}: {error}", program.display()))
 }
 
 /// A port that nobody listens on at this moment, and for a cluster's bus the one 10,000 above it. Both lie below the ports that

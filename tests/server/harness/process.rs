@@ -1,0 +1,116 @@
+//! A server's process, which ends in any case.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use super::machine::{MACHINE, preload_in};
+
+/// How many seconds a server lives at most, unless a run is made longer: then it is killed, and the test fails that waits for
+/// its reply. A timeout of the connection would do that too, but a read that has one fails with EINTR where the machine was
+/// stopped and goes on (signal(7)), as a host does that moves its guests. An alarm would not: servers handle SIGALRM.
+const LIFE: u64 = 600;
+
+/// A configuration file of a test's own, in the server's folder.
+pub const CONFIGURATION: &str = "own.conf";
+
+/// Killed when its life is over. Its owner kills it before that.
+pub struct Process {
+    child: Arc<Mutex<Child>>,
+    /// Dropped with the process: then nobody waits for the end of its life any more.
+    _life: Sender<()>,
+}
+
+impl Process {
+    pub fn spawn(
+        program: &Path,
+        folder: &Path,
+        module: Option<&Path>,
+        port: u16,
+        options: &[String],
+    ) -> Self {
+        let log = fs::File::options().create(true).append(true).open(folder.join("log"));
+        // With the signal ignored, a file that may not grow is a write that fails, as on a full disk.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+        if preload_in(folder).exists() {
+            let mut preload = OsString::from("LD_PRELOAD=");
+            preload.push(preload_in(folder));
+            command.arg("env").arg(preload).env("DEHYDRATOR_MACHINE", folder.join(MACHINE));
+        }
+        command.arg(program);
+        if folder.join(CONFIGURATION).exists() {
+            command.arg(CONFIGURATION);
+        }
+        command
+            .current_dir(folder)
+            .args(["--port", &port.to_string(), "--unixsocket", "redis.sock"])
+            .args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"]);
+        // A configuration of its own says what the server keeps, also after CONFIG REWRITE.
+        if !folder.join(CONFIGURATION).exists() {
+            command.args(["--save", "", "--appendonly", "no"]);
+            // The server writes what it has said before it replies. With `everysec` it waits while a disk is slow, and what
+            // it is killed with is lost.
+            command.args(["--appendfsync", "no"]);
+        }
+        if let Some(module) = module {
+            command.arg("--loadmodule").arg(module);
+        }
+        command.args(options).stdout(log.expect("a log")).stderr(Stdio::null());
+        Self::spawn_for(life(), &mut command)
+    }
+
+    fn spawn_for(life: Duration, command: &mut Command) -> Self {
+        let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let child = Arc::new(Mutex::new(child));
+        let (_life, dropped) = channel();
+        let process = Self { child: Arc::clone(&child), _life };
+        thread::spawn(move || {
+            if dropped.recv_timeout(life) == Err(RecvTimeoutError::Timeout) {
+                // A child that has ended and was waited for is not signalled.
+                let _ = child.lock().expect("no panic").kill();
+            }
+        });
+        process
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.lock().expect("no panic").id()
+    }
+
+    pub fn try_wait(&self) -> io::Result<Option<ExitStatus>> {
+        self.child.lock().expect("no panic").try_wait()
+    }
+
+    /// Kills it, and waits until it has ended.
+    pub fn kill(&self) -> io::Result<ExitStatus> {
+        let mut child = self.child.lock().expect("no panic");
+        child.kill()?;
+        child.wait()
+    }
+}
+
+/// How long a server lives at most. The settings of `tests/torture` make a run longer.
+fn life() -> Duration {
+    let setting = |name| env::var(name).ok().and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
+    let longer = setting("DEHYDRATOR_OPERATIONS") / 10 + 60 * setting("DEHYDRATOR_SECONDS");
+    Duration::from_secs(LIFE + longer)
+}
+
+#[test]
+fn a_process_is_killed_when_its_life_is_over() {
+    use std::os::unix::process::ExitStatusExt;
+
+    // As servers do, it ignores an alarm.
+    let program = ["-c", "trap '' ALRM; while :; do sleep 0.01; done"];
+    let process = Process::spawn_for(Duration::from_millis(50), Command::new("sh").args(program));
+    let status = super::until("it ends", || process.try_wait().expect("a child"));
+    assert_eq!(status.signal(), Some(9));
+}
