@@ -385,8 +385,7 @@ fn info_tells_how_late_it_is() {
 
 #[test]
 fn the_report_of_a_crash_has_the_section_too() {
-    // Without a test of all memory in between: servers that use libc's allocator do not come to its end.
-    let server = Server::start(&["--crash-memcheck-enabled", "no"]);
+    let server = Server::start(&[]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.PUSH k 600000 element id");
     let _ = cmd("DEBUG SEGFAULT").query::<Value>(&mut client);

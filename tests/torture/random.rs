@@ -1,7 +1,8 @@
 //! Random numbers from a seed, which a failure tells.
 
-use std::env;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::harness::setting;
 
 /// Xorshift: the same for the same seed.
 pub struct Random(u64);
@@ -27,12 +28,6 @@ impl Random {
     pub fn pick<T: Clone>(&mut self, among: &[T]) -> T {
         among[self.below(among.len() as u64) as usize].clone()
     }
-}
-
-/// A number from the environment, or else the default.
-pub fn setting(variable: &str, default: u64) -> u64 {
-    let number = |word: String| word.parse().unwrap_or_else(|_| panic!("{variable}={word}"));
-    env::var(variable).map_or(default, number)
 }
 
 /// DEHYDRATOR_SEED, or one that nobody had before. It is printed: a test that fails shows it.

@@ -1,17 +1,18 @@
 //! A server's process, which ends in any case.
 
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use super::machine::{MACHINE, preload_in};
+use super::programs::setting;
 
 /// How many seconds a server lives at most, unless a run is made longer: then it is killed, and the test fails that waits for
 /// its reply. A timeout of the connection would do that too, but a read that has one fails with EINTR where the machine was
@@ -21,9 +22,10 @@ const LIFE: u64 = 600;
 /// A configuration file of a test's own, in the server's folder.
 pub const CONFIGURATION: &str = "own.conf";
 
-/// Killed when its life is over. Its owner kills it before that.
+/// Killed when its life is over, which is a failure. Its owner kills it before that.
 pub struct Process {
     child: Arc<Mutex<Child>>,
+    is_over: Arc<AtomicBool>,
     /// Dropped with the process: then nobody waits for the end of its life any more.
     _life: Sender<()>,
 }
@@ -52,7 +54,10 @@ impl Process {
         command
             .current_dir(folder)
             .args(["--port", &port.to_string(), "--unixsocket", "redis.sock"])
-            .args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"]);
+            .args(["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"])
+            // A server that crashes tests its memory, and does not come to its end where that has libc's allocator, or guard
+            // pages that /proc/self/maps does not show (docs/compatibility.md).
+            .args(["--crash-memcheck-enabled", "no"]);
         // A configuration of its own says what the server keeps, also after CONFIG REWRITE.
         if !folder.join(CONFIGURATION).exists() {
             command.args(["--save", "", "--appendonly", "no"]);
@@ -70,10 +75,12 @@ impl Process {
     fn spawn_for(life: Duration, command: &mut Command) -> Self {
         let child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let child = Arc::new(Mutex::new(child));
+        let is_over = Arc::new(AtomicBool::new(false));
         let (_life, dropped) = channel();
-        let process = Self { child: Arc::clone(&child), _life };
+        let process = Self { child: Arc::clone(&child), is_over: Arc::clone(&is_over), _life };
         thread::spawn(move || {
             if dropped.recv_timeout(life) == Err(RecvTimeoutError::Timeout) {
+                is_over.store(true, Ordering::Relaxed);
                 // A child that has ended and was waited for is not signalled.
                 let _ = child.lock().expect("no panic").kill();
             }
@@ -97,14 +104,22 @@ impl Process {
     }
 }
 
+impl Drop for Process {
+    fn drop(&mut self) {
+        // A test that waits for a server to end passes else, though it had to be killed.
+        let is_over = self.is_over.load(Ordering::Relaxed);
+        assert!(!is_over || thread::panicking(), "the server did not end, and was killed");
+    }
+}
+
 /// How long a server lives at most. The settings of `tests/torture` make a run longer.
 fn life() -> Duration {
-    let setting = |name| env::var(name).ok().and_then(|it| it.parse::<u64>().ok()).unwrap_or(0);
-    let longer = setting("DEHYDRATOR_OPERATIONS") / 10 + 60 * setting("DEHYDRATOR_SECONDS");
+    let longer = setting("DEHYDRATOR_OPERATIONS", 0) / 10 + 60 * setting("DEHYDRATOR_SECONDS", 0);
     Duration::from_secs(LIFE + longer)
 }
 
 #[test]
+#[should_panic(expected = "the server did not end, and was killed")]
 fn a_process_is_killed_when_its_life_is_over() {
     use std::os::unix::process::ExitStatusExt;
 

@@ -1,4 +1,4 @@
-//! The programs and modules that are tested, which variables of the environment name.
+//! The programs and modules that are tested, and other settings: variables of the environment name them.
 
 use std::env;
 use std::fs;
@@ -67,4 +67,10 @@ impl PartialOrd<(u32, u32)> for Version {
     fn partial_cmp(&self, number: &(u32, u32)) -> Option<std::cmp::Ordering> {
         Some(self.number.cmp(number))
     }
+}
+
+/// A number from the environment, or else the default.
+pub fn setting(variable: &str, default: u64) -> u64 {
+    let number = |word: String| word.parse().unwrap_or_else(|_| panic!("{variable}={word}"));
+    env::var(variable).map_or(default, number)
 }
