@@ -14,6 +14,11 @@ WAITING := $(shell echo $$(($$(nproc) * 3 + 1)))
 # Tests that compute: they take ten times as long otherwise, which is more than their build.
 OPTIMIZED := CARGO_PROFILE_TEST_OPT_LEVEL=1
 
+# The crates that have unit tests.
+UNITS := --package dehydrator --package dehydrator-lawn
+
+BENCH := cargo bench --locked --package dehydrator-benches --bench
+
 # The oldest Rust that will do.
 RUST := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
@@ -45,9 +50,9 @@ build-debug: setup ## Build the module with hooks for tests: target/debug/libdeh
 	@scripts/previous.sh
 
 test: build build-debug ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
-	$(OPTIMIZED) cargo test --locked --lib
-	$(OPTIMIZED) cargo test --locked --lib --features tiny-bounds
-	$(OPTIMIZED) cargo test --locked --test simulation
+	$(OPTIMIZED) cargo test --locked --lib $(UNITS)
+	$(OPTIMIZED) cargo test --locked --lib $(UNITS) --features tiny-bounds
+	$(OPTIMIZED) cargo test --locked --package dehydrator-benches --test simulation
 	cargo test --locked --test server -- --test-threads $(WAITING)
 
 test-examples: build ## The recipes in examples/, each with its client library, which is fetched
@@ -90,22 +95,22 @@ mutants: ## Change the core, the encoding, the arguments one thing at a time: do
 	@SHARD=$(SHARD) scripts/mutants.sh $(FILES)
 
 bench: build bench-core bench-commands ## Everything as ratios: the core, the module, how late it wakes, at what cost, and how far a node goes; see docs/benchmarks.md
-	cargo bench --locked --bench module
-	cargo bench --locked --bench lateness
-	cargo bench --locked --bench wakeup
+	$(BENCH) module
+	$(BENCH) lateness
+	$(BENCH) wakeup
 	@scripts/setup.sh examples
 	scripts/examples.sh
-	cargo bench --locked --bench machines
-	cargo bench --locked --bench scaling
+	$(BENCH) machines
+	$(BENCH) scaling
 	scripts/servers.sh $(SERVERS_DIR)
-	DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/redis-8 cargo bench --locked --bench module -- hash-fields
+	DEHYDRATOR_SERVER=$(abspath $(SERVERS_DIR))/redis-8 $(BENCH) module -- hash-fields
 
 bench-commands: build ## What each command costs the server, in instructions, beside Redis's own; writes docs/benchmarks.md
 	@scripts/setup.sh asan
-	cargo bench --locked --bench instructions
+	$(BENCH) instructions
 
 bench-core: ## The core compared with other stores of timers; writes docs/benchmarks.md and docs/charts/
-	cargo bench --locked --bench core
+	$(BENCH) core
 
 bench-integrations: build ## Our brokers beside the frameworks' own on Redis, in an hour and more on a quiet machine; writes docs/integrations.md (OPTIONS='--help')
 	@scripts/setup.sh examples
@@ -114,17 +119,16 @@ bench-integrations: build ## Our brokers beside the frameworks' own on Redis, in
 	scripts/bench-integrations.sh $(SERVERS_DIR) $(OPTIONS)
 
 lint: setup ## Formatting, and lints with warnings as errors
-	cargo fmt --check
-	rustfmt --check --edition 2024 commit/lib.rs
-	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --all-targets --features tiny-bounds -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked --workspace --all-targets --features tiny-bounds -- -D warnings
 	cd tests/clients/rust && cargo fmt --check
 	cd top && cargo fmt --check && CARGO_TARGET_DIR=../target/top cargo clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --locked --workspace --no-deps --document-private-items
 
 msrv: setup ## Build all of it with the oldest Rust that Cargo.toml allows, which rustup fetches
 	rustup toolchain install $(RUST) --profile minimal --no-self-update
-	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --all-targets
+	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --workspace --all-targets
 	CARGO_TARGET_DIR=target/msrv cargo +$(RUST) check --locked --all-targets --manifest-path top/Cargo.toml
 
 check-tools: setup ## Compile what no test runs: what `make mutants` changes, the module without `unsafe`, the worker in Java

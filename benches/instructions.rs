@@ -11,16 +11,6 @@
 //! Needs valgrind. `PROFILE=folder` keeps what callgrind found, a file for each row, for `callgrind_annotate`. An argument,
 //! `plain` or `file`, leaves out all but what is counted without or with an append-only file.
 
-#[path = "../tests/server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
-#[path = "module/load.rs"]
-#[allow(dead_code)]
-mod load;
-#[path = "page.rs"]
-#[allow(dead_code)]
-mod page;
-
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -30,8 +20,9 @@ use std::process::Command;
 use redis::{Cmd, Connection, ConnectionLike, FromRedisValue, Value};
 use tempfile::TempDir;
 
+use benches::load::{connect, element, id};
+use benches::page;
 use harness::{Server, cmd, until};
-use load::{connect, element, id};
 
 const COUNT: usize = 20_000;
 const BATCH: usize = 64;

@@ -15,22 +15,13 @@
 //!   cargo bench --bench lateness -- charts  draws the chart from the table in docs/benchmarks-full.md
 //! ```
 
-#[path = "chart.rs"]
-#[allow(dead_code)]
-mod chart;
-#[path = "../tests/server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
-#[path = "page.rs"]
-#[allow(dead_code)]
-mod page;
-
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, Value};
 
-use chart::{Family, Reach, Span};
+use benches::chart::{Family, Reach, Span};
+use benches::{chart, page};
 use harness::{Server, cmd};
 
 const WAITING: usize = 1_000_000;

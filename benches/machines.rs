@@ -6,16 +6,6 @@
 //! percentiles are those of all their elements. Processor time is all that the primaries' main threads take meanwhile, for
 //! pushes, for each other and for their cron too: compare it between the rows.
 
-#[path = "../tests/server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
-#[path = "../tests/server/nodes.rs"]
-#[allow(dead_code)]
-mod nodes;
-#[path = "page.rs"]
-#[allow(dead_code)]
-mod page;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -24,10 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use benches::page;
 use redis::Connection;
 
+use harness::nodes::Cluster;
 use harness::{Ask, cmd};
-use nodes::Cluster;
 
 const ELEMENTS: usize = 600;
 /// From one deadline to the next, in milliseconds.
@@ -302,6 +293,7 @@ fn main() {
         let late = percentiles(&mut run.late_ms);
         told.push(format!("| {} | {} | {late} |", way.name, way.connections));
     }
+    std::env::set_current_dir(harness::root()).expect("the repository");
     let python = "target/examples/venv/bin/python";
     for (program, file) in
         [(python, "examples/many_machines.py"), ("node", "examples/many_machines.js")]

@@ -3,10 +3,10 @@
 //! Charts are drawn from the tables that stand there, and docs/benchmarks.md has rows and columns of them, so that all
 //! tell the same, and so that they can be made again without measuring again.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")
+    harness::root().join("docs")
 }
 
 /// Where charts go.

@@ -11,24 +11,15 @@
 //!
 //! An argument names a way by a part of its name, to run nothing else, for a profile.
 
-#[path = "../tests/server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
-#[path = "page.rs"]
-#[allow(dead_code)]
-mod page;
-#[path = "module/table.rs"]
-#[allow(dead_code)]
-mod table;
-
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
 use redis::{Connection, Value};
 
+use benches::page;
+use benches::table::{Column, Table};
 use harness::{Ask, Server, cmd};
-use table::{Column, Table};
 
 const ROUNDS: usize = 5;
 const JOBS: usize = 400;

@@ -23,8 +23,6 @@ mod metrics {
     mod start;
 }
 
-#[cfg(feature = "lawn")]
-mod lawn;
 mod policy;
 
 mod commands {
@@ -37,21 +35,6 @@ mod pending {
     pub use take::Take;
 }
 
-/// As much of it as the arguments need: what does not need the lawn is built without it.
-#[cfg(not(feature = "lawn"))]
-mod lawn {
-    mod lease {
-        mod token;
-
-        pub use token::Token;
-    }
-    mod turn;
-
-    pub use lease::Token;
-    pub use turn::{DEADLINE_MAX, Start};
-}
-
-#[cfg(feature = "lawn")]
 mod data_type {
     mod encoding;
     mod fields;

@@ -108,7 +108,8 @@ fetch() {
     # For the unit tests, without what only the tests with servers and the benches are made with: most of it.
     rm -rf "$root/build/unit-tests"
     cp -a "$root/build/dehydrator" "$root/build/unit-tests"
-    sed -i '/^\[dev-dependencies\]/,/^\[profile/ { /^[a-z_-]* = /!b; /^proptest /!d }' "$root/build/unit-tests/Cargo.toml"
+    sed -i -e '/^\[dev-dependencies\]/,/^\[profile/ { /^[a-z-]*[ .]/!b; /^\(lawn\|proptest\)[ .]/!d }' \
+        -e 's,^members = .*,members = ["commit"\, "src/lawn"],' "$root/build/unit-tests/Cargo.toml"
     install -m 755 "$qemu" "$root/usr/local/bin/qemu-aarch64-static"
 }
 
@@ -131,8 +132,8 @@ logged "the module, for arm64" cargo_in_root dehydrator build --locked --release
 logged "the live view, for arm64" cargo_in_root dehydrator/top build --locked --release
 
 unit_tests() {
-    cargo_in_root unit-tests test --lib
-    cargo_in_root unit-tests test --lib --features tiny-bounds
+    cargo_in_root unit-tests test --workspace --lib
+    cargo_in_root unit-tests test --workspace --lib --features tiny-bounds
 }
 
 module=$out/new/libdehydrator.so

@@ -26,9 +26,8 @@ if [ "${1:-}" = --check ]; then
     tree=target/check-tools/mutants
     put_together "$tree"
     export CARGO_TARGET_DIR=$PWD/target/check-tools/build RUSTFLAGS="-D warnings"
-    for features in --no-default-features --features=tiny-bounds; do
-        cargo check --quiet --tests --manifest-path "$tree/Cargo.toml" "$features"
-    done
+    cargo check --quiet --workspace --tests --manifest-path "$tree/Cargo.toml"
+    cargo check --quiet --workspace --tests --manifest-path "$tree/Cargo.toml" --features=tiny-bounds
     exit
 fi
 
@@ -43,11 +42,11 @@ if [ $# = 0 ]; then
     set -- src/policy/*.rs src/metrics/{latency,start}.rs src/commands/args/*.rs src/data_type/encoding/*.rs \
         src/lawn/*.rs src/lawn/{index,lease,queues,remembered,small,store}/*.rs
 fi
-small=() lawn=()
+around=() lawn=()
 for file in "$@"; do
     case $file in
-        src/policy/* | src/metrics/* | src/commands/args/*) small+=(--file "$file") ;;
-        src/data_type/encoding/* | src/lawn/*) lawn+=(--file "$file") ;;
+        src/policy/* | src/metrics/* | src/commands/args/* | src/data_type/encoding/*) around+=(--file "$file") ;;
+        src/lawn/*) lawn+=(--file "$file") ;;
         *)
             echo "mutants.sh: $file is not in mutants/lib.rs" >&2
             exit 1
@@ -57,7 +56,7 @@ done
 
 work=$PWD/target/mutants
 tree=$work/tree
-rm -rf "$work"/{small,tiny,real}
+rm -rf "$work"/{around,tiny,real}
 put_together "$tree"
 
 export CARGO_TARGET_DIR=$work/build
@@ -78,15 +77,15 @@ run() {
 }
 
 sample=(${SHARD:+--sharding round-robin --shard "$SHARD"})
-if [ ${#small[@]} != 0 ]; then
-    run small --no-default-features "${sample[@]}" "${small[@]}"
+if [ ${#around[@]} != 0 ]; then
+    run around --package dehydrator-mutants "${sample[@]}" "${around[@]}"
 fi
 if [ ${#lawn[@]} != 0 ]; then
     # With tiny bounds the oracle sees most; what it misses is for the tests of the real bounds.
-    run tiny --features tiny-bounds "${sample[@]}" "${lawn[@]}"
+    run tiny --package dehydrator-lawn --features tiny-bounds "${sample[@]}" "${lawn[@]}"
     mapfile -t again < <(sed 's/[][\.*^$+?(){}|]/\\&/g; s/.*/--re=^&$/' "$work/tiny/mutants.out/missed.txt")
     : >"$work/tiny/mutants.out/missed.txt"
-    [ ${#again[@]} = 0 ] || run real "${again[@]}" "${lawn[@]}"
+    [ ${#again[@]} = 0 ] || run real --package dehydrator-lawn "${again[@]}" "${lawn[@]}"
 fi
 
 # A change to a field of a struct is made in both passes, whatever is asked for: seen once is seen.

@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use redis_module::raw::{self, RedisModuleString};
 
-use crate::lawn::SmallMax;
 use crate::server::guard::guard;
 use crate::server::string::Args;
 use crate::server::{Context, OwnedStr, Str, api};
+use lawn::SmallMax;
 
 /// A setting that is a number.
 struct Setting {

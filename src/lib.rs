@@ -16,9 +16,11 @@
 //!   3  replicate  pending        effects, spelled once; what waits for its time
 //!   2  metrics                   counters and latency
 //!   1  clock  config  level       the only reader of the time; settings; what replicas must understand
-//!   0  lawn  policy  server      the structure; what becomes of what comes due; a safe face over the module API
+//!   0  policy  server            what becomes of what comes due; a safe face over the module API
 //!      version                   which commit this is
 //! ```
+//!
+//! Below all of them is [`lawn`], the structure, a crate of its own in `src/lawn`.
 //!
 //! Floor 0 imports nothing of ours but what is said here, and every module above it imports `server`. The other arrows:
 //!
@@ -50,7 +52,6 @@ mod config;
 mod courier;
 mod data_type;
 mod info;
-mod lawn;
 mod level;
 mod metrics;
 mod pending;

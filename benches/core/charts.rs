@@ -1,10 +1,10 @@
 //! The charts in docs/charts/, drawn from the tables of docs/benchmarks-full.md, with names that ask for no paper.
 
 use crate::builds::OURS;
-use crate::chart::{self, Bar, Colour, Family, Group, Line};
-use crate::page::{self, Table};
 use crate::plan::{ANY_LENGTH, BEST, GROWTH, LARGE};
 use crate::stores::{ALL, label};
+use benches::chart::{self, Bar, Colour, Family, Group, Line};
+use benches::page::{self, Table};
 
 /// The operations, and what each means to who calls it.
 const OPERATIONS: [(&str, &str); 5] = [

@@ -11,9 +11,9 @@
 
 use crate::builds::{BEFORE, OURS};
 use crate::figures::Figures;
-use crate::markdown::{cell, head, number, short, table};
 use crate::one::COUNTED;
 use crate::{Measure, adversary};
+use benches::markdown::{cell, head, number, short, table};
 
 /// Numbers of TTLs; 0 stands for deadlines without any.
 pub const CASES: [usize; 5] = [8, 1_000, 10_000, 1_000_000, 0];

@@ -34,15 +34,8 @@
 //! | `figures`, `report`, `markdown`, `charts`, `chart`, `page`, `machine` | what came of it |
 //! | `load`, `due`, `memory`, `stopwatch` | ids and TTLs; TTLs or deadlines; the allocator that counts; the thread's own time |
 
-#[path = "../../src/lawn/mod.rs"]
-#[allow(dead_code, unused_imports, reason = "the bench does not use all of it")]
-mod lawn;
-
 mod adversary;
 mod builds;
-#[path = "../chart.rs"]
-#[allow(dead_code)]
-mod chart;
 mod charts;
 mod deadlines;
 mod due;
@@ -51,15 +44,11 @@ mod growth;
 mod lifecycle;
 mod lists;
 mod load;
-mod machine;
-mod markdown;
 mod memory;
 mod named;
 mod one;
 mod oracle;
 mod overflow;
-#[path = "../page.rs"]
-mod page;
 mod plan;
 mod report;
 mod sessions;

@@ -53,7 +53,7 @@ pub const INSTRUCTIONS: [&str; 9] = [
 const ROUNDS: usize = 5;
 /// Where the figures of the last run are.
 pub fn figures_file() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/core-figures.tsv")
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target/core-figures.tsv")
 }
 
 /// Returns what valgrind counts within [`crate::one::measured`], where it is installed.

@@ -2,7 +2,6 @@
 
 use crate::builds::{BEFORE, OURS, PORTABLE};
 use crate::figures::Figures;
-use crate::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
 use crate::one::COUNTED;
 use crate::plan::{
     ADVERSARY, ANY_DEADLINE, ANY_DEADLINE_COUNTED, ANY_DEADLINE_FAR, ANY_LENGTH, BEST, CROWDS,
@@ -11,7 +10,9 @@ use crate::plan::{
 };
 use crate::stores::wheel::SIMPLE;
 use crate::stores::{ALL, label};
-use crate::{Measure, adversary, deadlines, machine, page, plan, small, units};
+use crate::{Measure, adversary, deadlines, plan, small, units};
+use benches::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, table};
+use benches::{machine, page};
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
 /// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best

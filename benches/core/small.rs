@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 
-use crate::lawn::{Lawn, Shared, SmallMax};
 use crate::load::{Dice, PAYLOAD, Ttls, id};
-use crate::markdown::{cell, head, join, table};
 use crate::stopwatch::Stopwatch;
 use crate::{Measure, memory};
+use benches::markdown::{cell, head, join, table};
+use lawn::{Lawn, Shared, SmallMax};
 
 /// The two forms.
 pub const FORMS: [&str; 2] = ["small", "full"];

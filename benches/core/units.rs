@@ -22,12 +22,12 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use crate::lawn::{Lawn, Shared, SmallMax};
 use crate::lists::Lists;
 use crate::load::mix;
 use crate::named::Scheme;
 use crate::stopwatch::Stopwatch;
 use crate::stores::hierarchy::Hierarchy;
+use lawn::{Lawn, Shared, SmallMax};
 
 const RUN: u64 = 15_000_000;
 const CREATION: u64 = 50_000;

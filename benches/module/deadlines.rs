@@ -4,11 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use redis::Pipeline;
 
-use crate::harness::Ask;
 use crate::host::{Host, LARGE};
-use crate::load::{element, id, main_cpu_us, pipelines, send};
-use crate::table::Table;
 use crate::ways::FAR;
+use benches::load::{element, id, main_cpu_us, pipelines, send};
+use benches::table::Table;
+use harness::Ask;
 
 pub const COUNT: usize = 400_000;
 /// The hour within which elements without a TTL come due, in milliseconds.

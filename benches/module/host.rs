@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use redis::{Connection, Pipeline, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
-use crate::load::{BATCH, Packed, connect, element, id, pipelines, send, timed};
 use crate::rede;
-use crate::table::Table;
 use crate::ways::{FAR, Way};
+use benches::load::{BATCH, Packed, connect, element, id, pipelines, send, timed};
+use benches::table::Table;
+use harness::{Ask, Server, cmd, until};
 
 pub const COUNT: usize = 200_000;
 /// Bytes of an element, large and small.

@@ -6,9 +6,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd};
-use crate::load::{connect, cpu_us};
-use crate::table::Table;
+use benches::load::{connect, cpu_us};
+use benches::table::Table;
+use harness::{Ask, Server, cmd};
 
 pub const SLEEPERS: usize = 1000;
 /// Under a lease at once at the most.

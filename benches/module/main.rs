@@ -10,33 +10,20 @@
 //! else: `deadlines`, `workers`, `limits`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
 //! `charts`, which measures nothing and draws the charts from the tables in docs/benchmarks-full.md.
 
-#[path = "../chart.rs"]
-#[allow(dead_code)]
-mod chart;
 mod deadlines;
-#[path = "../../tests/server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
 mod host;
 mod limits;
-mod load;
-#[path = "../../tests/server/nodes.rs"]
-#[allow(dead_code)]
-mod nodes;
-#[path = "../page.rs"]
-#[allow(dead_code)]
-mod page;
 mod rede;
-mod table;
 mod ways;
 mod workers;
 
 use std::env;
 
-use chart::{Bar, Family};
+use benches::chart::{Bar, Family};
+use benches::table::{Column, Table, columns};
+use benches::{chart, page};
+use harness::nodes::Cluster;
 use host::{COUNT, Host};
-use nodes::Cluster;
-use table::{Column, Table, columns};
 use ways::Way;
 
 const ROUNDS: usize = 5;

@@ -2,8 +2,8 @@
 
 use redis::{Cmd, Connection, Pipeline};
 
-use crate::harness::{Ask, Server};
 use crate::rede;
+use harness::{Ask, Server};
 
 /// Elements are due in this many milliseconds, and a few: eight TTLs, as a system has them.
 pub const FAR: u64 = 600_000;

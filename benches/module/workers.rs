@@ -10,11 +10,11 @@ use std::time::Instant;
 
 use redis::{Cmd, Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, refusal};
 use crate::host::{COUNT, Host, LARGE};
-use crate::load::{Packed, connect, cpu_us, element, id, pipelines, send};
-use crate::nodes::Cluster;
-use crate::table::Table;
+use benches::load::{Packed, connect, cpu_us, element, id, pipelines, send};
+use benches::table::Table;
+use harness::nodes::Cluster;
+use harness::{Ask, Server, cmd, refusal};
 
 /// How many consumers one key has.
 pub const CONSUMERS: [usize; 4] = [1, 2, 4, 8];

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use redis::{Connection, ConnectionLike, Value};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::harness::{Ask, cmd, until};
 use crate::job::{self, Held};
-use crate::load::{Packed, element, id, pipelines, send};
 use crate::probe::{Probe, median};
+use benches::load::{Packed, element, id, pipelines, send};
+use harness::{Ask, cmd, until};
 
 /// Others in the same key.
 const WAITING: usize = 1_000_000;

@@ -12,7 +12,7 @@ pub struct Constants {
 }
 
 fn file() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/scaling/constants.toml")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("scaling/constants.toml")
 }
 
 impl Constants {

@@ -2,10 +2,10 @@
 
 use redis::{Connection, ConnectionLike};
 
-use crate::harness::{Ask, cmd, until};
 use crate::job::{self, Held};
-use crate::load::{element, id, pipelines, send};
 use crate::probe::Probe;
+use benches::load::{element, id, pipelines, send};
+use harness::{Ask, cmd, until};
 
 const COUNT: usize = 20_000;
 const LEASE_MS: u64 = 60_000;

@@ -13,36 +13,16 @@
 //!   cargo bench --bench scaling -- trials       what is done both ways, alone
 //! ```
 
-#[path = "../chart.rs"]
-#[allow(dead_code)]
-mod chart;
 mod commands;
 mod constants;
-#[path = "../../tests/server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
 mod job;
 mod lives;
-#[path = "../module/load.rs"]
-#[allow(dead_code)]
-mod load;
-#[path = "../core/machine.rs"]
-#[allow(dead_code)]
-mod machine;
-#[path = "../core/markdown.rs"]
-#[allow(dead_code)]
-mod markdown;
 mod memory;
 mod model;
 mod node;
-#[path = "../page.rs"]
-#[allow(dead_code)]
-mod page;
 mod patience;
 mod probe;
 mod report;
-#[allow(dead_code)]
-mod simulation;
 mod storms;
 mod sync;
 mod trial;
@@ -50,6 +30,7 @@ mod trials;
 
 use std::time::Instant;
 
+use benches::machine;
 use constants::Constants;
 use probe::Probe;
 

@@ -9,9 +9,9 @@ use redis::Connection;
 
 use crate::commands::fill;
 use crate::constants::Constants;
-use crate::harness::{Ask, until};
-use crate::load::{element, id};
 use crate::probe::Probe;
+use benches::load::{element, id};
+use harness::{Ask, until};
 
 /// Writes a second while something is saved.
 pub const JOBS_A_SECOND: usize = 5000;

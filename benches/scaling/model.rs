@@ -1,7 +1,7 @@
 //! The simulation's costs, made of what was measured.
 
 use crate::constants::Constants;
-use crate::simulation::costs::Costs;
+use benches::simulation::costs::Costs;
 
 /// Of the figure for one alone, and that of each of a hundred: what a command costs, and each element of it.
 fn fixed_and_each(one: f64, of_a_hundred: f64) -> (f64, f64) {

@@ -10,7 +10,7 @@ use redis::io::tcp::TcpSettings;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::harness::Server;
+use harness::Server;
 
 /// The server is asleep if its processor time stands still for so long.
 const STILL: Duration = Duration::from_micros(300);

@@ -1,17 +1,17 @@
 //! docs/scaling.md: the tables and charts that stand between its markers.
 
-use crate::chart::{self, Colour, Family, Line};
 use crate::constants::Constants;
 use crate::lives::LIVES;
-use crate::markdown::{head, number, table};
 use crate::model;
 use crate::node::{LOAD, MEMORY_GB, Node};
-use crate::page;
-use crate::simulation::tally::{Second, Tally};
-use crate::simulation::{MS, SECOND};
 use crate::storms::{AT_ONCE, Burst, DUE, JOBS, Storm, TIMERS, WORK, WORKERS, side_by_side};
 use crate::trial::Outcome;
 use crate::trials;
+use benches::chart::{self, Colour, Family, Line};
+use benches::markdown::{head, number, table};
+use benches::page;
+use benches::simulation::tally::{Second, Tally};
+use benches::simulation::{MS, SECOND};
 
 const PAGE: &str = "scaling.md";
 /// Jobs a second for which bandwidth and files are told.

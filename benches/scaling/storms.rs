@@ -2,11 +2,11 @@
 
 use std::thread;
 
-use crate::simulation::costs::Costs;
-use crate::simulation::plan::{Arrivals, Plan, Retry};
-use crate::simulation::run::run;
-use crate::simulation::tally::Tally;
-use crate::simulation::{MS, SECOND, Time, US};
+use benches::simulation::costs::Costs;
+use benches::simulation::plan::{Arrivals, Plan, Retry};
+use benches::simulation::run::run;
+use benches::simulation::tally::Tally;
+use benches::simulation::{MS, SECOND, Time, US};
 
 pub const TIMERS: f64 = 1e9;
 /// How many of them come due in one second.

@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::constants::Constants;
-use crate::harness::Ask;
 use crate::memory::churn;
 use crate::patience::until;
 use crate::probe::Probe;
+use harness::Ask;
 
 /// Has a new replica follow `primary`, which has so many elements, and notes how long each part takes.
 pub fn measure(primary: &Probe, count: usize, with: &str, constants: &mut Constants) {

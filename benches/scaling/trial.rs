@@ -7,13 +7,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, until};
 use crate::job;
-use crate::load::{id, pipelines, send};
 use crate::probe::Probe;
-use crate::simulation::plan::{Arrivals, Plan};
-use crate::simulation::random::Random;
-use crate::simulation::{MS, Time};
+use benches::load::{id, pipelines, send};
+use benches::simulation::plan::{Arrivals, Plan};
+use benches::simulation::random::Random;
+use benches::simulation::{MS, Time};
+use harness::{Ask, until};
 
 /// What happened, as the simulation tells it too.
 #[derive(Clone, Debug)]

@@ -3,11 +3,11 @@
 use crate::commands::fill;
 use crate::constants::Constants;
 use crate::probe::Probe;
-use crate::simulation::costs::Costs;
-use crate::simulation::plan::{Arrivals, Machines, Plan, Retry};
-use crate::simulation::run::run;
-use crate::simulation::{MS, SECOND, Time};
 use crate::trial::{self, Outcome};
+use benches::simulation::costs::Costs;
+use benches::simulation::plan::{Arrivals, Machines, Plan, Retry};
+use benches::simulation::run::run;
+use benches::simulation::{MS, SECOND, Time};
 
 /// The most rounds, and those without others that will do.
 const ROUNDS: usize = 8;

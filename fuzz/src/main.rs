@@ -11,8 +11,6 @@
 mod encoding;
 #[path = "../../src/data_type/fields.rs"]
 mod fields;
-#[path = "../../src/lawn/mod.rs"]
-mod lawn;
 #[path = "../../src/policy/mod.rs"]
 mod policy;
 

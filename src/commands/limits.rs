@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use crate::config;
-use crate::lawn::Lawn;
 use crate::server::{Context, Error, error::Result};
+use lawn::Lawn;
 
 use super::refusal;
 

@@ -2,9 +2,9 @@
 
 use crate::clock;
 use crate::data_type::{Reading, is_stuck};
-use crate::lawn::Row;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
+use lawn::Row;
 
 use super::args;
 

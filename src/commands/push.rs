@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::data_type::Writing;
-use crate::lawn::{Lawn, StartError};
 use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random};
+use lawn::{Lawn, StartError};
 
 use super::args::{self, IfThere, Listed};
 use super::{defaults, limits, refusal};

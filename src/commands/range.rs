@@ -2,9 +2,9 @@
 
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading};
-use crate::lawn::{Row, Start};
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result, random};
+use lawn::{Row, Start};
 
 use super::args;
 use super::look::is_leased;

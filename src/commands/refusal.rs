@@ -1,8 +1,8 @@
 //! What a command is refused with that did not fail by a mistake of its author's: a program tells these by their codes,
 //! which docs/commands.md lists.
 
-use crate::lawn::{StartError, UpdateError};
 use crate::server::Error;
+use lawn::{StartError, UpdateError};
 
 use super::args::shown;
 

@@ -5,10 +5,10 @@ use std::ffi::CStr;
 use crate::clock;
 use crate::courier;
 use crate::data_type::{Reading, Writing};
-use crate::lawn::Lawn;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
+use lawn::Lawn;
 
 use super::{args, limits, refusal};
 

@@ -1,11 +1,11 @@
 //! Taking elements by their ids: PULL, XACK, REM, LEASE, SETTLED.
 
 use crate::data_type::Writing;
-use crate::lawn::Lawn;
 use crate::metrics::counters::{self, PULLS};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
+use lawn::Lawn;
 
 use super::args;
 use super::limits;

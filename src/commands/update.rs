@@ -1,10 +1,10 @@
 //! Changing what was put away: UPDATE its element, TOUCH its timer.
 
 use crate::data_type::Writing;
-use crate::lawn::UpdateError;
 use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
+use lawn::UpdateError;
 
 use super::args::{self, Condition};
 use super::{limits, refusal};

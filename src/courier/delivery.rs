@@ -3,8 +3,8 @@
 //! Copied, because the commands that move them may call others that listen, who may do as they like.
 
 use crate::data_type::REJECTED;
-use crate::lawn::{Element, Lawn, Token};
 use crate::server::{OwnedStr, Str};
+use lawn::{Element, Lawn, Token};
 
 /// Elements that are delivered before their removal is told: a few, so that the time that takes is
 /// within the budget too.

@@ -31,7 +31,6 @@ use std::cell::{Cell, OnceCell};
 use self::carrier::Carrier;
 use self::delivery::{BATCH, Delivery, batch_of, batch_of_held};
 use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, Writing, inspect, is_dead};
-use crate::lawn::Token;
 use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
 use crate::pending::schedule;
 use crate::policy::{Policy, Route};
@@ -39,6 +38,7 @@ use crate::replicate::{self, Batch};
 use crate::server::guard::{Whole, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Str, log};
+use lawn::Token;
 
 /// Why nothing is dropped or published while clients may not write.
 pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";

@@ -15,7 +15,6 @@ use super::dehydrator::Dehydrator;
 use super::encoding::{self, Corrupt, Sink, Source};
 use super::{TYPE, is_scheduled, new_lawn};
 use crate::clock;
-use crate::lawn::{Mover, Remembered, Token};
 use crate::pending::{schedule, timer};
 use crate::policy::{Policy, Rate, Rules, Trust};
 use crate::replicate;
@@ -23,6 +22,7 @@ use crate::server::guard::{Whole, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{Name, Transfer};
 use crate::server::{Context, OwnedStr, Str, allocator, api};
+use lawn::{Mover, Remembered, Token};
 
 /// ReDe's type name, so that its dumps load.
 const NAME: &std::ffi::CStr = c"dehy-type";

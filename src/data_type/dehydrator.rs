@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use super::past::Past;
 use crate::clock;
-use crate::lawn::{Counts, DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
 use crate::metrics::latency::Overdue;
 use crate::pending::blocked::Outlook;
 use crate::pending::compaction::Mark;
@@ -13,6 +12,7 @@ use crate::pending::overdue::{OVERDUE, Place, Serial};
 use crate::pending::schedule::Task;
 use crate::policy::{Limits, Policy, Rate, Rules};
 use crate::server::flags::gives_out;
+use lawn::{Counts, DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
 
 /// A client that asks for elements passes over so many dead letters at the most: the time that takes has a bound.
 pub const DEAD_LETTERS_MAX: usize = 1024;

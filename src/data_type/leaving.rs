@@ -4,12 +4,12 @@ use super::dehydrator::Dehydrator;
 use super::dehydrator_in;
 use super::past::{FORGOTTEN, Past};
 use super::writing::Writing;
-use crate::lawn::{DEADLINE_MAX, Element, Lawn};
 use crate::pending::compaction;
 use crate::server::guard::Whole;
 use crate::server::hold::Hold;
 use crate::server::key::Name;
 use crate::server::{Context, Key, OwnedStr};
+use lawn::{DEADLINE_MAX, Element, Lawn};
 
 /// A lawn out of which elements are taken, and what remembers their ids.
 pub struct Leaving<'a> {

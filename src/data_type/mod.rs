@@ -36,12 +36,12 @@ use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
 use crate::config;
-use crate::lawn::{Lawn, Shared};
 use crate::pending::compaction;
 use crate::server::error::Result;
 use crate::server::hold::Hold;
 use crate::server::notify::publishes_module_events;
 use crate::server::{Context, Key, Str};
+use lawn::{Lawn, Shared};
 
 pub use callbacks::register;
 pub use compacting::{Compacted, compact};

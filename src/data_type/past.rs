@@ -2,9 +2,9 @@
 //!
 //! An id is in the lawn or remembered, and never both: what is put away is remembered no more.
 
-use crate::lawn::{Lawn, Mover, Remembered, rounded};
 use crate::pending::compaction::Mark;
 use crate::pending::fading;
+use lawn::{Lawn, Mover, Remembered, rounded};
 
 /// Ids that are forgotten for each one that is remembered: more than one, so that there are fewer and fewer whose time is
 /// over.

@@ -7,7 +7,6 @@ use std::ptr::NonNull;
 use super::dehydrator::{self, Counted, Dehydrator};
 use super::{dehydrator_in, is_scheduled, kind, new_lawn};
 use crate::clock;
-use crate::lawn::Lawn;
 use crate::metrics::latency::Overdue;
 use crate::pending::blocked::{self, Outlook};
 use crate::pending::{compaction, schedule, search};
@@ -18,6 +17,7 @@ use crate::server::guard::{Whole, trap};
 use crate::server::hold::Hold;
 use crate::server::key::Name;
 use crate::server::{Context, Key, Str};
+use lawn::Lawn;
 
 /// A dehydrator that is open for changing it.
 ///

@@ -570,7 +570,7 @@ impl Lawn {
     }
 
     /// Panics unless all parts agree with each other. For tests.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         either!(&self.form, it => it.check());
     }

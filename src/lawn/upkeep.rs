@@ -3,7 +3,7 @@
 use super::full::Full;
 use super::memory::Mover;
 use super::tiny::TINY;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "checks"))]
 use super::turn::DEADLINE_MAX;
 
 /// So many elements are looked at in one go when it is to be known what is held. A few would cost as much: the index is
@@ -113,7 +113,7 @@ impl Full {
 
     /// Panics unless all parts agree with each other: every record is in the index once, under its
     /// id, and in one queue or the timeline, in order. For tests.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         self.index.check(|hash, handle| {
             let record = self.records.get(handle);

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, btree_set};
 use std::rc::Rc;
 
 use super::compaction::Mark;
-use crate::lawn::Rest;
 use crate::server::key::Name;
+use lawn::Rest;
 
 /// Ids are forgotten by the cron so long after their time, in milliseconds, so that there are many.
 pub const LATER: u64 = 500;

@@ -1,6 +1,6 @@
 //! How a client has asked for what is due.
 
-use crate::lawn::Token;
+use lawn::Token;
 
 /// How a POLL or an MPOLL gives out what is due. It is kept with a client that sleeps.
 #[derive(Clone, Copy)]

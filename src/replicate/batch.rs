@@ -5,10 +5,10 @@ use std::ffi::CStr;
 
 use redis_module::raw::RedisModuleString;
 
-use crate::lawn::Token;
 use crate::server::digits::Digits;
 use crate::server::guard::trap;
 use crate::server::{Context, OwnedStr, Str, api, quiet};
+use lawn::Token;
 
 use super::effect::{greet, timer, verbatim};
 

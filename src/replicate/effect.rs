@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::ffi::c_longlong;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::lawn::{Element, Token};
 use crate::level;
 use crate::policy::{Limits, Pause, Policy, Rate, Trust};
 use crate::server::digits::Digits;
@@ -13,6 +12,7 @@ use crate::server::io::Io;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, OwnedStr, Str, api, quiet};
 use crate::version;
+use lawn::{Element, Token};
 
 /// A push, in the words that the client sent, where they say what happened: the server shares them
 /// instead of copying them.

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, until};
-use crate::nodes::Cluster;
 use crate::page;
 use crate::probe::{ASTRAY, CLUSTERS, Library, Probe};
+use harness::nodes::Cluster;
+use harness::{Ask, Server, until};
 
 /// Commands for each question, each with a key of its own.
 const COMMANDS: u64 = 30;

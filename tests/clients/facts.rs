@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, until};
 use crate::probe::{KEY, Library, Session};
 use crate::proxy::Event;
+use harness::{Ask, until};
 
 /// Whoever waits longer than this for a reply waits for ever.
 const LONG: Duration = Duration::from_secs(8);

@@ -11,8 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::facts::PHP_TIMEOUT;
-use crate::harness::{Ask, Server, until};
 use crate::proxy::Proxy;
+use harness::{Ask, Server, until};
 
 /// The key of all commands that the proxy is to see.
 pub const KEY: &str = "watched";

@@ -3,11 +3,11 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::harness::{Ask, until};
 use crate::page;
 use crate::probe::{KEY, Library, SINGLES, Session};
 use crate::proxy::Event;
 use crate::tables::{self, all};
+use harness::{Ask, until};
 
 /// Long enough for any reply that comes at all.
 const PATIENCE: Duration = Duration::from_secs(40);

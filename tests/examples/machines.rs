@@ -11,8 +11,8 @@ use redis::{Connection, Value};
 use tempfile::TempDir;
 
 use crate::PYTHON;
-use crate::harness::{Ask, Server, cmd, text, until};
-use crate::nodes::Cluster;
+use harness::nodes::Cluster;
+use harness::{Ask, Server, cmd, text, until};
 
 /// How many keys the queue is spread over.
 const KEYS: usize = 6;

@@ -3,12 +3,7 @@
 //! Each states in its head what it prints, and prints that, neither more nor less, on a server of its
 //! own. What cannot be seen from outside, as that nothing comes early, the recipes check themselves.
 
-#[path = "../server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
 mod machines;
-#[path = "../server/nodes.rs"]
-mod nodes;
 mod workers;
 
 use std::env;

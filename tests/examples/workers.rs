@@ -20,8 +20,8 @@ use std::time::{Duration, Instant, SystemTime};
 use redis::{Connection, Value};
 use tempfile::TempDir;
 
-use crate::harness::{Ask, Server, text};
 use crate::{PYTHON, built_example};
+use harness::{Ask, Server, text};
 
 /// For longer than a server takes to start, and for shorter than the longest work takes.
 const LEASE: u64 = 4_500;

@@ -4,7 +4,7 @@ use std::fs;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, text, texts};
+use harness::{Ask, Server, text, texts};
 
 /// Makes the users of the page.
 fn users_of_the_page(client: &mut Connection) {

@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, texts};
+use harness::{Ask, Server, texts};
 
 /// Thousands of elements, of so many TTLs, by MPUSH.
 fn put_away(client: &mut Connection, key: &str, ttls: u64) {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text};
 use crate::replication::assert_equal;
+use harness::{Ask, Server, cmd, text};
 
 const COUNT: u64 = 5000;
 /// The year 2100: nothing comes due by itself.

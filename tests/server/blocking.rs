@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 /// What deadlines are counted in.
 const TICK: Duration = Duration::from_millis(1);

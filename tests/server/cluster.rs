@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redis::Value;
 use redis::cluster::ClusterConnection;
 
-use crate::harness::{Ask, Server, text, until};
-use crate::nodes::Cluster;
 use crate::sleeper::Sleeper;
+use harness::nodes::Cluster;
+use harness::{Ask, Server, text, until};
 
 pub fn start() -> Cluster {
     Cluster::start(3, 1)
@@ -127,8 +127,8 @@ fn a_client_that_asks_the_wrong_node_is_sent_to_the_right_one() {
     let cluster = start();
     let mut moved = 0;
     for node in &cluster.nodes[..3] {
-        let reply = crate::harness::refusal(
-            &crate::harness::cmd("DEHYDRATOR.PUSH somewhere 0 element id"),
+        let reply = harness::refusal(
+            &harness::cmd("DEHYDRATOR.PUSH somewhere 0 element id"),
             &mut node.connect(),
         );
         moved += usize::from(reply.is_ok_and(|error| error.starts_with("MOVED")));
@@ -144,9 +144,7 @@ fn a_sleeper_is_sent_away_when_its_slot_goes_to_another_node() {
     let poll = "DEHYDRATOR.POLL {fHh}:k BLOCK 0";
     assert_eq!(cluster.nodes[0].connect().ask("CLUSTER KEYSLOT {fHh}:k"), Value::Int(slot));
     let mut sleeper = cluster.nodes[0].connect();
-    sleeper
-        .send_packed_command(&crate::harness::cmd(poll).get_packed_command())
-        .expect("it is sent");
+    sleeper.send_packed_command(&harness::cmd(poll).get_packed_command()).expect("it is sent");
     until("it is asleep", || {
         (cluster.nodes[0].info("dehydrator", "dehydrator_blocked_clients") == 1).then_some(())
     });
@@ -192,9 +190,7 @@ fn keys_of_several_slots_are_refused_and_who_sleeps_on_several_keys_is_sent_away
     assert!(refused.starts_with("MOVED"), "{refused}");
 
     let mut sleeper = cluster.nodes[0].connect();
-    sleeper
-        .send_packed_command(&crate::harness::cmd(line).get_packed_command())
-        .expect("it is sent");
+    sleeper.send_packed_command(&harness::cmd(line).get_packed_command()).expect("it is sent");
     let asleep = || cluster.nodes[0].info("dehydrator", "dehydrator_blocked_clients");
     until("it is asleep", || (asleep() == 1).then_some(()));
     let to = cluster.id_of(1);
@@ -264,7 +260,7 @@ fn a_stream_must_be_in_the_slot_of_its_dehydrator_and_both_move_together() {
     let mut there = cluster.nodes[1].connect();
     until("all are delivered", || (there.ask("XLEN {fHh}:s") == Value::Int(2000)).then_some(()));
     let entries: Vec<(String, [String; 4])> =
-        crate::harness::cmd("XRANGE {fHh}:s - +").query(&mut there).expect("a stream");
+        harness::cmd("XRANGE {fHh}:s - +").query(&mut there).expect("a stream");
     let ids: Vec<usize> = entries.iter().map(|(_, it)| it[1].parse().expect("an id")).collect();
     assert!(ids.into_iter().eq(0..2000), "each once, in order");
     assert_eq!(there.ask("DEHYDRATOR.LEN {fHh}:k"), Value::Int(0));

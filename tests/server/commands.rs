@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, text, texts, until};
+use harness::{Ask, Server, text, texts, until};
 
 #[test]
 fn what_is_due_comes_earliest_deadline_first_and_ties_in_push_order() {

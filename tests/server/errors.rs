@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, cmd, refusal, text, until};
+use harness::{Ask, Server, cmd, refusal, text, until};
 
 /// Each verb with arguments that it would accept.
 const VERBS: [&str; 29] = [

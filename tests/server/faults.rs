@@ -2,8 +2,8 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::sleeper::Sleeper;
+use harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
 fn a_panic_is_an_error_reply_and_a_line_in_the_log() {

@@ -2,8 +2,8 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
 use crate::sleeper::Sleeper;
+use harness::{Ask, Server, cmd, until};
 
 /// What POLL gives under a lease.
 type Row = (String, String, u64, String);
@@ -85,7 +85,7 @@ fn a_lease_that_has_run_out_is_good_until_the_element_is_given_out_again() {
     client.ask("DEHYDRATOR.MPUSH k 0 element one 0 element two");
     let rows = poll(&mut client, "LEASE 1");
     until("the leases have run out", || {
-        (client.ask("DEHYDRATOR.XPOLL k") == crate::harness::texts(&["one", "two"])).then_some(())
+        (client.ask("DEHYDRATOR.XPOLL k") == harness::texts(&["one", "two"])).then_some(())
     });
     assert_eq!(settle(&mut client, &rows[0].3, "one"), Value::Int(1));
     let other = lease(&mut client);
@@ -239,7 +239,7 @@ fn a_hundred_are_renewed_and_settled_in_one_command_each_with_its_own_reply() {
     let settled: Vec<u64> =
         cmd(&format!("DEHYDRATOR.SETTLE k {pairs}")).query(&mut client).expect("numbers");
     assert_eq!(settled, expected);
-    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), crate::harness::texts(&["8"]));
+    assert_eq!(client.ask("DEHYDRATOR.XPOLL k"), harness::texts(&["8"]));
     // One that is named twice is settled once.
     let token = lease(&mut client);
     let twice = cmd(&format!("DEHYDRATOR.SETTLE k {token} 8 {token} 8"));
@@ -269,11 +269,11 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
     }
     let mut empty = redis::cmd("DEHYDRATOR.SETTLE");
     empty.arg("k").arg("").arg("id");
-    let refused = crate::harness::refusal(&empty, &mut client);
+    let refused = harness::refusal(&empty, &mut client);
     assert_eq!(refused.as_deref(), Ok("ERR TOKEN must not be empty"));
     let mut half = redis::cmd("DEHYDRATOR.SETTLE");
     half.arg("k").arg(&token).arg("id").arg("").arg("id");
-    assert!(crate::harness::refusal(&half, &mut client).is_ok(), "half of it was done");
+    assert!(harness::refusal(&half, &mut client).is_ok(), "half of it was done");
     for (line, error) in [
         ("RENEW k ten % id", "ERR ttl 'ten' is not a whole number of milliseconds from 0 on"),
         (

@@ -8,9 +8,9 @@ use std::os::unix::net::UnixStream;
 use redis::Value;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::harness::{Ask, Server, cmd, texts, until};
 use crate::sleeper::{Sleeper, waiters};
 use crate::threads::servers;
+use harness::{Ask, Server, cmd, texts, until};
 
 /// A client asleep on `k`, to be shut down: to drop a connection closes it only when no process that is being started at
 /// that moment, as other tests do, holds on to it.

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, text, texts, until};
+use harness::{Ask, Server, text, texts, until};
 
 #[test]
 fn an_emptied_dehydrator_is_gone_with_its_event() {

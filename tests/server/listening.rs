@@ -2,9 +2,9 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, refusal, texts, until};
 use crate::remembered::remembered;
 use crate::sleeper::Sleeper;
+use harness::{Ask, Server, cmd, refusal, texts, until};
 
 /// A primary that the other module is loaded in, and a replica that it is not loaded in.
 struct Pair {

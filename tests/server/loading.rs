@@ -2,8 +2,8 @@
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, listener_module, release_module, text, texts, until};
 use crate::sleeper::waiters;
+use harness::{Ask, Server, listener_module, release_module, text, texts, until};
 
 /// A server that loads nothing but, perhaps, the module that listens, with these arguments.
 fn start_without_it(listener: &str) -> Server {

@@ -14,9 +14,6 @@ mod errors;
 mod faults;
 mod fenced;
 mod hangup;
-// Some of it is for the tests in tests/torture.
-#[allow(dead_code)]
-mod harness;
 mod keyspace;
 mod lateness;
 mod layout;
@@ -27,7 +24,6 @@ mod loading;
 mod memory;
 mod migration;
 mod mpoll;
-mod nodes;
 mod ondue;
 mod operator;
 mod pause;

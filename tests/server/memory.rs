@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// Pushes with an id of 16 bytes and an element of 64.
 fn push_many(client: &mut Connection, ids: std::ops::Range<u32>) {
@@ -390,7 +390,7 @@ fn active_defragmentation_moves_dehydrators_and_changes_nothing() {
             .exec(&mut client)
             .expect("OK");
     }
-    assert_eq!(client.ask("DEHYDRATOR.POLL 10"), crate::harness::texts(&["e"]));
+    assert_eq!(client.ask("DEHYDRATOR.POLL 10"), harness::texts(&["e"]));
 }
 
 #[test]

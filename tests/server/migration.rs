@@ -6,8 +6,8 @@ use std::io::Write;
 use redis::{Connection, Value};
 
 use crate::cluster::under_load;
-use crate::harness::{Ask, Server, cmd, text, texts, until};
-use crate::nodes::Cluster;
+use harness::nodes::Cluster;
+use harness::{Ask, Server, cmd, text, texts, until};
 
 /// The slots that move: the first of them is that of the tag `fHh`.
 pub const SLOTS: (usize, usize) = (0, 4000);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
 fn what_the_server_is_told_of_each_command() {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 /// The fields of INFO that tell of a pause.
 fn paused(client: &mut Connection, key: &str) -> (bool, Option<u64>) {

@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server};
+use harness::{Ask, Server};
 
 /// A bit of everything: ties over TTLs, many blocks and pages, large and empty elements, many TTLs.
 fn fill(client: &mut Connection) {

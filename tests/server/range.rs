@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// Id, deadline, TTL, deliveries, whether it is leased.
 type Row = (String, u64, u64, u64, u64);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, text, texts, until};
+use harness::{Ask, Server, text, texts, until};
 
 const DUE: &str = "tests/data/rede-0.5-due.rdb";
 const FUTURE: &str = "tests/data/rede-0.5-future.rdb";

@@ -2,8 +2,8 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, text, until};
 
 /// Everything that happens by itself, made due while it is refused: it waits. Then it goes on by itself.
 fn all_waits_until_lifted(server: &Server, refuse: impl FnOnce(), lift: impl FnOnce()) {

@@ -2,8 +2,8 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::replication::{catch_up, replica_of};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 /// What POLL gives under a lease.
 type Row = (String, String, u64, String);

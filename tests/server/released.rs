@@ -2,9 +2,9 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::replication::{catch_up, replica_of};
 use crate::sleeper::Sleeper;
+use harness::{Ask, Server, cmd, text, texts, until};
 
 fn one(number: i64) -> Value {
     Value::Array(vec![Value::Int(number)])

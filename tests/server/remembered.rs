@@ -4,10 +4,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, field_of, text, texts, until};
 use crate::migration;
 use crate::replication::catch_up;
 use crate::sleeper::Sleeper;
+use harness::{Ask, Server, cmd, field_of, text, texts, until};
 
 const HOUR: i64 = 3_600_000;
 

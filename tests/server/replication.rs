@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 /// Operations of every kind, the same for the same seed.
 pub struct Load {

@@ -6,7 +6,7 @@ use std::fs;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, refusal};
+use harness::{Ask, Server, cmd, refusal};
 
 /// Each command of the page as it is sent there. `mine` holds the element `id` wherever that is.
 const LINES: [(&str, &str); 36] = [

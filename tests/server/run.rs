@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use redis::{Connection, Value};
 use tempfile::TempDir;
 
-use crate::harness::{Ask, free_port, text, until};
+use harness::{Ask, free_port, text, until};
 
 struct Run {
     process: Child,

@@ -7,7 +7,7 @@ use std::process::{Child, Command};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cli_program, cmd, release_module, text, until};
+use harness::{Ask, Server, cli_program, cmd, release_module, text, until};
 
 const PAGE: &str = "docs/operations.md";
 const CONF: &str = "own.conf";

@@ -9,7 +9,7 @@ use std::fs;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Server, cmd, until};
+use harness::{Server, cmd, until};
 
 const PROMPT: &str = "127.0.0.1:6379> ";
 

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 fn get(server: &Server, name: &str) -> String {
     let reply: Vec<String> =
@@ -43,7 +43,7 @@ fn settings_behind_loadmodule_are_taken_or_the_server_does_not_start() {
 
 #[test]
 fn settings_are_read_from_the_configuration_and_written_back_to_it() {
-    let module = crate::harness::release_module();
+    let module = harness::release_module();
     let conf = format!("loadmodule {}\ndehydrator.tick-budget-us 700\n", module.display());
     let mut server = Server::start_with_configuration(&conf);
     assert_eq!(get(&server, "dehydrator.tick-budget-us"), "700");
@@ -56,7 +56,7 @@ fn settings_are_read_from_the_configuration_and_written_back_to_it() {
 
 #[test]
 fn what_config_rewrite_wrote_goes_before_what_stands_behind_loadmodule() {
-    let module = crate::harness::release_module();
+    let module = harness::release_module();
     let arguments = "tick-budget-us 2000 max-ttl 5 rede-commands yes";
     let conf = format!("loadmodule {} {arguments}\n", module.display());
     let mut server = Server::start_with_configuration(&conf);
@@ -75,7 +75,7 @@ fn what_config_rewrite_wrote_goes_before_what_stands_behind_loadmodule() {
 
 #[test]
 fn module_loadex_takes_settings_and_arguments() {
-    let module = crate::harness::release_module();
+    let module = harness::release_module();
     let server = Server::start_with_configuration("enable-module-command yes\n");
     let mut client = server.connect();
     let loadex = format!("MODULE LOADEX {}", module.display());

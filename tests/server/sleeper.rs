@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// A client that has gone to sleep on its own thread.
 pub struct Sleeper {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, texts, until};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 /// What INFO says of a key's form.
 fn encoding(client: &mut Connection, key: &str) -> String {

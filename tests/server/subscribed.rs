@@ -1,8 +1,8 @@
 //! A client that has subscribed to something, and may send commands all the same: RESP3.
 
-use crate::harness::{Ask, Server, until};
 use crate::sleeper::waiters;
 use crate::wire::Wire;
+use harness::{Ask, Server, until};
 
 #[test]
 fn one_that_has_subscribed_sleeps_or_is_told_that_nothing_is_due() {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, texts, until};
 
 /// With threads, as this server spells it, and without.
 pub fn servers() -> [Server; 2] {

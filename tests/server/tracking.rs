@@ -2,8 +2,8 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
 use crate::wire::Wire;
+use harness::{Ask, Server, cmd, until};
 
 /// Which of the keys a client was told of until now, each once.
 fn told(wire: &mut Wire, keys: &[&str]) -> Vec<String> {

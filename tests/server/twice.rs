@@ -5,7 +5,7 @@ use std::fs;
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, cmd, refusal, text, texts, until};
+use harness::{Ask, Server, cmd, refusal, text, texts, until};
 
 /// The commands that the table names, as it names them.
 fn commands_of_the_table() -> BTreeSet<String> {

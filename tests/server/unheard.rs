@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, text, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, text, until};
 
 /// Has somebody who sleeps be woken by what is pushed, and the server stand still then, for long enough to be sent what
 /// it reads before it tells him. (Redis 7.0 tells him at once.)

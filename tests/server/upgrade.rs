@@ -6,8 +6,8 @@ use std::path::Path;
 
 use redis::Connection;
 
-use crate::harness::{Ask, Server, cmd, debug_module, previous_module, release_module, until};
 use crate::replication::{Load, assert_equal, catch_up, replica_of};
+use harness::{Ask, Server, cmd, debug_module, previous_module, release_module, until};
 
 /// A primary that speaks the language of a later version.
 fn later(options: &[&str]) -> Server {
@@ -213,7 +213,7 @@ fn a_dump_of_a_later_version_is_refused_with_the_way_out() {
     // 512, as the server writes numbers from 64 on.
     dump.splice(FEATURES..=FEATURES, [0x42, 0]);
     let mut restore = redis::cmd("RESTORE");
-    let refused = crate::harness::refusal(restore.arg("key").arg(0).arg(dump), &mut client);
+    let refused = harness::refusal(restore.arg("key").arg(0).arg(dump), &mut client);
     assert!(refused.is_ok_and(|refused| refused.contains("Bad data format")));
     let log = server.log();
     for part in ["'key' was written by a later version of the module", "docs/operations.md"] {

@@ -8,7 +8,7 @@ use std::process::Command;
 use redis::Value;
 use tempfile::TempDir;
 
-use crate::harness::{Ask, Server, cmd, release_module, until};
+use harness::{Ask, Server, cmd, release_module, until};
 
 #[path = "../../commit/git.rs"]
 mod git;

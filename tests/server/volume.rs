@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use redis::Value;
 
-use crate::harness::{Ask, Server, until};
+use harness::{Ask, Server, until};
 
 const COUNT: usize = 200_000;
 /// Each TTL in milliseconds, so that all is due soon.

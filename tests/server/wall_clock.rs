@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, field_of, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, field_of, texts, until};
 
 const HOUR: i64 = 3_600_000;
 /// In ticks of the server's cron, of which there are ten in a second: one of them has to see that the clock was set.

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use crate::harness::{Server, until};
+use harness::{Server, until};
 
 pub struct Wire {
     socket: UnixStream,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::harness::{Ask, Server, until};
+use harness::{Ask, Server, until};
 
 const ROUNDS: usize = 20;
 const CLIENTS: usize = 3;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use redis::{Connection, RedisResult, Value, from_redis_value};
 
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// Milliseconds: short, so that what a dead consumer held comes back soon.
 const LEASE: usize = 100;

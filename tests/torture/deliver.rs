@@ -5,7 +5,7 @@ use std::fs;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// Pushes ids from 0 on that come due at one moment, some seconds ahead, so that none is delivered before
 /// all are there. Returns that moment.

@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, refusal, until};
+use harness::{Ask, Server, cmd, refusal, until};
 
 fn push(client: &mut Connection, number: usize) -> Result<(), String> {
     let mut push = redis::cmd("DEHYDRATOR.PUSH");

@@ -2,7 +2,7 @@
 
 use redis::Connection;
 
-use crate::harness::{Ask, Server, until};
+use harness::{Ask, Server, until};
 
 const COUNT: usize = 100_000;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis::{Connection, RedisResult, Value};
 
-use crate::harness::{Ask, Server, until};
+use harness::{Ask, Server, until};
 
 const ELEMENTS: usize = 3000;
 const ROUNDS: usize = 8;

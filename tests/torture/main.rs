@@ -1,9 +1,5 @@
 //! What takes minutes: faults, many times over. `make torture`.
 
-#[path = "../server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
-
 mod concurrent;
 mod crash;
 mod dead;

@@ -18,9 +18,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, setting, until};
 use crate::model::{Bytes, Dehydrator, Delivered, Expect, Kept, Op, Policy, World};
 use crate::random::{Random, seed};
+use harness::{Ask, Server, cmd, setting, until};
 
 use words::{command, words_of};
 

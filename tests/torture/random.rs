@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::harness::setting;
+use harness::setting;
 
 /// Xorshift: the same for the same seed.
 pub struct Random(u64);

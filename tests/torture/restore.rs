@@ -2,7 +2,7 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, until};
+use harness::{Ask, Server, until};
 
 const MUTANTS: usize = 100_000;
 

@@ -2,8 +2,8 @@
 
 use redis::{Cmd, Connection, Pipeline, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
 use crate::random::Random;
+use harness::{Ask, Server, cmd, until};
 
 const KEYS: u64 = 40;
 const DATABASES: u64 = 4;

@@ -1,8 +1,5 @@
 //! What is drawn of a real server, and of replies that a test makes up.
 
-#[path = "../../tests/server/harness/mod.rs"]
-#[allow(dead_code)]
-mod harness;
 mod tls;
 
 use std::time::Duration;

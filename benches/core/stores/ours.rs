@@ -4,8 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use ahash::RandomState;
 
-use crate::lawn::{Lawn, Shared, SmallMax};
 use crate::store::{Id, Payload, Store};
+use lawn::{Lawn, Shared, SmallMax};
 
 /// What users say who have no TTL, but a deadline.
 const NO_TTL: u64 = 0;

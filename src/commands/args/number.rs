@@ -1,8 +1,8 @@
 //! Numbers, and what a client is told that sent none.
 
-use crate::lawn::DEADLINE_MAX;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
+use lawn::DEADLINE_MAX;
 
 use super::required;
 use super::word::shown;

@@ -1,9 +1,9 @@
 //! The options at the end of a command: words, and what follows them.
 
-use crate::lawn::Token;
 use crate::policy::MaxLen;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
+use lawn::Token;
 
 use super::number::{NotNumber, number, positive};
 use super::token::token;

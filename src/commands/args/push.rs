@@ -1,9 +1,9 @@
 //! What PUSH, GIDPUSH and MPUSH ask for.
 
 use crate::config;
-use crate::lawn::Token;
 use crate::server::string::Args;
 use crate::server::{Str, error::Result};
+use lawn::Token;
 
 use super::number::{ttl, with_slack};
 use super::options::{Opt, Options};

@@ -1,9 +1,9 @@
 //! What RANGE and LOOK ask for.
 
 use crate::config;
-use crate::lawn::{DEADLINE_MAX, Start};
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
+use lawn::{DEADLINE_MAX, Start};
 
 use super::number::number;
 use super::options::Options;

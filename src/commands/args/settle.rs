@@ -1,8 +1,8 @@
 //! What SETTLE, RENEW and RELEASE ask for.
 
-use crate::lawn::Token;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
+use lawn::Token;
 
 use super::number::{back_off, number, ttl};
 use super::required;

@@ -4,10 +4,10 @@ use ahash::RandomState;
 use hashbrown::HashSet;
 
 use crate::config;
-use crate::lawn::Token;
 use crate::pending::Take;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
+use lawn::Token;
 
 use super::number::counted;
 use super::options::Options;

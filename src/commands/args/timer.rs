@@ -2,8 +2,8 @@
 //!
 //! A word costs the server some 800 instructions in an append-only file alone, and its length to each replica.
 
-use crate::lawn::Token;
 use crate::server::{Str, error::Result};
+use lawn::Token;
 
 use super::number::{number, ttl_of};
 use super::token::token;

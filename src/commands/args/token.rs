@@ -1,7 +1,7 @@
 //! Tokens of leases, as clients write them.
 
-use crate::lawn::Token;
 use crate::server::error::Result;
+use lawn::Token;
 
 use super::number::number;
 

@@ -6,8 +6,8 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use crate::lawn::Token;
 use crate::server::guard::Whole;
+use lawn::Token;
 
 /// What is on its way under one token.
 #[derive(Default)]

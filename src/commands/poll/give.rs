@@ -2,7 +2,6 @@
 
 use crate::courier;
 use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
-use crate::lawn::{DEADLINE_MAX, Element, Lawn, Token};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::metrics::latency::Given;
 use crate::pending::Take;
@@ -10,6 +9,7 @@ use crate::replicate::{self, Batch};
 use crate::server::digits::Digits;
 use crate::server::reply::Array;
 use crate::server::{Context, Str, random};
+use lawn::{DEADLINE_MAX, Element, Lawn, Token};
 
 /// Takes or leases what is due, tells replicas, and gives each element to `give`, for a client that does not wait: how late
 /// each of them is counts.

@@ -8,12 +8,12 @@ use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{Writing, inspect, restore_expiry};
-use crate::lawn::{Element, Lawn, Token};
 use crate::pending::Take;
 use crate::pending::blocked::Sleeper;
 use crate::replicate::{self, Pushed};
 use crate::server::guard::{Whole, trap};
 use crate::server::{Context, OwnedStr, Str, log};
+use lawn::{Element, Lawn, Token};
 
 use super::claims::{OnItsWay, claim};
 use super::give::{held, take_due_noting};

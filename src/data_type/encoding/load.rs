@@ -5,8 +5,8 @@ use super::field::{
     Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
 };
 use super::number::take_number;
-use crate::lawn::{DEADLINE_MAX, Lawn, Remembered, StartError, Token};
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
+use lawn::{DEADLINE_MAX, Lawn, Remembered, StartError, Token};
 
 /// What a dehydrator has: elements, what is said of it, and ids that it remembers.
 pub type Loaded = (Lawn, Rules, Option<Remembered>);

@@ -5,8 +5,8 @@ use super::field::{
     TO_LIST, TOKENS, UNCONFIRMED,
 };
 use super::number::put_number;
-use crate::lawn::{DEADLINE_MAX, Lawn, Remembered, Start, Token};
 use crate::policy::{End, Limits, Policy, Rate, Route, Rules};
+use lawn::{DEADLINE_MAX, Lawn, Remembered, Start, Token};
 
 /// A string is written when it has grown to this size. The server compresses each by itself, and
 /// holds one in memory while it loads.

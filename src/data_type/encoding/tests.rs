@@ -8,8 +8,8 @@ use super::super::fields::{Field, Fields};
 use super::field::*;
 use super::save::CHUNK_BYTES;
 use super::*;
-use crate::lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
 use crate::policy::{Change, End, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
+use lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
 
 fn empty() -> Lawn {
     let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);

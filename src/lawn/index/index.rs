@@ -335,7 +335,7 @@ impl Index {
     }
 
     /// Panics unless directory, tables and count agree. `is_live` says whether a record exists.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, mut is_live: impl FnMut(IdHash, Handle) -> bool) {
         assert_eq!(self.directory.len(), 1 << self.depth, "directory");
         assert_eq!(self.len, self.tables.iter().map(|table| table.len).sum::<usize>());

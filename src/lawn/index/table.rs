@@ -271,7 +271,7 @@ impl Table {
     }
 
     /// Panics unless its entries and what it counts agree. `is_live` says whether a record exists.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self, mut is_live: impl FnMut(IdHash, Handle) -> bool) {
         assert_eq!(self.len, self.entries().count(), "a table's count");
         assert!(self.len <= room(self.buckets.len()), "a table is overfull");

@@ -41,12 +41,12 @@ impl Chosen {
         self.records.len() / 7
     }
 
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn get(&self, token: Token, turn: Turn) -> Option<Handle> {
         self.records.get(&(token, turn)).copied()
     }
 
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn len(&self) -> usize {
         self.records.len()
     }

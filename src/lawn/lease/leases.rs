@@ -124,7 +124,7 @@ impl Leases {
 
     /// Panics unless what is listed is held. `turn` says which turn a record has that was given out. Returns how many
     /// are held.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, mut turn: impl FnMut(Handle) -> Option<Turn>) -> usize {
         let Some(held) = &self.held else { return 0 };
         let mut chosen = 0;
@@ -204,7 +204,7 @@ impl Leases {
     }
 
     /// Returns the turns of what is held, if they are all known.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn turns(&self) -> Option<impl Iterator<Item = Turn> + '_> {
         let running = self.running.as_ref().filter(|running| running.search.is_none())?;
         Some(running.turns())

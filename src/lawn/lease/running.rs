@@ -94,7 +94,7 @@ impl Running {
     }
 
     /// Returns all turns, in order.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn turns(&self) -> impl Iterator<Item = Turn> + '_ {
         self.over.iter().chain(&self.running).copied()
     }

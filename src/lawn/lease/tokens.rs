@@ -77,7 +77,7 @@ impl Tokens {
         Some(token)
     }
 
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn iter(&self) -> impl Iterator<Item = (Handle, Token)> + '_ {
         self.parts.iter().flatten().copied()
     }

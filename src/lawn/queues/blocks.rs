@@ -277,7 +277,7 @@ impl Blocks {
     }
 
     /// Panics unless pages are in order. Returns how many blocks there are.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) -> usize {
         self.slab.check();
         self.slab.len()

@@ -70,12 +70,12 @@ impl Directory {
     }
 
     /// Returns the turn at which a block is listed.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn listed(&self, queue: QueueNumber, turn: Turn, block: Handle) -> Option<Turn> {
         self.entry(queue, turn).filter(|(_, found)| *found == block).map(|(turn, _)| turn)
     }
 
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn len(&self) -> usize {
         self.blocks.len()
     }

@@ -177,7 +177,7 @@ impl Heads {
     }
 
     /// Panics unless the heap is one, and holds the queues that `head_of` says are not empty.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self, mut head_of: impl FnMut(QueueNumber) -> Option<Turn>) {
         for (place, head) in self.heap.iter().enumerate().skip(1) {
             let parent = &self.heap[(place - 1) / CHILDREN];

@@ -250,7 +250,7 @@ impl Ranges {
     }
 
     /// Panics unless pieces are in order, and none is empty. Returns how many ranges there are.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self) -> usize {
         assert_eq!(self.firsts.len(), self.pieces.len());
         for (first, piece) in self.firsts.iter().zip(&self.pieces) {

@@ -467,7 +467,7 @@ impl Queues {
     }
 
     /// Panics unless each range holds what belongs into it. Returns how many elements there are.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn check_timeline(&self, records: &Records) -> usize {
         let ends = self.queues[usize::from(TIMELINE)].ends;
         assert_eq!(ends.map(|ends| ends.0), self.ranges.first().map(|first| first.block));

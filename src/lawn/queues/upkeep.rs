@@ -2,7 +2,7 @@
 
 use super::super::memory::{Mover, allotted, relocate, rounded};
 use super::super::store::Records;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "checks"))]
 use super::super::store::Spot;
 use super::directory::LISTED;
 use super::heads::{QueueNumber, TIMELINE};
@@ -58,7 +58,7 @@ impl Queues {
 
     /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
     /// Returns how many records there are.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, records: &Records) -> usize {
         let mut count = self.check_timeline(records);
         let (mut blocks, mut listed) = (self.ranges.iter().count(), 0);

@@ -243,7 +243,7 @@ impl Chunk {
     }
 
     /// Panics unless what it counts is true.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self) {
         let live: usize = self.entries().map(|(_, entry)| entry.content.width()).sum();
         assert_eq!(usize::from(self.live), live, "bytes in use");

@@ -261,7 +261,7 @@ impl Piles {
     }
 
     /// Panics unless lists, counts and order agree. Returns how many ids there are.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self) -> usize {
         let (mut taken, mut bytes, mut ids) = (0, 0, 0);
         for (number, pile) in self.piles.iter().enumerate() {

@@ -210,7 +210,7 @@ impl Remembered {
     }
 
     /// Panics unless all parts agree with each other: each id is in the index once, and where that says. For tests.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         self.index.check(|hash, handle| {
             let entry = self.piles.entry(Place::of(handle));

@@ -445,7 +445,7 @@ impl Small {
     }
 
     /// Panics unless the elements are in order, each is there once, and what is counted is true. For tests.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         let mut ids = std::collections::BTreeSet::new();
         let mut last = 0;

@@ -104,7 +104,7 @@ impl Boxes {
     }
 
     /// Panics unless counts and the chain of vacant places agree. Returns how many boxes there are.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) -> usize {
         let taken = |place: &&Place| matches!(place, Place::Taken(_));
         assert_eq!(self.places.iter().filter(taken).count(), self.taken);

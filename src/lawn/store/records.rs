@@ -442,7 +442,7 @@ impl Records {
     }
 
     /// Panics unless pages and boxes are in order. Returns how many records there are.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, live: impl Iterator<Item = Handle>) -> usize {
         self.slab.check();
         let is_boxed = |handle: &Handle| boxed(self.get(*handle).bytes).is_some();

@@ -44,7 +44,7 @@ impl<T> Shelves<T> {
         self.len += 1;
     }
 
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.shelves.iter().flatten()
     }

@@ -294,7 +294,7 @@ impl<T: Unit> Slab<T> {
     }
 
     /// Returns how many slots are in use.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn len(&self) -> usize {
         self.classes.iter().map(|class| class.live as usize).sum()
     }
@@ -455,7 +455,7 @@ impl<T: Unit> Slab<T> {
     }
 
     /// Panics unless counts, chains and lists agree.
-    #[cfg(any(test, fuzzing))]
+    #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         let mut seen = vec![Class::EMPTY; self.classes.len()];
         let mut vacant = 0;

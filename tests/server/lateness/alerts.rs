@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use redis::{Connection, Value};
 
 use super::time;
-use crate::harness::{Ask, Server, cmd, field_of, until};
+use harness::{Ask, Server, cmd, field_of, until};
 
 /// An alert: it fires while a field of INFO, or what that has grown by, is greater than a number.
 struct Alert {

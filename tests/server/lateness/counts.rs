@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// How many are leased, given back, and given out, in all dehydrators and in one; and how many leases ran out.
 fn counts(client: &mut Connection, key: &str) -> ([u64; 3], u64) {

@@ -7,8 +7,8 @@ mod polled;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, texts, until};
 use crate::sleeper::Sleeper;
+use harness::{Ask, Server, cmd, texts, until};
 
 /// Microseconds: far less than what would be counted by mistake, and more than any machine that runs the tests takes.
 const MINUTE: u64 = 60_000_000;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use redis::{Connection, Value};
 
 use super::{overdue, time};
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 const DBS: usize = 3;
 

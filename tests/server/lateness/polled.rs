@@ -3,7 +3,7 @@
 use redis::{Connection, Value};
 
 use super::{all_is_less_late_than, late, overdue, time};
-use crate::harness::{Ask, Server, cmd, texts, until};
+use harness::{Ask, Server, cmd, texts, until};
 
 /// Waits for so many milliseconds by the server's clock.
 fn wait(client: &mut Connection, milliseconds: u64) {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use redis::{Connection, Value};
 
 use super::{field, ids, wait_for_ticks};
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 const LEASE: &str = "LEASE 600000 TOKEN";
 

@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::{field, limits};
-use crate::harness::{Ask, Server, cmd, text, until};
+use harness::{Ask, Server, cmd, text, until};
 
 #[test]
 fn limits_are_said_one_by_one_and_shown() {

@@ -3,7 +3,7 @@
 use redis::{Connection, Value};
 
 use super::limits;
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 const FULL: &str = "FULL the dehydrator holds LENGTH elements already, as LIMIT says";
 

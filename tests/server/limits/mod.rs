@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Server, cmd, until};
+use harness::{Server, cmd, until};
 
 /// The limits of a key, as LIMIT shows them: LENGTH, HELD, RATE, PER, REMEMBER.
 fn limits(client: &mut Connection, key: &str) -> [u64; 5] {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use redis::{Connection, Value};
 
 use super::{field, ids, limits, wait_for_ticks};
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 fn step(client: &mut Connection, ms: i64) {
     assert_eq!(client.ask(&format!("DEHYDRATOR.DEBUG k CLOCK {ms}")), Value::Okay);

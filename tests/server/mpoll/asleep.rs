@@ -8,8 +8,8 @@ use redis::{Connection, Value};
 
 use super::{at_once, from};
 use crate::blocking::cpu_us;
-use crate::harness::{Ask, Server, cmd, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, texts, until};
 
 #[test]
 fn who_is_asleep_on_several_keys_is_served_once() {

@@ -4,8 +4,8 @@ mod asleep;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, text, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, text, texts, until};
 
 /// What was given, and by which key.
 fn from(key: &str, elements: &[&str]) -> Value {

@@ -2,8 +2,8 @@
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, texts, until};
 use crate::sleeper::{Sleeper, waiters};
+use harness::{Ask, Server, cmd, texts, until};
 
 const POLICIES: [&str; 3] = ["DROP", "STREAM s", "PUBLISH channel"];
 

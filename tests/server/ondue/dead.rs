@@ -3,8 +3,8 @@
 use redis::{Connection, Value};
 
 use super::{arrived, field, policy};
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::sleeper::Sleeper;
+use harness::{Ask, Server, cmd, text, texts, until};
 
 /// Id, element and deliveries of the entries in a stream of dead letters, in order.
 fn dead(client: &mut Connection, key: &str) -> Vec<(String, String, u64)> {

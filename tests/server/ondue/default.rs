@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 fn policy(client: &mut Connection, key: &str) -> String {
     let mut info: HashMap<String, Value> =

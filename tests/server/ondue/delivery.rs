@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use super::{arrived, field, ids, policy, stream};
-use crate::harness::{Ask, Server, cmd, text, texts, until};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
 fn what_comes_due_is_in_the_stream_in_order_and_not_before() {

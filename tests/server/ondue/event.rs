@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::{Connection, PubSub, Value};
 
 use super::field;
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// How long an event is listened for in one go.
 const LISTEN: Duration = Duration::from_secs(1);

@@ -2,7 +2,7 @@
 
 use redis::Connection;
 
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// Milliseconds and number of each entry's id, with its element.
 fn entries(client: &mut Connection) -> Vec<((u64, u64), String)> {

@@ -6,7 +6,7 @@ use redis::Value;
 
 use super::{arrived, field, ids, policy};
 use crate::blocking::cpu_us;
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 #[test]
 fn a_policy_follows_its_key_wherever_it_goes() {

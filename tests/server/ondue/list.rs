@@ -5,8 +5,8 @@ use std::time::Duration;
 use redis::{Connection, Value};
 
 use super::{field, policy};
-use crate::harness::{Ask, Server, cmd, text, texts, until};
 use crate::replication::{catch_up, replica_of};
+use harness::{Ask, Server, cmd, text, texts, until};
 
 fn list(client: &mut Connection, key: &str) -> Vec<String> {
     cmd(&format!("LRANGE {key} 0 -1")).query(client).expect("a list, or none yet")

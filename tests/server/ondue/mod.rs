@@ -14,7 +14,7 @@ mod stuck;
 
 use redis::{Connection, Value};
 
-use crate::harness::{Server, cmd, text, until};
+use harness::{Server, cmd, text, until};
 
 /// The ids and elements in a stream, in order.
 fn stream(client: &mut Connection, key: &str) -> Vec<(String, String)> {

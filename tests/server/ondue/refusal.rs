@@ -3,7 +3,7 @@
 use redis::Value;
 
 use super::{arrived, field};
-use crate::harness::{Ask, Server, cmd, field_of, text, texts, until};
+use harness::{Ask, Server, cmd, field_of, text, texts, until};
 
 #[test]
 fn what_cannot_be_delivered_stays_and_is_tried_again() {

@@ -5,9 +5,9 @@ use redis::{Connection, Value};
 
 use super::{arrived, field, policy};
 use crate::cluster;
-use crate::harness::{Ask, Server, cmd, until};
 use crate::migration;
 use crate::replication::{catch_up, replica_of};
+use harness::{Ask, Server, cmd, until};
 
 /// A dehydrator's payload, with this policy and an element that is due.
 fn dump(client: &mut Connection, key: &str, policy: &str) -> Vec<u8> {

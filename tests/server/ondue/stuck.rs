@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use redis::{Connection, Value};
 
 use super::{arrived, field};
-use crate::harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, until};
 
 /// How often in a row, since when, and why it failed.
 fn failures(client: &mut Connection, key: &str) -> (i64, Value, Value) {

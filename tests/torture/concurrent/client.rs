@@ -7,9 +7,9 @@ use redis::{Cmd, Connection, RedisResult, Value};
 
 use super::LEASE;
 use super::run::Run;
-use crate::harness::{Ask, cmd};
 use crate::history::{Act, Event, Id, Poll, Reply, STRANDED};
 use crate::random::Random;
+use harness::{Ask, cmd};
 
 /// A client, and what it saw.
 pub struct Client<'a> {

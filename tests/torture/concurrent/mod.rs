@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use self::client::Client;
 use self::run::{End, Run, Stage};
-use crate::harness::{Ask, server_program, setting};
 use crate::history::{
     Act, Event, Finding, History, Id, Limit, Poll, Reply, Wrong, check, check_limit,
 };
 use crate::random::{Random, seed};
+use harness::{Ask, server_program, setting};
 
 const SECONDS: u64 = 4;
 /// In ms.

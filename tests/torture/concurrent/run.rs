@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::Connection;
 
-use crate::harness::Server;
 use crate::history::Clock;
+use harness::Server;
 
 /// How far a run has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

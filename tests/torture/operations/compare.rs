@@ -4,8 +4,8 @@ use redis::Value;
 
 use super::look::{Fields, Row};
 use super::{BEHIND, Torture};
-use crate::harness::cmd;
 use crate::model::{Bytes, Dehydrator, Entry, Kept, MAX};
+use harness::cmd;
 
 impl Torture {
     pub(super) fn compare(&mut self) {

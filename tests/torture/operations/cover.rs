@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::words::words_of;
 use super::{KEYS, Torture};
-use crate::harness::cmd;
 use crate::model::Op;
 use crate::random::seed;
+use harness::cmd;
 
 /// Far more than it takes until the rarest has come.
 const DRAWN: usize = 20_000;

@@ -6,7 +6,7 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use super::harness::{self, Server};
+use harness::{self, Server};
 use super::{SECOND, drawn_in, words};
 use crate::model::Model;
 use crate::options::Options;

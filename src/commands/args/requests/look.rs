@@ -1,7 +1,7 @@
 //! Requests of a few words, and those that look.
 
 use super::*;
-use crate::lawn::DEADLINE_MAX;
+use lawn::DEADLINE_MAX;
 
 #[test]
 fn requests_without_options_are_their_words_in_order() {

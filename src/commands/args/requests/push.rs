@@ -1,7 +1,7 @@
 //! PUSH, GIDPUSH, MPUSH, TOUCH.
 
 use super::*;
-use crate::lawn::{DEADLINE_MAX, Token};
+use lawn::{DEADLINE_MAX, Token};
 
 type Pushed = ([String; 3], (u64, u64), (IfThere, Option<u64>, u16));
 

@@ -1,8 +1,8 @@
 //! ONDUE, PAUSE, LIMIT.
 
 use super::*;
-use crate::lawn::DEADLINE_MAX;
 use crate::policy::{Change, End, MaxLen, Policy, Route, Trust};
+use lawn::DEADLINE_MAX;
 
 #[test]
 fn limit_asks_for_limits_or_sets_those_it_names() {

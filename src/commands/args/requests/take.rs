@@ -1,7 +1,7 @@
 //! POLL, MPOLL, LEASE, and what is held.
 
 use super::*;
-use crate::lawn::{DEADLINE_MAX, Token};
+use lawn::{DEADLINE_MAX, Token};
 
 #[test]
 fn a_poll_says_how_many_how_long_and_for_how_long() {

@@ -2,8 +2,14 @@
 
 use std::env;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// Returns the folder of the repository.
+pub fn root() -> &'static Path {
+    const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    Path::new(HERE)
+}
 
 /// The program that is tested against.
 pub fn server_program() -> PathBuf {
@@ -29,9 +35,9 @@ pub fn release_module() -> PathBuf {
 
 /// The version before this one, `None` where the clone does not have it: see scripts/previous.sh.
 pub fn previous_module() -> Option<PathBuf> {
-    let built = Command::new("scripts/previous.sh").stdout(Stdio::null()).status();
+    let built = Command::new(root().join("scripts/previous.sh")).stdout(Stdio::null()).status();
     assert!(built.expect("a shell").success(), "scripts/previous.sh has failed");
-    fs::canonicalize("target/previous/libdehydrator.so").ok()
+    fs::canonicalize(root().join("target/previous/libdehydrator.so")).ok()
 }
 
 /// The module with hooks for tests: `make build-debug`.
@@ -45,16 +51,17 @@ pub fn listener_module() -> PathBuf {
 }
 
 fn module(variable: &str, default: &str) -> PathBuf {
-    let module = env::var(variable).unwrap_or(default.into());
+    let module = env::var_os(variable).map_or_else(|| root().join(default), PathBuf::from);
     let help = "run `make build build-debug` first";
-    fs::canonicalize(&module).unwrap_or_else(|_| panic!("no module at {module}: {help}"))
+    fs::canonicalize(&module)
+        .unwrap_or_else(|_| panic!("no module at {}: {help}", module.display()))
 }
 
 /// Which server is tested against. It compares with a number of major and minor.
 #[derive(Clone, Copy, Debug)]
 pub struct Version {
     pub is_valkey: bool,
-    pub(super) number: (u32, u32),
+    pub(crate) number: (u32, u32),
 }
 
 impl PartialEq<(u32, u32)> for Version {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 use redis::cluster::{ClusterClient, ClusterConnection};
 
-use crate::harness::{Ask, Server, cli_program, until};
+use crate::{Ask, Server, cli_program, until};
 
 /// Servers that share the slots among them. They end with it.
 pub struct Cluster {

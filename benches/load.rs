@@ -2,7 +2,7 @@
 
 use redis::{Connection, ConnectionLike, Pipeline, Value};
 
-use crate::harness::Server;
+use harness::Server;
 
 /// Elements in a pipeline.
 pub const BATCH: usize = 1000;

@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::{Server, cmd, free_port, release_module, server_program, until};
+use super::{Server, cmd, free_port, release_module, root, server_program, until};
 
 /// What is wanted of the server's machine, in the server's folder.
-pub(super) const MACHINE: &str = "machine";
+pub(crate) const MACHINE: &str = "machine";
 
 impl Server {
     /// As [`Server::start_with_port`], on a machine whose real-time clock [`Server::shift_clock`] sets, and on which
@@ -23,7 +23,7 @@ impl Server {
         let compiled = Command::new("cc")
             .args(["-O1", "-shared", "-fPIC", "-o"])
             .arg(preload_in(folder.path()))
-            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/preload/machine.c"))
+            .arg(root().join("tests/preload/machine.c"))
             .status()
             .expect("a C compiler, which `make setup` installs");
         assert!(compiled.success(), "tests/preload/machine.c does not compile");
@@ -63,6 +63,6 @@ impl Server {
 }
 
 /// The library that stands in for some of the machine, compiled.
-pub(super) fn preload_in(folder: &Path) -> PathBuf {
+pub(crate) fn preload_in(folder: &Path) -> PathBuf {
     folder.join("machine.so")
 }

@@ -19,7 +19,7 @@ fn version(program: &str) -> String {
 
 /// The version of a crate in Cargo.lock.
 fn crate_version(name: &str) -> String {
-    let lock = include_str!("../../Cargo.lock");
+    let lock = include_str!("../Cargo.lock");
     let entry = format!("name = \"{name}\"\nversion = \"");
     let version = lock.split_once(&entry).and_then(|(_, rest)| rest.split_once('"'));
     format!("{name} {}", version.map_or("?", |(version, _)| version))

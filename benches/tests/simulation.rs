@@ -1,14 +1,10 @@
 //! What must hold of the simulation that docs/scaling.md is written from, whatever is simulated. No server.
 
-#[path = "../benches/scaling/simulation/mod.rs"]
-#[allow(dead_code)]
-mod simulation;
-
-use simulation::costs::Costs;
-use simulation::node::Node;
-use simulation::plan::{Arrivals, Machines, Plan, Retry};
-use simulation::run::run;
-use simulation::{MS, SECOND, US};
+use benches::simulation::costs::Costs;
+use benches::simulation::node::Node;
+use benches::simulation::plan::{Arrivals, Machines, Plan, Retry};
+use benches::simulation::run::run;
+use benches::simulation::{MS, SECOND, US};
 
 fn costs() -> Costs {
     Costs {

@@ -85,7 +85,7 @@ pub fn run(plan: &Plan) -> Tally {
         tally: Tally::default(),
     };
     run.begin();
-    while let Some((now, event)) = run.agenda.next() {
+    while let Some((now, event)) = run.agenda.pop() {
         run.happen(now, event);
         if run.coming == 0 && run.node.has_ended() {
             break;

@@ -2,6 +2,7 @@
 
 mod ask;
 mod machine;
+pub mod nodes;
 mod process;
 mod programs;
 

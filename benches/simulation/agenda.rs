@@ -47,7 +47,7 @@ impl<Event> Agenda<Event> {
         self.heap.push(Reverse(Entry { at: (at, self.noted), event }));
     }
 
-    pub fn next(&mut self) -> Option<(Time, Event)> {
+    pub fn pop(&mut self) -> Option<(Time, Event)> {
         self.heap.pop().map(|Reverse(entry)| (entry.at.0, entry.event))
     }
 }
