@@ -56,10 +56,13 @@ impl Rate {
         }
     }
 
-    /// Makes another rate of it, by which what was given out counts too.
+    /// Makes another rate of it, which goes on counting what was given out. It is what a replica that loads it gets: what
+    /// had left the new window when the last was given out is forgotten here too.
     pub fn changed(&self, most: u64, per: u64) -> Self {
         let mut new = Self::new(most, per);
-        self.entries().for_each(|(moment, count)| new.add(moment, count));
+        for (moment, count) in self.entries() {
+            new.load(moment, count);
+        }
         new
     }
 
@@ -338,9 +341,26 @@ mod tests {
         assert_eq!(rate.next(4000), 3_603_516);
         rate.give(3_603_516, 1);
         assert_eq!(rate.next(3_603_516), 3_607_032);
-        // Cut anew, it is no earlier.
-        let minutes = rate.changed(2, 60_000);
-        assert_eq!(minutes.next(3_603_516), 7032 + 48 + 60_000);
+        // In granules of another length, none counts earlier than it did.
+        let hours = rate.changed(2, 7_200_000);
+        assert_eq!(hours.next(3_603_516), 7_207_032);
+    }
+
+    #[test]
+    fn a_rate_that_was_changed_is_what_a_replica_loads() {
+        let loaded = |rate: &Rate| {
+            let mut loaded = Rate::new(rate.most(), rate.per());
+            assert!(rate.entries().all(|(moment, count)| loaded.load(moment, count)));
+            loaded
+        };
+        let mut rate = Rate::new(5, 100_000);
+        rate.give(1_000_000, 1);
+        rate.give(1_040_000, 1);
+        let shorter = rate.changed(5, 10);
+        let replica = loaded(&shorter);
+        assert!(replica == shorter);
+        let [here, there] = [&shorter, &replica].map(|rate| rate.changed(2, 100_000));
+        assert!(here == there && here.room(1_040_000) == there.room(1_040_000));
     }
 
     #[test]
