@@ -41,8 +41,15 @@ thread_local! {
 pub fn set(text: &[u8], is_cluster: bool) -> Result<(), String> {
     let words: Vec<_> =
         text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
-    let rules = words.split(|word| *word == NEXT).filter(|rule| !rule.is_empty());
+    let rules: Vec<_> = words.split(|word| *word == NEXT).collect();
+    if !words.is_empty() && rules.iter().any(|rule| rule.is_empty()) {
+        return Err(
+            "default-ondue: a rule is empty: there must be one on either side of ';'".to_owned()
+        );
+    }
     let rules: Vec<_> = rules
+        .into_iter()
+        .filter(|rule| !rule.is_empty())
         .map(|rule| Rule {
             pattern: rule[0].to_vec(),
             words: rule[1..].iter().map(|word| word.to_vec()).collect(),
@@ -57,7 +64,7 @@ pub fn set(text: &[u8], is_cluster: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Says of a dehydrator that a client's push has just made what the setting has for it.
+/// Sets the policy of a dehydrator that a client's command has just made to what the setting has for its key.
 #[inline(always)]
 pub fn apply(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing<'_>) {
     if dehydrator.is_new() {

@@ -8,7 +8,7 @@ use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 
-use super::{args, limits};
+use super::{args, defaults, limits};
 
 /// Runs `LIMIT key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK, or, without options, a map of the limits that
 /// hold.
@@ -26,6 +26,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
         schedule::begin(&name);
         blocked::begin(&name);
         replicate::verbatim(context);
+        defaults::apply(context, key, &mut dehydrator);
         dehydrator.shrunk(c"dehydrator.limit");
     }
     context.reply_ok();

@@ -3,8 +3,10 @@
 //! What comes from the primary or from the append-only file was allowed once, and is never refused.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use crate::config;
+use crate::data_type::{NEVER, STUCK};
 use crate::server::{Context, Error, error::Result};
 use lawn::Lawn;
 
@@ -18,6 +20,13 @@ use super::refusal;
 /// its slack, or by `at`.
 pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
     if let Some(at) = at {
+        if at == STUCK && !context.is_replaying() {
+            return Err(format!(
+                "ttl '{ttl}@{at}' is too large: no deadline is later than {NEVER}"
+            )
+            .into());
+        }
+        moment(context, at)?;
         if let Some(max) = exceeded(context, at.saturating_sub(now)) {
             let reason =
                 format!("AT '{at}' is further ahead than dehydrator.max-ttl ({max} ms) allows");
@@ -26,6 +35,19 @@ pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u
         return Ok(at);
     }
     from_now(context, "ttl", asked, ttl, now)
+}
+
+/// Refuses a moment that is most likely in seconds: in milliseconds it lies between 12 January 1970 and 3 March 1973.
+///
+/// # Errors
+///
+/// If a client sent such a moment. Effects are obeyed.
+pub fn moment(context: &Context, at: u64) -> Result {
+    const SECONDS: RangeInclusive<u64> = 1_000_000_000..=100_000_000_000;
+    if SECONDS.contains(&at) && !context.is_replaying() {
+        return Err(format!("AT '{at}' looks like seconds: it must be in milliseconds").into());
+    }
+    Ok(())
 }
 
 /// Returns when a lease that begins now ends.
@@ -46,6 +68,19 @@ pub fn back_off(context: &Context, ms: u64, now: u64) -> Result<u64> {
     from_now(context, "ms", ms, ms, now)
 }
 
+/// Checks the moment at which a pause is to end.
+///
+/// # Errors
+///
+/// If it has passed, or looks like seconds. Effects are obeyed.
+pub fn pause_until(context: &Context, at: u64, now: u64) -> Result<u64> {
+    moment(context, at)?;
+    if at <= now && !context.is_replaying() {
+        return Err(format!("AT '{at}' has passed: the server's time is {now}").into());
+    }
+    Ok(at)
+}
+
 /// Returns when a pause that begins now ends.
 ///
 /// # Errors
@@ -63,6 +98,7 @@ fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Re
         return Err(refusal::limit(reason));
     }
     Lawn::deadline(ttl, now)
+        .map(|deadline| deadline.min(NEVER))
         .map_err(|_| format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
 }
 
@@ -77,9 +113,11 @@ pub fn is_within_length(context: &Context, lawn: &Lawn, most: u64) -> bool {
     most == 0 || lawn.len() as u64 <= most || context.is_replaying()
 }
 
-/// Says what a client is told when there are.
-pub fn too_long() -> Error {
-    refusal::full("the dehydrator holds LENGTH elements already, as LIMIT says")
+/// Makes the error of a push beyond the limit of LENGTH.
+pub fn too_long(most: u64) -> Error {
+    refusal::full(format!(
+        "the dehydrator holds {most} elements already, which is the LENGTH that LIMIT set"
+    ))
 }
 
 /// Returns whether there are no more elements than allowed.
@@ -100,9 +138,12 @@ pub fn has_room_for<'a>(
     })
 }
 
-/// Says what a client is told when there are.
+/// Makes the error of a push beyond `dehydrator.max-elements`.
 pub fn full() -> Error {
-    refusal::full("the dehydrator holds dehydrator.max-elements already")
+    let most = config::max_elements().unwrap_or_default();
+    refusal::full(format!(
+        "the dehydrator holds {most} elements already, which is dehydrator.max-elements"
+    ))
 }
 
 /// Returns whether there is memory for what a client adds.

@@ -8,8 +8,7 @@ use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
 
-use super::args;
-use super::limits;
+use super::{args, defaults, limits};
 
 /// Runs `PAUSE key [ms | AT unix-ms]`: OK. Until RESUME, or for so long, nothing is given out or delivered.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
@@ -18,7 +17,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     let pause = match end {
         args::PauseEnd::Never => Pause::UNTIL_RESUMED,
         args::PauseEnd::After(ms) => Pause::until(limits::pause(ms, dehydrator.now())?),
-        args::PauseEnd::At(moment) => Pause::until(moment),
+        args::PauseEnd::At(at) => Pause::until(limits::pause_until(context, at, dehydrator.now())?),
     };
 
     if dehydrator.set_pause(Some(pause)) {
@@ -26,6 +25,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
             limits::memory(context)?;
         }
         replicate::paused(context, key, pause);
+        defaults::apply(context, key, &mut dehydrator);
         dehydrator.changed(c"dehydrator.pause");
     }
     context.reply_ok();

@@ -4,7 +4,7 @@ use std::ffi::CStr;
 
 use crate::clock;
 use crate::courier;
-use crate::data_type::{Reading, Writing};
+use crate::data_type::{Reading, Writing, runs};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
@@ -77,7 +77,7 @@ fn restart(
     let mut lawn = dehydrator.lawn();
     for args::Held { token, id } in held.iter() {
         let may_run = |lawn: &&mut Lawn| {
-            let runs = || lawn.look(id.bytes()).is_some_and(|it| it.deadline > now);
+            let runs = || lawn.look(id.bytes()).is_some_and(|it| runs(it.deadline, now));
             most == 0 || ttl == 0 || runs() || (lawn.running(now) as u64) < most
         };
         let lawn = lawn.as_deref_mut().filter(|lawn| lawn.holds(id.bytes(), token));

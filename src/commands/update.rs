@@ -1,6 +1,6 @@
 //! Changing what was put away: UPDATE its element, TOUCH its timer.
 
-use crate::data_type::Writing;
+use crate::data_type::{Writing, runs};
 use crate::replicate;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
@@ -51,7 +51,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         };
         let is_held = lawn.token(&element).is_some();
         let ttl = match ttl {
-            _ if is_held && ends_over && element.deadline <= now => 0,
+            _ if is_held && ends_over && !runs(element.deadline, now) => 0,
             0 if is_held && keeps_held => QUEUE_OF_HELD,
             ttl => ttl,
         };

@@ -30,6 +30,7 @@ use std::cell::{Cell, OnceCell};
 
 use self::carrier::Carrier;
 use self::delivery::{BATCH, Delivery, batch_of, batch_of_held};
+use crate::clock;
 use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, Writing, inspect, is_dead};
 use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
 use crate::pending::schedule;
@@ -148,7 +149,7 @@ fn send(
             break;
         }
     }
-    remove(context, key, policy, &sent, now);
+    remove(context, key, policy, &sent);
     drop(whole);
     (sent, result)
 }
@@ -372,13 +373,7 @@ fn put_rejected_aside(
 }
 
 /// Takes out what was delivered.
-fn remove<'a>(
-    context: &'a Context,
-    key: Str<'a>,
-    policy: &Policy,
-    batch: &'a [Delivery],
-    now: u64,
-) {
+fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [Delivery]) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let until = dehydrator.remembers_until().filter(|_| !policy.limits());
     let mut removed = Batch::settled(context, key, until);
@@ -394,9 +389,10 @@ fn remove<'a>(
     }
     if removed.finish() {
         if policy.delivers() && dehydrator.limits().is_some() {
-            let count = batch.len() as u64;
-            if dehydrator.note_given(now, count) {
-                replicate::given(context, key, now, count);
+            // Not before the last of them went: an entry of a stream says when that was.
+            let (moment, count) = (clock::now(), batch.len() as u64);
+            if dehydrator.note_given(moment, count) {
+                replicate::given(context, key, moment, count);
             }
         }
         let is_dropped = policy.route() == Some(&Route::Drop);

@@ -17,10 +17,18 @@ use lawn::{Counts, DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
 /// A client that asks for elements passes over so many dead letters at the most: the time that takes has a bound.
 pub const DEAD_LETTERS_MAX: usize = 1024;
 
-/// The TTL and the deadline of dead letters that are *stuck*: they cannot go where they belong. By it they stand behind all
-/// that can be given out, in the order in which they got stuck. No clock ever comes to it. A client may ask for it, for
-/// "never": what was never delivered is no dead letter.
+/// The TTL and the deadline of dead letters that are *stuck*: they cannot go where they belong. It places them behind all
+/// that can be given out, in the order in which they got stuck. No clock ever reaches it, and no client can ask for it:
+/// a client's "never" is [`NEVER`].
 pub const STUCK: u64 = DEADLINE_MAX;
+
+/// The latest deadline that a client can give an element, for "never". A lease that ends then runs like any other.
+pub const NEVER: u64 = STUCK - 1;
+
+/// Returns whether a lease with this deadline runs. What is stuck is held by nobody who could still do the work.
+pub fn runs(deadline: u64, now: u64) -> bool {
+    deadline > now && deadline != STUCK
+}
 
 /// The TTL of dead letters that are stuck and were rejected: they are dead letters by any limit of deliveries.
 pub const REJECTED: u64 = STUCK - 1;

@@ -46,7 +46,8 @@ use lawn::{Lawn, Shared};
 pub use callbacks::register;
 pub use compacting::{Compacted, compact};
 pub use dehydrator::{
-    Census, DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, is_dead, is_stuck, moved, track_all,
+    Census, DEAD_LETTERS_MAX, Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, moved, runs,
+    track_all,
 };
 pub use leaving::forget_some;
 pub use searching::search_held;

@@ -277,6 +277,14 @@ fn what_is_no_pause_is_refused_and_what_changes_nothing_leaves_no_trace() {
     assert_eq!(error, "ERR PAUSE '9223372036854775807' is too large: now + ms must fit in 63 bits");
     let error = client.refused("DEHYDRATOR.PAUSE k AT");
     assert_eq!(error, "ERR AT needs a value");
+    for (at, why) in [
+        ("1795000000", "looks like seconds: it must be in milliseconds"),
+        ("5", "has passed: the server's time is "),
+        ("1595000000000", "has passed: the server's time is "),
+    ] {
+        let error = client.refused(&format!("DEHYDRATOR.PAUSE k AT {at}"));
+        assert!(error.starts_with(&format!("ERR AT '{at}' {why}")), "{error}");
+    }
     let error = client.refused("DEHYDRATOR.PAUSE k 5 5");
     assert_eq!(error, "ERR syntax error, unexpected '5'");
     assert!(!client.exists("k"));

@@ -3,7 +3,7 @@
 use crate::policy::MaxLen;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
-use lawn::Token;
+use lawn::{DEADLINE_MAX, Token};
 
 use super::number::{NotNumber, number, positive};
 use super::token::token;
@@ -12,11 +12,16 @@ use super::word::shown;
 /// The options at the end of a command, in any order.
 pub struct Options<'a> {
     args: Args<'a>,
+    first: usize,
     at: usize,
 }
 
 /// A word where an option should be.
 pub struct Opt<'a> {
+    args: Args<'a>,
+    /// The index of the word, and of the first option.
+    at: usize,
+    first: usize,
     word: Str<'a>,
     upper: [u8; NAME_MAX],
     len: usize,
@@ -27,7 +32,7 @@ const NAME_MAX: usize = 16;
 
 impl<'a> Options<'a> {
     pub fn new(args: Args<'a>, at: usize) -> Self {
-        Self { args, at }
+        Self { args, first: at, at }
     }
 
     pub fn next(&mut self) -> Option<Opt<'a>> {
@@ -37,7 +42,7 @@ impl<'a> Options<'a> {
         let mut upper = [0; NAME_MAX];
         upper[..len].copy_from_slice(&word.bytes()[..len]);
         upper.make_ascii_uppercase();
-        Some(Opt { word, upper, len })
+        Some(Opt { args: self.args, at: self.at - 1, first: self.first, word, upper, len })
     }
 
     /// Returns whether the next word is this one, and passes it then.
@@ -65,10 +70,13 @@ impl<'a> Options<'a> {
         number(word).map_err(|error| error.of(option, word, "a whole number from 0 on"))
     }
 
+    /// Reads a deadline. The greatest number means "never", like the one before it, which is the latest deadline that an
+    /// element can have: see [`STUCK`](crate::data_type::STUCK). Replicas read the same word, so they agree.
     pub fn deadline(&mut self) -> Result<u64> {
         let word = self.value("AT")?.bytes();
         let wanted = "a whole number of unix milliseconds from 0 on";
-        number(word).map_err(|error| error.of("AT", word, wanted))
+        let at = number(word).map_err(|error| error.of("AT", word, wanted))?;
+        Ok(at.min(DEADLINE_MAX - 1))
     }
 
     pub fn deliveries(&mut self) -> Result<u16> {
@@ -111,7 +119,18 @@ impl Opt<'_> {
         &self.upper[..self.len]
     }
 
+    /// Refuses the word: it is no option here, or one that was given before.
     pub fn unexpected(&self) -> Error {
-        format!("syntax error, unexpected '{}'", shown(self.word.bytes())).into()
+        let word = shown(self.word.bytes());
+        let is_same = |at| {
+            let before = self.args.get(at).map(Str::bytes);
+            before.is_some_and(|before| before.eq_ignore_ascii_case(self.word.bytes()))
+        };
+        if word.starts_with(|it: char| it.is_ascii_alphabetic())
+            && (self.first..self.at).any(is_same)
+        {
+            return format!("syntax error, '{word}' is given twice").into();
+        }
+        format!("syntax error, unexpected '{word}'").into()
     }
 }

@@ -153,6 +153,57 @@ fn dead_letters_that_cannot_go_take_no_room() {
 }
 
 #[test]
+fn a_dead_letter_that_cannot_go_runs_again_only_where_there_is_room() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    client.ask("SET s text");
+    client.ask("DEHYDRATOR.LIMIT k HELD 1");
+    for (id, again) in [("a", "RENEW k 60000 a a"), ("b", "TOUCH k b 60000")] {
+        client.ask(&format!("DEHYDRATOR.PUSH k 0 x {id}"));
+        client.ask(&format!("DEHYDRATOR.POLL k LEASE 20 TOKEN {id}"));
+        until("it is stuck", || {
+            (client.ask(&format!("DEHYDRATOR.PTTL k {id}")) == Value::Int(-1)).then_some(())
+        });
+        client.ask("DEHYDRATOR.PUSH k 0 x runs");
+        assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000 TOKEN runs")), ["runs"]);
+        client.ask(&format!("DEHYDRATOR.{again}"));
+        assert_eq!(field(&mut client, "k", "running"), Value::Int(1), "{again}");
+        client.ask("DEHYDRATOR.SETTLE k runs runs");
+        client.ask(&format!("DEHYDRATOR.REM k {id}"));
+    }
+}
+
+#[test]
+fn a_lease_that_never_ends_counts_and_is_no_dead_letter() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k HELD 2");
+    client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
+    client.ask("DEHYDRATOR.MPUSH k 0 x a 0 x b 0 x c 0 x d");
+    let never = [
+        "TOUCH k ID 5 AT 9223372036854775807",
+        "TOUCH k ID 9223372036854775807 AT 9223372036854775807",
+    ];
+    for (id, never) in ["a", "b"].into_iter().zip(never) {
+        assert_eq!(ids(&client.ask(&format!("DEHYDRATOR.POLL k COUNT 1 {LEASE} {id}"))), [id]);
+        assert_eq!(client.ask(&format!("DEHYDRATOR.{}", never.replace("ID", id))), Value::Int(1));
+        let reply = client.ask(&format!("DEHYDRATOR.RANGE k 9223372036854775806 + COUNT 9"));
+        assert!(format!("{reply:?}").contains(&format!("{:?}", text(id))), "{reply:?}");
+    }
+    assert_eq!(field(&mut client, "k", "running"), Value::Int(2));
+    assert_eq!(client.ask("DEHYDRATOR.POLL k LEASE 5"), texts(&[]));
+    assert_eq!(client.ask("XLEN s"), Value::Int(0));
+    assert_eq!(client.ask("DEHYDRATOR.SETTLE k a a"), Value::Array(vec![Value::Int(1)]));
+    assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k LEASE 600000")), ["c"]);
+    // The timer of a dead letter that cannot go is the module's own.
+    let error = client.refused("DEHYDRATOR.LEASE k 5@9223372036854775807@7 d");
+    assert!(error.contains("no deadline is later than 9223372036854775806"), "{error}");
+    let error = client.refused("DEHYDRATOR.PUSH k 5@9223372036854775807 x e");
+    assert!(error.contains("no deadline is later than 9223372036854775806"), "{error}");
+}
+
+#[test]
 fn a_lease_that_has_run_out_does_not_run_again_beside_as_many_as_allowed() {
     let server = Server::start(&[]);
     let mut client = server.connect();

@@ -48,6 +48,15 @@ fn a_key_that_a_push_makes_has_the_first_rule_that_matches() {
             client.ask("FLUSHALL");
         }
     }
+    for makes in ["LIMIT jobs:1 HELD 5", "PAUSE jobs:1"] {
+        client.ask(&format!("DEHYDRATOR.{makes}"));
+        assert_eq!(
+            policy(&mut client, "jobs:1"),
+            "HOLD DELIVERIES 2 STREAM jobs:1:dead",
+            "{makes}"
+        );
+        client.ask("DEL jobs:1");
+    }
     // What somebody says holds.
     client.ask("DEHYDRATOR.ONDUE jobs:1 STREAM mine");
     client.ask("DEHYDRATOR.PUSH jobs:1 600000 x id");
@@ -172,4 +181,17 @@ fn in_a_cluster_what_a_rule_names_is_in_the_slot_of_the_key() {
     client.ask("DEHYDRATOR.PUSH {}a 600000 x id");
     assert_eq!(policy(&mut client, "{}a"), "HOLD");
     assert!(server.log().contains("default-ondue does not hold for '{}a'"));
+}
+
+#[test]
+fn a_rule_that_is_empty_is_refused() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for rules in ["; x DROP", "x DROP ;", "x DROP ; ; y DROP", ";"] {
+        let error = set(&mut client, rules).expect_err(rules);
+        assert!(error.contains("a rule is empty"), "{error}");
+    }
+    assert_eq!(shown(&mut client), "");
+    set(&mut client, "x DROP ; y DROP").expect("it is set");
+    set(&mut client, " ").expect("it is taken away");
 }
