@@ -31,6 +31,10 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     reply.push(b"ttl").integer(row.ttl as i64);
     reply.push(b"deliveries").integer(row.element.deliveries.into());
     reply.push(b"leased").integer(is_leased(&row, now).into());
+    match dehydrator.lawn().and_then(|lawn| lawn.token(&row.element)) {
+        Some(token) => reply.push(b"token").bulk(token.number().to_string().as_bytes()),
+        None => reply.push(b"token").null(),
+    }
     Ok(())
 }
 

@@ -75,7 +75,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
 #[inline(always)]
 fn take_back_beyond(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) -> Result {
     let refusal = if !limits::is_within_length(context, lawn, length) {
-        limits::too_long()
+        limits::too_long(length)
     } else if !limits::has_room(context, lawn) {
         limits::full()
     } else {

@@ -9,9 +9,9 @@ use lawn::{Row, Start};
 use super::args;
 use super::look::is_leased;
 
-/// Runs `RANGE key start end [COUNT n] [WITHELEMENTS]`: where to go on, or nil, and the elements from `start` to `end`.
+/// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`: where to go on, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Range { key, from, end, count, with_elements } =
+    let args::Range { key, from, end, count, with_elements, with_tokens } =
         args::read(context, args, args::Range::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
@@ -47,7 +47,8 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let mut list = reply.push_array(shown.len());
     for row in shown {
-        let mut fields = list.push_array(if with_elements { 6 } else { 5 });
+        let count = 5 + usize::from(with_elements) + usize::from(with_tokens);
+        let mut fields = list.push_array(count);
         fields.push_bulk(row.element.id);
         fields.push_integer(row.element.deadline as i64);
         fields.push_integer(row.ttl as i64);
@@ -55,6 +56,12 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
         fields.push_integer(is_leased(&row, now).into());
         if with_elements {
             fields.push_bulk(row.element.payload);
+        }
+        if with_tokens {
+            match dehydrator.lawn().and_then(|lawn| lawn.token(&row.element)) {
+                Some(token) => fields.push_bulk(token.number().to_string().as_bytes()),
+                None => fields.push_null(),
+            }
         }
     }
     Ok(())

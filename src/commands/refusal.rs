@@ -1,6 +1,8 @@
 //! What a command is refused with that did not fail by a mistake of its author's: a program tells these by their codes,
 //! which docs/commands.md lists.
 
+use std::borrow::Cow;
+
 use crate::server::Error;
 use lawn::{StartError, UpdateError};
 
@@ -13,7 +15,7 @@ pub fn exists(id: &[u8]) -> Error {
 
 /// Says that the element of that id has gone, and is not to come again yet.
 pub fn remembered(id: &[u8]) -> Error {
-    Error::Coded("EXISTS", format!("id '{}' was given out and is remembered", shown(id)).into())
+    Error::Coded("EXISTS", format!("id '{}' was here and is remembered", shown(id)).into())
 }
 
 /// Says that the id is not there.
@@ -29,7 +31,7 @@ pub fn no_rule() -> Error {
 }
 
 /// Says that there is no room for one more element, or a larger one, until others have gone.
-pub fn full(reason: &'static str) -> Error {
+pub fn full(reason: impl Into<Cow<'static, str>>) -> Error {
     Error::Coded("FULL", reason.into())
 }
 

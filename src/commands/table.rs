@@ -4,8 +4,9 @@ use std::ffi::CStr;
 
 use crate::server::command::{Command, access, handler};
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Error, error::Result};
 
+use super::args::shown;
 #[cfg(debug_assertions)]
 use super::debug;
 use super::{
@@ -93,7 +94,7 @@ pub fn commands() -> Vec<Command> {
             .with_history(&[(OURS, c"As ReDe has it, with FULL.")]),
         Command::new(c"range", handler!(range::range), c"readonly", -4, access::READ)
             .described(
-                "key start end [COUNT n] [WITHELEMENTS]",
+                "key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]",
                 c"O(N), N being the number of elements it lists, and of different TTLs",
                 c"Lists elements by deadline, due or not, taking nothing.",
             )
@@ -178,10 +179,10 @@ pub fn commands() -> Vec<Command> {
                 c"Lists the dehydrators whose elements have been due for the longest.",
             )
             .varying(),
-        Command::without_key(c"help", handler!(help), c"readonly fast", 1).described(
-            "",
+        Command::without_key(c"help", handler!(help), c"readonly fast", -1).described(
+            "[command]",
             c"O(1)",
-            c"Returns this text.",
+            c"Returns this text, or what it has of one command.",
         ),
         Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
             .described(
@@ -238,9 +239,20 @@ pub fn commands() -> Vec<Command> {
     ]
 }
 
-/// Runs `HELP`: each command as it is written, and what it does.
-pub fn help(context: &CommandContext, _args: Args<'_>) -> Result {
-    let commands = commands();
+/// Runs `HELP [command]`: each command, or this one, as it is written, and what it does.
+pub fn help(context: &CommandContext, args: Args<'_>) -> Result {
+    let wanted = args.get(1).map(|word| word.bytes().to_ascii_lowercase());
+    if args.len() > 2 {
+        return Err(Error::Arity);
+    }
+    let mut commands = commands();
+    if let Some(wanted) = wanted {
+        let verb = wanted.strip_prefix(b"dehydrator.").unwrap_or(&wanted);
+        commands.retain(|command| command.verb.to_bytes() == verb);
+        if commands.is_empty() {
+            return Err(format!("there is no command '{}'", shown(verb)).into());
+        }
+    }
     let mut reply = context.reply_array(2 * commands.len());
     for command in commands {
         let verb = command.verb.to_string_lossy().to_uppercase();

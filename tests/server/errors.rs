@@ -142,6 +142,13 @@ fn deadlines_that_are_no_deadlines() {
             assert_eq!(error, format!("{start}{expected}"));
         }
     }
+    let seconds = ["PUSH k 5 x id AT", "MPUSH k 5 x id AT", "TOUCH k id 5 AT"];
+    for (command, at) in
+        seconds.iter().flat_map(|it| [(it, 1_000_000_000_u64), (it, 100_000_000_000)])
+    {
+        let error = client.refused(&format!("DEHYDRATOR.{command} {at}"));
+        assert_eq!(error, format!("ERR AT '{at}' looks like seconds: it must be in milliseconds"));
+    }
     assert!(!client.exists("k"));
     // With AT the ttl only names the queue, so the largest is as good as any.
     client.ask("DEHYDRATOR.PUSH k 9223372036854775807 element id AT 5");
@@ -264,4 +271,51 @@ fn a_server_out_of_memory_makes_no_new_key_and_lets_replicas_make_theirs() {
     }
     let all = client.ask("DBSIZE");
     until("the replica has them", || (replica.connect().ask("DBSIZE") == all).then_some(()));
+}
+
+#[test]
+fn options_that_exclude_each_other_or_come_twice_are_told_as_such() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    for (line, expected) in [
+        ("PUSH k 5 x id NX REPLACE", "NX and REPLACE exclude each other"),
+        ("MPUSH k 5 x id REPLACE NX", "NX and REPLACE exclude each other"),
+        ("PUSH k 5 x id nx NX", "'NX' is given twice"),
+        ("PUSH k 5 x id SLACK 5 slack 5", "'slack' is given twice"),
+        ("TOUCH k id 5 GT LT", "GT and LT exclude each other"),
+        ("TOUCH k id 5 GT GT", "'GT' is given twice"),
+        ("POLL k COUNT 5 COUNT 5", "'COUNT' is given twice"),
+        ("LIMIT k HELD 5 HELD 5", "'HELD' is given twice"),
+        ("POLL k COUNTS", "unexpected 'COUNTS'"),
+    ] {
+        let error = client.refused(&format!("DEHYDRATOR.{line}"));
+        assert_eq!(error, format!("ERR syntax error, {expected}"), "{line}");
+    }
+    assert!(!client.exists("k"));
+}
+
+#[test]
+fn what_is_full_tells_the_number_and_help_tells_of_one_command() {
+    let server = Server::start(&["--dehydrator.max-elements", "3"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k LENGTH 1");
+    client.ask("DEHYDRATOR.PUSH k 5 x a");
+    let error = client.refused("DEHYDRATOR.PUSH k 5 x b");
+    assert_eq!(
+        error,
+        "FULL the dehydrator holds 1 elements already, which is the LENGTH that LIMIT set"
+    );
+    client.ask("DEHYDRATOR.MPUSH other 5 x a 5 x b 5 x c");
+    let error = client.refused("DEHYDRATOR.PUSH other 5 x d");
+    assert_eq!(
+        error,
+        "FULL the dehydrator holds 3 elements already, which is dehydrator.max-elements"
+    );
+    for word in ["PUSH", "push", "DEHYDRATOR.PUSH"] {
+        let help: Vec<String> =
+            cmd(&format!("DEHYDRATOR.HELP {word}")).query(&mut client).expect("lines");
+        assert_eq!(help.len(), 2);
+        assert!(help[0].starts_with("DEHYDRATOR.PUSH key ttl element id"), "{help:?}");
+    }
+    assert_eq!(client.refused("DEHYDRATOR.HELP PUSHES"), "ERR there is no command 'pushes'");
 }

@@ -3,7 +3,7 @@
 use redis::{Connection, Value};
 
 use crate::sleeper::Sleeper;
-use harness::{Ask, Server, cmd, until};
+use harness::{Ask, Server, cmd, text, until};
 
 /// What POLL gives under a lease.
 type Row = (String, String, u64, String);
@@ -291,7 +291,7 @@ fn what_is_no_token_or_lacks_its_id_changes_nothing() {
         ),
         ("POLL k TOKEN mine", "ERR syntax error, TOKEN needs LEASE"),
         ("POLL k LEASE 5 TOKEN", "ERR TOKEN needs a value"),
-        ("POLL k LEASE 5 TOKEN a TOKEN b", "ERR syntax error, unexpected 'TOKEN'"),
+        ("POLL k LEASE 5 TOKEN a TOKEN b", "ERR syntax error, 'TOKEN' is given twice"),
         (
             "POLL k LEASE 5 TOKEN 4611686018427387904",
             "ERR TOKEN '4611686018427387904' is one of the server's own: numbers must be below 2^62",
@@ -546,4 +546,31 @@ fn what_is_given_of_what_is_held_costs_the_same_however_much_that_is() {
     for ((few, many), line) in costs[0].iter().zip(&costs[1]).zip(lines) {
         assert!(*many < 8.0 * few + 20.0, "{line}: {few} us of a thousand, {many} us of many");
     }
+}
+
+#[test]
+fn an_operator_sees_under_which_token_an_element_is_held() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.MPUSH k 0 x drawn 0 x chosen 600000 x waits");
+    let drawn = cmd("DEHYDRATOR.POLL k COUNT 1 LEASE 600000");
+    let [(_, _, _, drawn)]: [(String, String, u64, String); 1] =
+        drawn.query(&mut client).expect("one");
+    client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN anna");
+    let (_, rows): (Value, Vec<(String, u64, u64, u64, u64, Option<String>)>) =
+        cmd("DEHYDRATOR.RANGE k - + WITHTOKENS").query(&mut client).expect("rows");
+    let token_of = |id: &str| rows.iter().find(|row| row.0 == id).expect("it is there").5.clone();
+    assert_eq!((token_of("drawn"), token_of("waits")), (Some(drawn), None));
+    // The number of a chosen token stands for it.
+    let anna = token_of("chosen").expect("it is held");
+    for id in ["drawn", "chosen", "waits"] {
+        let full: std::collections::HashMap<String, Value> =
+            cmd(&format!("DEHYDRATOR.LOOK k {id} FULL")).query(&mut client).expect("a map");
+        let token = token_of(id).map_or(Value::Nil, |token| text(&token));
+        assert_eq!(full["token"], token, "{id}");
+    }
+    assert_eq!(
+        client.ask(&format!("DEHYDRATOR.SETTLE k {anna} chosen")),
+        Value::Array(vec![Value::Int(1)])
+    );
 }

@@ -1,6 +1,6 @@
 //! What waits, in order, without taking it: RANGE, and LOOK ... FULL.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use redis::{Connection, Value};
 
@@ -132,12 +132,12 @@ fn look_tells_the_same_of_one() {
     assert_eq!(rows.len(), 3000);
     for (id, deadline, ttl, deliveries, leased) in rows {
         let look = cmd(&format!("DEHYDRATOR.LOOK k {id} FULL"));
-        let found: (String, String, String, u64, String, u64, String, u64, String, u64) =
-            look.query(&mut client).expect("names and values");
-        let names = (&found.0[..], &found.2[..], &found.4[..], &found.6[..], &found.8[..]);
-        assert_eq!(names, ("element", "deadline", "ttl", "deliveries", "leased"));
-        let values = (found.1, found.3, found.5, found.7, found.9);
-        assert_eq!(values, (format!("element-{id}"), deadline, ttl, deliveries, leased));
+        let found: HashMap<String, Value> = look.query(&mut client).expect("names and values");
+        let number = |name: &str| redis::from_redis_value::<u64>(found[name].clone()).expect(name);
+        let numbers = ["deadline", "ttl", "deliveries", "leased"].map(number);
+        assert_eq!(numbers, [deadline, ttl, deliveries, leased]);
+        assert_eq!(found["element"], Value::BulkString(format!("element-{id}").into()));
+        assert_eq!((&found["token"], found.len()), (&Value::Nil, 6));
     }
     assert_eq!(client.ask("DEHYDRATOR.LOOK k nobody FULL"), Value::Nil);
     assert_eq!(client.ask("DEHYDRATOR.LOOK nowhere nobody FULL"), Value::Nil);

@@ -26,11 +26,11 @@ fn remembers(client: &mut Connection, key: &str, id: &str) -> bool {
         return false;
     }
     let refused = client.refused(&format!("DEHYDRATOR.PUSH {key} 600000 element {id}"));
-    assert_eq!(refused, format!("EXISTS id '{id}' was given out and is remembered"));
+    assert_eq!(refused, format!("EXISTS id '{id}' was here and is remembered"));
     let mpush = client.ask(&format!("DEHYDRATOR.MPUSH {key} 600000 element {id} NX"));
     assert_eq!(mpush, Value::Array(vec![Value::Int(0)]));
     let refused = client.refused(&format!("DEHYDRATOR.MPUSH {key} 0 element new 0 element {id}"));
-    assert_eq!(refused, format!("EXISTS id '{id}' was given out and is remembered"));
+    assert_eq!(refused, format!("EXISTS id '{id}' was here and is remembered"));
     assert_eq!(client.ask(&format!("DEHYDRATOR.LEN {key}")), before, "a refusal changed something");
     true
 }

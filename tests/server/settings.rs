@@ -114,7 +114,7 @@ fn clients_are_kept_within_the_limits_and_the_past_is_not() {
     assert_eq!(client.refused("DEHYDRATOR.LEASE k 5 AT 9000000000000 id"), too_late);
 
     client.ask("DEHYDRATOR.PUSH k 1000 element id2");
-    let full = "FULL the dehydrator holds dehydrator.max-elements already";
+    let full = "FULL the dehydrator holds 3 elements already, which is dehydrator.max-elements";
     let digest = client.digest("k");
     for options in ["", " NX", " REPLACE", " REPLACE AT 5"] {
         // What is there goes first, and what comes twice counts once.

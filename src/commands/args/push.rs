@@ -53,12 +53,16 @@ struct How {
     at: Option<u64>,
 }
 
+const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
+
 impl How {
     /// Reads an option. Returns `false` if it is none of these, or there already.
     fn read<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
         match option.name() {
             b"NX" if self.if_there == IfThere::Refuse => self.if_there = IfThere::Keep,
             b"REPLACE" if self.if_there == IfThere::Refuse => self.if_there = IfThere::Replace,
+            b"NX" if self.if_there == IfThere::Replace => return Err(NX_OR_REPLACE.into()),
+            b"REPLACE" if self.if_there == IfThere::Keep => return Err(NX_OR_REPLACE.into()),
             b"SLACK" if self.slack.is_none() => self.slack = Some(options.milliseconds("SLACK")?),
             b"AT" if self.at.is_none() => self.at = Some(options.deadline()?),
             _ => return Ok(false),

@@ -18,7 +18,7 @@ pub struct Beginning {
     pub serial: Option<u64>,
 }
 
-/// `key start end [COUNT n] [WITHELEMENTS]`
+/// `key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`
 pub struct Range<'a> {
     pub key: Str<'a>,
     /// `None`: nothing is that late.
@@ -27,6 +27,7 @@ pub struct Range<'a> {
     pub end: Option<u64>,
     pub count: usize,
     pub with_elements: bool,
+    pub with_tokens: bool,
 }
 
 impl<'a> Range<'a> {
@@ -34,17 +35,18 @@ impl<'a> Range<'a> {
         required(args, 3)?;
         let from = from(required(args, 2)?)?;
         let end = end(required(args, 3)?)?;
-        let (mut count, mut with_elements) = (None, false);
+        let (mut count, mut with_elements, mut with_tokens) = (None, false, false);
         let mut options = Options::new(args, 4);
         while let Some(option) = options.next() {
             match option.name() {
                 b"COUNT" if count.is_none() => count = Some(options.count()?),
                 b"WITHELEMENTS" if !with_elements => with_elements = true,
+                b"WITHTOKENS" if !with_tokens => with_tokens = true,
                 _ => return Err(option.unexpected()),
             }
         }
         let count = count.unwrap_or(usize::MAX).min(config::reply_max());
-        Ok(Self { key: required(args, 1)?, from, end, count, with_elements })
+        Ok(Self { key: required(args, 1)?, from, end, count, with_elements, with_tokens })
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Touch<'a> {
     ids: Range<usize>,
 }
 
+const GT_OR_LT: &str = "syntax error, GT and LT exclude each other";
+
 impl<'a> Touch<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         // No ttl looks like this word.
@@ -68,6 +70,8 @@ impl<'a> Touch<'a> {
                 b"LT" if request.condition == Condition::Always => {
                     request.condition = Condition::Earlier;
                 }
+                b"GT" if request.condition == Condition::Earlier => return Err(GT_OR_LT.into()),
+                b"LT" if request.condition == Condition::Later => return Err(GT_OR_LT.into()),
                 b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
                 _ => return Err(option.unexpected()),
             }

@@ -119,7 +119,11 @@ fn join_tokens(args: Vec<Arg>) -> Vec<Arg> {
             let mut joined: Vec<Arg> = Vec::new();
             for arg in args {
                 match joined.last_mut() {
-                    Some(last) if last.kind == PURE_TOKEN && arg.parts.is_empty() => {
+                    Some(last)
+                        if last.kind == PURE_TOKEN
+                            && arg.kind != PURE_TOKEN
+                            && arg.parts.is_empty() =>
+                    {
                         *last = Arg { token: last.token.take(), ..arg };
                     }
                     _ => joined.push(arg),

@@ -5,7 +5,12 @@ use redis::{Connection, Value};
 use super::limits;
 use harness::{Ask, Server, cmd, until};
 
-const FULL: &str = "FULL the dehydrator holds LENGTH elements already, as LIMIT says";
+/// Returns how a push beyond a limit of the length is refused.
+fn full(length: u64) -> String {
+    format!(
+        "FULL the dehydrator holds {length} elements already, which is the LENGTH that LIMIT set"
+    )
+}
 
 fn numbers(client: &mut Connection, line: &str) -> Vec<i64> {
     cmd(line).query(client).unwrap_or_else(|error| panic!("{line}: {error}"))
@@ -19,9 +24,9 @@ fn a_further_id_is_refused_and_what_replaces_needs_no_room() {
     client.ask("DEHYDRATOR.PUSH k 60000 one a");
     assert!(matches!(client.ask("DEHYDRATOR.GIDPUSH k 0 two"), Value::BulkString(_)));
     for options in ["", " NX", " REPLACE", " SLACK 50"] {
-        assert_eq!(client.refused(&format!("DEHYDRATOR.PUSH k 0 three c{options}")), FULL);
+        assert_eq!(client.refused(&format!("DEHYDRATOR.PUSH k 0 three c{options}")), full(2));
     }
-    assert_eq!(client.refused("DEHYDRATOR.GIDPUSH k 0 three"), FULL);
+    assert_eq!(client.refused("DEHYDRATOR.GIDPUSH k 0 three"), full(2));
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(2));
     // Those that are there.
     assert_eq!(client.ask("DEHYDRATOR.PUSH k 60000 other a REPLACE"), Value::Okay);
@@ -30,13 +35,13 @@ fn a_further_id_is_refused_and_what_replaces_needs_no_room() {
     client.ask("DEHYDRATOR.UPDATE k a longer-than-before");
     // What is given out under a lease is in it; what is taken is not.
     client.ask("DEHYDRATOR.POLL k LEASE 60000");
-    assert_eq!(client.refused("DEHYDRATOR.PUSH k 0 three c"), FULL);
+    assert_eq!(client.refused("DEHYDRATOR.PUSH k 0 three c"), full(2));
     client.ask("DEHYDRATOR.REM k a");
     assert_eq!(client.ask("DEHYDRATOR.PUSH k 0 three c"), Value::Okay);
     // Fewer than there are: nothing goes.
     client.ask("DEHYDRATOR.LIMIT k LENGTH 1");
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(2));
-    assert_eq!(client.refused("DEHYDRATOR.PUSH k 0 four d"), FULL);
+    assert_eq!(client.refused("DEHYDRATOR.PUSH k 0 four d"), full(1));
     client.ask("DEHYDRATOR.LIMIT k LENGTH 0");
     assert_eq!(client.ask("DEHYDRATOR.PUSH k 0 four d"), Value::Okay);
     assert_eq!(limits(&mut client, "k"), [0; 5]);
@@ -98,7 +103,7 @@ fn replicas_and_what_is_loaded_are_never_refused() {
         client = server.connect();
         assert_eq!(client.digest("k"), digest, "{rewrites}");
     }
-    assert_eq!(client.refused("DEHYDRATOR.PUSH k 0 x d"), FULL);
+    assert_eq!(client.refused("DEHYDRATOR.PUSH k 0 x d"), full(1));
     let dump: Vec<u8> = cmd("DUMP k").query(&mut client).expect("a dump");
     let restored: Value =
         redis::cmd("RESTORE").arg("other").arg(0).arg(dump).query(&mut client).expect("OK");

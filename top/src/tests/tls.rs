@@ -6,11 +6,11 @@ use std::path::Path;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 
-use harness::{self, Server};
 use super::{SECOND, drawn_in, words};
 use crate::model::Model;
 use crate::options::Options;
 use crate::watch::Watch;
+use harness::{self, Server};
 
 type Ca = Issuer<'static, KeyPair>;
 
