@@ -30,6 +30,12 @@ pub fn no_rule() -> Error {
     Error::Coded("NORULE", reason.into())
 }
 
+/// Returns what a client is told whose rights were withdrawn while it slept.
+pub fn no_right() -> Error {
+    let reason = "the user may no longer run this command, or access its keys";
+    Error::Coded("NOPERM", reason.into())
+}
+
 /// Says that there is no room for one more element, or a larger one, until others have gone.
 pub fn full(reason: impl Into<Cow<'static, str>>) -> Error {
     Error::Coded("FULL", reason.into())

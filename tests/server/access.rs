@@ -6,6 +6,8 @@ use redis::{Connection, Value};
 
 use harness::{Ask, Server, text, texts};
 
+use crate::sleeper::Sleeper;
+
 /// Makes the users of the page.
 fn users_of_the_page(client: &mut Connection) {
     let page = fs::read_to_string("docs/operations.md").expect("the page");
@@ -106,4 +108,31 @@ fn a_selector_gives_a_command_for_its_own_keys_alone() {
         assert!(refused.starts_with("NOPERM"), "{line}: {refused}");
     }
     assert_eq!(client.ask("DEHYDRATOR.LEN seen:1"), Value::Int(1));
+}
+
+#[test]
+fn rights_that_are_withdrawn_from_a_sleeper_count_when_it_is_its_turn() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    client.ask("ACL SETUSER eve on nopass ~k ~k2 +@all");
+    client.ask("ACL SETUSER adam on nopass ~k +@all");
+    let with_key =
+        Sleeper::start_with(&server, connect_as(&server, "eve any"), "DEHYDRATOR.POLL k BLOCK 0");
+    let with_two = Sleeper::start_with(
+        &server,
+        connect_as(&server, "eve any"),
+        "DEHYDRATOR.MPOLL 2 k k2 BLOCK 0 LEASE 60000",
+    );
+    let without_command =
+        Sleeper::start_with(&server, connect_as(&server, "adam any"), "DEHYDRATOR.POLL k BLOCK 0");
+    let allowed = Sleeper::start(&server, "DEHYDRATOR.POLL k BLOCK 0");
+    client.ask("ACL SETUSER eve resetkeys ~k2");
+    client.ask("ACL SETUSER adam -dehydrator.poll");
+    client.ask("DEHYDRATOR.PUSH k 0 element id");
+    for refused in [with_key, with_two, without_command] {
+        let error = refused.error();
+        assert!(error.starts_with("NoPerm: "), "{error}");
+    }
+    assert_eq!(allowed.reply(), texts(&["element"]));
+    assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
 }

@@ -15,6 +15,7 @@
 //! wall clock that stepped, and a key whose slot another node serves now, are found by the [`backstop`],
 //! which the server's cron calls.
 
+use std::iter;
 use std::rc::Rc;
 
 use crate::clock;
@@ -27,6 +28,7 @@ use crate::server::{Context, Error, OwnedStr, Str};
 
 use super::parcel::Parcel;
 use super::unblocked::{Outcome, give_back, has_given_up, unblock};
+use crate::commands::refusal;
 
 /// Clients that are served at the end of one pass of the event loop; the rest are served when other
 /// clients have had their turn. The server writes replies when the pass is over, the last one first: with fewer at a time
@@ -70,7 +72,7 @@ fn time_out(context: &Context) {
     let now_us = clock::monotonic_us();
     for _ in 0..SERVED_MAX {
         let Some(sleeper) = blocked::with(|lines| lines.timed_out(now_us)) else { return };
-        let held = Parcel::of_held(context, &sleeper);
+        let held = Parcel::of_held(context, &sleeper).filter(|_| may_still_ask(context, &sleeper));
         if let Some(client) = blocked::with(|lines| lines.leave(&sleeper)) {
             unblock(context, client, held.map_or(Outcome::TimedOut, Outcome::Given));
         }
@@ -132,6 +134,13 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         let Some(Turn { sleeper, from }) = blocked::with(|lines| lines.turn(name, now)) else {
             return served;
         };
+        if !may_still_ask(context, &sleeper) {
+            if let Some(client) = blocked::with(|lines| lines.leave(&sleeper)) {
+                unblock(context, client, Outcome::SentAway(refusal::no_right()));
+            }
+            served += 1;
+            continue;
+        }
         // The client stays in the table meanwhile: to take calls out, by an event, and another module
         // may do as it likes then, such as to kill the client.
         let taken = from.iter().find_map(|from| take(context, &sleeper, from));
@@ -149,6 +158,21 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         blocked::with(|lines| lines.look_again_at(name, None));
     }
     served
+}
+
+/// Returns whether a client may still run the command that it sleeps in, on all of its keys: its rights may have been
+/// withdrawn since. BLPOP checks them then too.
+fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
+    let count = sleeper.names.len();
+    let keys = sleeper.names.iter().map(|name| OwnedStr::new(&name.key));
+    let words: Vec<_> = if sleeper.is_named {
+        let mpoll = [OwnedStr::new(b"DEHYDRATOR.MPOLL"), OwnedStr::of_number(count as u64)];
+        mpoll.into_iter().chain(keys).collect()
+    } else {
+        iter::once(OwnedStr::new(b"DEHYDRATOR.POLL")).chain(keys).collect()
+    };
+    let words: Vec<_> = words.iter().map(OwnedStr::as_str).collect();
+    context.may_still_run(sleeper.client, &words)
 }
 
 /// Takes what is due in one of its keys for a client. With it goes since when that has been overdue.

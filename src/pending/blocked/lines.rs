@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::super::{Take, timer};
 use crate::metrics::latency::Overdue;
 use crate::server::Error;
-use crate::server::blocked_client::{BlockedClient, Handle};
+use crate::server::blocked_client::{BlockedClient, ClientId, Handle};
 use crate::server::key::Name;
 
 /// The order in which clients came.
@@ -24,6 +24,8 @@ pub struct Sleeper {
     pub word: Option<Rc<[u8]>>,
     /// Whether it is told from which key it is served.
     pub is_named: bool,
+    /// Its connection, by which its user is found.
+    pub client: ClientId,
     handle: Handle,
     ticket: Ticket,
     /// When it has waited long enough, on the monotonic clock, in microseconds.
@@ -109,7 +111,17 @@ impl Lines {
         let names = names.map(|name| self.shared(name)).collect();
         let (handle, ticket) = (client.handle(), self.tickets);
         self.tickets += 1;
-        let sleeper = Rc::new(Sleeper { names, take, word, is_named, handle, ticket, until_us });
+        let client_id = client.id();
+        let sleeper = Rc::new(Sleeper {
+            names,
+            take,
+            word,
+            is_named,
+            client: client_id,
+            handle,
+            ticket,
+            until_us,
+        });
         for name in &sleeper.names {
             let line = self.by_name.entry(Rc::clone(name)).or_default();
             line.sleepers.insert(ticket, Rc::clone(&sleeper));

@@ -1,13 +1,42 @@
-//! The user who runs a command, and what that one may do.
+//! A user of the server, and what that one may do.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
 
-use redis_module::raw;
+use redis_module::raw::{self, RedisModuleString, RedisModuleUser};
 
 use super::Context;
 use super::call::{NO_COMMAND, Reply};
+use crate::server::blocked_client::ClientId;
 use crate::server::{Str, hold};
+
+/// A user from the server's own list.
+struct User(NonNull<RedisModuleUser>);
+
+impl User {
+    /// Looks up a user by the name that the server has just returned, and frees the name. `None`: there is no name, or
+    /// another module made the user, who is in no list.
+    ///
+    /// # Safety
+    ///
+    /// The name is null, or a string that belongs to the caller.
+    unsafe fn find(context: &Context, name: *mut RedisModuleString) -> Option<Self> {
+        let name = NonNull::new(name)?;
+        // SAFETY: the name is live, and freed once.
+        unsafe {
+            let user = api!(RedisModule_GetModuleUserFromUserName(name.as_ptr()));
+            api!(RedisModule_FreeString(context.as_ptr(), name.as_ptr()));
+            NonNull::new(user).map(Self)
+        }
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        // SAFETY: the user is nobody else's.
+        unsafe { api!(RedisModule_FreeModuleUser(self.0.as_ptr())) };
+    }
+}
 
 impl Context {
     /// Returns whether the user who runs this command may publish to a channel. The server logs it if not.
@@ -17,30 +46,33 @@ impl Context {
             return true;
         }
         let publish = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
-        // SAFETY: the context is live, its client has a user, the channel is live. What is got is freed. A user
-        // who is none of the server's own list (another module made it) has no rights that could be asked for.
+        // SAFETY: the context is live, its client has a user, the channel is live. A user who is not in the server's list
+        // has no rights that could be asked for.
         unsafe {
             let name = api!(RedisModule_GetCurrentUserName(self.as_ptr()));
-            let Some(name) = NonNull::new(name) else { return false };
-            let user = api!(RedisModule_GetModuleUserFromUserName(name.as_ptr()));
-            api!(RedisModule_FreeString(self.as_ptr(), name.as_ptr()));
-            let Some(user) = NonNull::new(user) else { return false };
-            let may = api!(RedisModule_ACLCheckChannelPermissions(
-                user.as_ptr(),
-                channel.as_ptr(),
-                publish
-            )) == raw::REDISMODULE_OK as c_int;
+            let Some(user) = User::find(self, name) else { return false };
+            let user = user.0.as_ptr();
+            let may = api!(RedisModule_ACLCheckChannelPermissions(user, channel.as_ptr(), publish))
+                == raw::REDISMODULE_OK as c_int;
             if !may {
                 let reason = raw::RedisModuleACLLogEntryReason_REDISMODULE_ACL_LOG_CHANNEL;
-                api!(RedisModule_ACLAddLogEntry(
-                    self.as_ptr(),
-                    user.as_ptr(),
-                    channel.as_ptr(),
-                    reason
-                ));
+                api!(RedisModule_ACLAddLogEntry(self.as_ptr(), user, channel.as_ptr(), reason));
             }
-            api!(RedisModule_FreeModuleUser(user.as_ptr()));
             may
+        }
+    }
+
+    /// Returns whether the user of a client, which has slept since it sent a command, may still run it: its words, of which
+    /// the first is the command's name. A client without a user may do anything: another module made it.
+    pub fn may_still_run(&self, client: ClientId, words: &[Str<'_>]) -> bool {
+        let mut argv: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+        // SAFETY: the context and the words are live, the name is ours. The server keeps none of them.
+        unsafe {
+            let name = api!(RedisModule_GetClientUserNameById(self.as_ptr(), client.0));
+            let Some(user) = User::find(self, name) else { return true };
+            let (argv, count) = (argv.as_mut_ptr(), argv.len() as c_int);
+            api!(RedisModule_ACLCheckCommandPermissions(user.0.as_ptr(), argv, count))
+                == raw::REDISMODULE_OK as c_int
         }
     }
 

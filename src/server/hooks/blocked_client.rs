@@ -33,9 +33,14 @@ pub trait Waking: Sized + 'static {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(NonNull<RedisModuleBlockedClient>);
 
+/// The number of a connection, which no other connection ever has.
+#[derive(Clone, Copy)]
+pub struct ClientId(pub u64);
+
 /// A client that is blocked.
 pub struct BlockedClient {
     handle: Handle,
+    id: ClientId,
     /// The [`Waking`] of which the server calls the functions.
     waking: TypeId,
 }
@@ -46,7 +51,8 @@ impl BlockedClient {
     pub fn block<T: Waking>(context: &CommandContext) -> Option<Self> {
         const NO_TIMEOUT: i64 = 0;
         // SAFETY: the context is that of a command. The callbacks live as long as the module.
-        let client = unsafe {
+        let (client, id) = unsafe {
+            let id = api!(RedisModule_GetClientId(context.as_ptr()));
             let client = NonNull::new(api!(RedisModule_BlockClient(
                 context.as_ptr(),
                 Some(on_reply::<T>),
@@ -55,14 +61,19 @@ impl BlockedClient {
                 NO_TIMEOUT
             )))?;
             api!(RedisModule_SetDisconnectCallback(client.as_ptr(), Some(on_disconnect::<T>)));
-            client
+            (client, ClientId(id))
         };
-        Some(Self { handle: Handle(client), waking: TypeId::of::<T>() })
+        Some(Self { handle: Handle(client), id, waking: TypeId::of::<T>() })
     }
 
     /// Returns what the server calls it.
     pub fn handle(&self) -> Handle {
         self.handle
+    }
+
+    /// Returns the number of its connection.
+    pub fn id(&self) -> ClientId {
+        self.id
     }
 
     /// Has the server reply to it what `waking` says, in a moment, and give that back afterwards.
@@ -87,7 +98,7 @@ impl BlockedClient {
     #[cfg(test)]
     pub fn fake(number: usize) -> Self {
         let raw = NonNull::new(ptr::without_provenance_mut(number + 1)).expect("not null");
-        Self { handle: Handle(raw), waking: TypeId::of::<()>() }
+        Self { handle: Handle(raw), id: ClientId(0), waking: TypeId::of::<()>() }
     }
 }
 
