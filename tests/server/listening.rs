@@ -113,6 +113,31 @@ fn a_listener_may_do_anything_to_the_key_of_every_verb() {
 }
 
 #[test]
+fn a_listener_may_fill_a_key_that_expires_while_it_is_written_to() {
+    // Without a replica: the server tells it of the expiry after what the listener did, so it deletes that.
+    let server = Server::start_with_listener(&[]);
+    let mut client = server.connect();
+    client.ask("DEBUG SET-ACTIVE-EXPIRE 0");
+    for (verb, length) in [
+        ("DEHYDRATOR.PUSH k 600000 element mine", 2),
+        ("DEHYDRATOR.MPUSH k 600000 element mine 600000 element other", 3),
+        ("DEHYDRATOR.LIMIT k LENGTH 5", 1),
+        ("DEHYDRATOR.POLL k", 1),
+    ] {
+        fill(&mut client);
+        client.ask("PEXPIRE k 1");
+        let deed = "DEHYDRATOR.PUSH k 600000 listened listened";
+        client.ask(&format!("LISTENER.ON 1 expired {deed}"));
+        client.ask("DEBUG SLEEP 0.005");
+        client.ask(verb);
+        assert_eq!(ran(&mut client), ["ok"], "{verb}");
+        holds(&mut client, deed, verb);
+        assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(length), "{verb}");
+        assert_eq!(client.info("dehydrator", "dehydrator_elements"), length as u64, "{verb}");
+    }
+}
+
+#[test]
 fn a_listener_may_do_anything_when_the_last_element_was_taken() {
     let pair = Pair::start();
     let mut client = pair.primary.connect();

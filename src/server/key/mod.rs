@@ -62,8 +62,24 @@ impl<'a> Key<'a> {
     /// Opens a key for changing it, whether it exists or not. Opening alone signals nothing: the
     /// module has said (see `lib.rs`) that it signals changes itself.
     pub fn open_to_write(context: &'a Context, name: Str<'_>) -> Self {
-        let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
-        Self::open(context, name, mode).expect("a key opened for writing need not exist")
+        let open = || {
+            let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
+            Self::open(context, name, mode).expect("a key opened for writing need not exist")
+        };
+        let key = open();
+        if neighbours::may_listen() && key.is_empty() {
+            // It may have expired just now, and a module that listened may have filled it again: this key does not show
+            // that, and what it is filled with would be lost.
+            drop(key);
+            return open();
+        }
+        key
+    }
+
+    fn is_empty(&self) -> bool {
+        // SAFETY: the key is open.
+        let kind = unsafe { api!(RedisModule_KeyType(self.raw.as_ptr())) };
+        kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
     }
 
     /// Returns whether a key has a value of another kind.
@@ -104,13 +120,11 @@ impl<'a> Key<'a> {
     ///
     /// [`Error::WrongType`] if there is another.
     pub fn value(&self, kind: *mut RedisModuleType) -> Result<Option<NonNull<c_void>>> {
+        if self.is_empty() {
+            return Ok(None);
+        }
         // SAFETY: the key is open.
         unsafe {
-            if api!(RedisModule_KeyType(self.raw.as_ptr()))
-                == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
-            {
-                return Ok(None);
-            }
             if api!(RedisModule_ModuleTypeGetType(self.raw.as_ptr())) != kind {
                 return Err(Error::WrongType);
             }
