@@ -44,6 +44,7 @@ pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, request.key)?;
     let args::Lease { ttl, token, deadline, .. } = request;
     limits::deadline(context, ttl, ttl, Some(deadline), dehydrator.now())?;
+    limits::memory(context)?;
 
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
@@ -119,6 +120,11 @@ pub fn settled(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::Settled::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let until = dehydrator.remembers_until().map(|_| request.until);
+    // An id that is not there is remembered too, which takes memory and gives none back.
+    let is_there = |id| dehydrator.look().is_some_and(|lawn| lawn.look(id).is_some());
+    if until.is_some() && !request.ids().all(is_there) {
+        limits::memory(context)?;
+    }
 
     let mut count = 0;
     if let Some(mut leaving) = dehydrator.leaving(until) {

@@ -230,7 +230,7 @@ fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
     client.ask("CONFIG SET maxmemory 1");
     for verb in VERBS {
         let line = verb.replace("KEY", "k").replace(" id", " other");
-        let adds = ["PUSH", "UPDATE"].iter().any(|adds| verb.contains(adds));
+        let adds = ["PUSH", "UPDATE", ".LEASE"].iter().any(|adds| verb.contains(adds));
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");
     }
@@ -238,6 +238,35 @@ fn a_server_out_of_memory_refuses_what_adds_and_allows_what_takes() {
         let refused = client.refused(&format!("DEHYDRATOR.ONDUE k {policy}"));
         assert!(refused.starts_with("OOM"), "{refused}");
     }
+}
+
+#[test]
+fn a_server_out_of_memory_remembers_only_what_was_there_and_leases_for_replicas_alone() {
+    let primary = Server::start_with_port(&["--maxmemory-policy", "noeviction"]);
+    let replica = Server::start_with_port(&[]);
+    replica.follow(&primary);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.LIMIT k REMEMBER 600000");
+    client.ask("DEHYDRATOR.MPUSH k 600000 element id 0 element due 600000 element kept");
+    primary.connect().ask("CONFIG SET maxmemory 1");
+    replica.connect().ask("CONFIG SET maxmemory 1");
+    let oom = "OOM command not allowed when used memory > 'maxmemory'.";
+    for line in [
+        "SETTLED k 4102444800000 never-there",
+        "SETTLED k 4102444800000 id never-there",
+        "LEASE k 5@4102444800000@7 kept",
+    ] {
+        assert_eq!(client.refused(&format!("DEHYDRATOR.{line}")), oom, "{line}");
+    }
+    assert_eq!(client.ask("DEHYDRATOR.SETTLED k 4102444800000 id"), Value::Int(1));
+    let Value::Array(leased) = client.ask("DEHYDRATOR.POLL k LEASE 60000") else {
+        panic!("leased")
+    };
+    assert_eq!(leased.len(), 1, "a worker goes on");
+    until("the replica is equal", || {
+        let digests = [&primary, &replica].map(|it| it.connect().ask("DEBUG DIGEST"));
+        (digests[0] == digests[1]).then_some(())
+    });
 }
 
 #[test]
