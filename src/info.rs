@@ -50,7 +50,7 @@ fn fields() -> Vec<(&'static CStr, u64)> {
         (c"deliveries", DELIVERIES.get()),
         (c"dead_letters", DEAD_LETTERS.get()),
         (c"retries", RETRIES.get()),
-        (c"stuck", schedule::failing() as u64),
+        (c"failing", schedule::failing() as u64),
         (c"paused", all.paused as u64),
         (c"oldest_due_s", overdue::oldest(1).first().map_or(0, |oldest| oldest.age / 1000)),
         (c"late", latency::late()),

@@ -403,23 +403,23 @@ fn a_dehydrator_whose_deliveries_fail_is_counted_and_says_why_below_its_row() {
     for (key, length) in [("jobs", 3), ("mails", 2), ("other", 1)] {
         model.saw(key.into());
         let failing_since = (key == "mails").then_some(1_700_000_480_000);
-        // One that has failed once, and has recovered, is not stuck.
+        // One that has failed once, and has recovered, is not failing.
         let last_failure = (key != "other").then(|| b"WRONGTYPE the stream is a \xff".to_vec());
         let facts = Facts { length, failures: 12, failing_since, last_failure, ..Facts::default() };
         model.take_facts(key.as_bytes(), facts, SECOND);
     }
 
-    model.take_info(&info("dehydrator_stuck:1\r\n"), SECOND);
+    model.take_info(&info("dehydrator_failing:1\r\n"), SECOND);
     let drawn = drawn_in(80, &model);
-    assert!(words(&drawn).contains("stuck 1"), "{drawn:#?}");
+    assert!(words(&drawn).contains("failing 1"), "{drawn:#?}");
     let row = drawn.iter().position(|line| line.contains("mails")).expect("a row");
     let why = r"not delivered for 2 min, 12 failures: WRONGTYPE the stream is a \xff";
     assert!(drawn[row + 1].contains(why), "{drawn:#?}");
     assert_eq!(words(&drawn).matches("not delivered").count(), 1, "{drawn:#?}");
 
-    // None is stuck, or the module is too old to say so.
-    for older in ["dehydrator_stuck:0\r\n", ""] {
+    // None is failing, or the module is too old to say so.
+    for older in ["dehydrator_failing:0\r\n", ""] {
         model.take_info(&info(older), 2 * SECOND);
-        assert!(!words(&drawn_in(80, &model)).contains("stuck"), "{older}");
+        assert!(!words(&drawn_in(80, &model)).contains("failing"), "{older}");
     }
 }

@@ -102,8 +102,8 @@ fn server(model: &Model, width: usize) -> Vec<Line<'static>> {
         ("retries", field("retries")),
         ("dead letters", field("dead_letters")),
     ];
-    let stuck = model.fields.get("stuck").filter(|stuck| **stuck > 0.0);
-    there.extend(stuck.map(|stuck| (STUCK, count(*stuck))));
+    let failing = model.fields.get("failing").filter(|failing| **failing > 0.0);
+    there.extend(failing.map(|failing| (FAILING, count(*failing))));
     let paused = model.fields.get("paused").filter(|paused| **paused > 0.0);
     there.extend(paused.map(|paused| (PAUSED, count(*paused))));
     there.push(("tick: last", time("tick_last_us")));
@@ -145,7 +145,7 @@ fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>>
     for (name, value) in pairs {
         let [name_text, value_text] = [format!(" {name} "), format!("{value} ")];
         let room = length(&name_text) + length(&value_text);
-        let spans = if [STUCK, PAUSED].contains(&name) {
+        let spans = if [FAILING, PAUSED].contains(&name) {
             [Span::raw(name_text).red().bold(), Span::raw(value_text).red().bold()]
         } else {
             [Span::raw(name_text).dim(), Span::raw(value_text)]
@@ -159,7 +159,7 @@ fn pairs(pairs: Vec<(&'static str, String)>, width: usize) -> Vec<Line<'static>>
 }
 
 /// The field of the dehydrators whose deliveries fail.
-const STUCK: &str = "stuck";
+const FAILING: &str = "failing";
 /// The field of those that are paused.
 const PAUSED: &str = "paused";
 

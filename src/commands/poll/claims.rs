@@ -5,11 +5,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
+use crate::server::Str;
 use crate::server::guard::Whole;
 use lawn::Token;
 
-/// What is on its way under one token.
+/// The key and the token under which something is on its way.
+type Claim = (Rc<[u8]>, Token);
+
+/// What is on its way under one token of a key.
 #[derive(Default)]
 struct Claims {
     /// To how many clients.
@@ -20,57 +25,82 @@ struct Claims {
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    static CLAIMS: RefCell<BTreeMap<Token, Claims>> = const { RefCell::new(BTreeMap::new()) };
+    static CLAIMS: RefCell<BTreeMap<Claim, Claims>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// Something is on its way to a blocked client for as long as this lives.
 pub(super) struct OnItsWay {
-    /// The token of the client's own choice under which it is.
-    token: Option<Token>,
+    /// `None`: the client has chosen no token, so it cannot ask for this again.
+    claim: Option<Claim>,
     /// A panic that drops it would lose what is nowhere else.
     _whole: Whole,
 }
 
 impl OnItsWay {
-    pub(super) fn new(chosen: Option<Token>, whole: Whole) -> Self {
-        if let Some(token) = chosen {
-            CLAIMS.with_borrow_mut(|claims| claims.entry(token).or_default().clients += 1);
+    pub(super) fn new(key: &[u8], chosen: Option<Token>, whole: Whole) -> Self {
+        let claim: Option<Claim> = chosen.map(|token| (key.into(), token));
+        if let Some(claim) = &claim {
+            CLAIMS.with_borrow_mut(|claims| claims.entry(claim.clone()).or_default().clients += 1);
         }
-        Self { token: chosen, _whole: whole }
+        Self { claim, _whole: whole }
     }
 
     /// Returns whether the client has it by another connection.
     pub(super) fn is_claimed(&self) -> bool {
         let is_claimed =
-            |token| CLAIMS.with_borrow(|claims| claims.get(&token).is_some_and(|it| it.is_claimed));
-        self.token.is_some_and(is_claimed)
+            |claim| CLAIMS.with_borrow(|claims| claims.get(claim).is_some_and(|it| it.is_claimed));
+        self.claim.as_ref().is_some_and(is_claimed)
     }
 }
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
-        let Some(token) = self.token else { return };
+        let Some(claim) = &self.claim else { return };
         // When the process ends, the table may have gone before.
         let _ = CLAIMS.try_with(|claims| {
             let mut claims = claims.borrow_mut();
-            if let Some(it) = claims.get_mut(&token) {
+            if let Some(it) = claims.get_mut(claim) {
                 it.clients -= 1;
                 if it.clients == 0 {
-                    claims.remove(&token);
+                    claims.remove(claim);
                 }
             }
         });
     }
 }
 
-/// Notes that a client was told what it holds under a token: what is on its way to it over another connection is not given
-/// back if that has been cut.
-pub(super) fn claim(token: Option<Token>) {
+/// Notes that a client was told what it holds in a key under a token: what is on its way to it over another connection is
+/// not given back if that has been cut.
+pub(super) fn claim(key: Str<'_>, token: Option<Token>) {
     if let Some(token) = token {
         CLAIMS.with_borrow_mut(|claims| {
-            if let Some(it) = claims.get_mut(&token) {
+            // Nearly always nothing is on its way.
+            if !claims.is_empty()
+                && let Some(it) = claims.get_mut(&(key.bytes().into(), token))
+            {
                 it.is_claimed = true;
             }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::fake::with_args;
+
+    #[test]
+    fn what_a_client_was_told_of_one_key_says_nothing_of_another() {
+        with_args(&[b"a", b"b"], |keys| {
+            let [a, b] = [1, 2].map(|at| keys.get(at).expect("a key"));
+            let token = Some(Token::drawn(7));
+            let on_its_way = OnItsWay::new(a.bytes(), token, Whole::begin());
+            claim(b, token);
+            assert!(!on_its_way.is_claimed());
+            claim(a, token);
+            assert!(on_its_way.is_claimed());
+            drop(on_its_way);
+            assert!(CLAIMS.with_borrow(BTreeMap::is_empty));
         });
     }
 }

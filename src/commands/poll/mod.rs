@@ -59,7 +59,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     {
         let mut reply = context.reply_array_up_to(take.count);
         held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element, &token));
-        claim(take.token);
+        claim(key, take.token);
         return Ok(());
     }
 

@@ -30,8 +30,8 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let outlooks: Vec<_> =
         keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
-    if reply_held(context, &keys, (take, word), now) {
-        claim(take.token);
+    if let Some(key) = reply_held(context, &keys, (take, word), now) {
+        claim(key, take.token);
         return Ok(());
     }
 
@@ -74,19 +74,17 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
     })
 }
 
-/// Replies what the client holds in one of these keys under the token that it has chosen. Returns whether it holds
-/// anything.
-fn reply_held(
+/// Replies what the client holds in one of these keys under the token that it has chosen. Returns the key,
+/// if it holds anything.
+fn reply_held<'a>(
     context: &Context,
-    keys: &[Str<'_>],
+    keys: &[Str<'a>],
     (take, word): (Take, Option<Str<'_>>),
     now: u64,
-) -> bool {
+) -> Option<Str<'a>> {
     let token = take.spelling(word.map(Str::bytes));
-    if take.chosen_token().is_none() {
-        return false;
-    }
-    keys.iter().any(|key| {
+    take.chosen_token()?;
+    keys.iter().copied().find(|key| {
         let Ok(dehydrator) = Reading::open(context, *key) else { return false };
         let mut reply = None;
         for element in dehydrator.lawn().into_iter().flat_map(|lawn| held(lawn, take, now)) {

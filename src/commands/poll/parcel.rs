@@ -137,7 +137,7 @@ impl Parcel {
         // The key may have expired in between.
         elements.first()?;
         let taken = Self::new(context, sleeper, OwnedStr::new(name.bytes()), elements);
-        let on_its_way = Some(OnItsWay::new(take.chosen_token(), whole));
+        let on_its_way = Some(OnItsWay::new(name.bytes(), take.chosen_token(), whole));
         Some(Self { expiry, on_its_way, ..taken })
     }
 
@@ -168,7 +168,7 @@ impl Parcel {
     /// Replies it to the client.
     pub(super) fn reply(&self, context: &Context) {
         if self.on_its_way.is_none() {
-            claim(self.take.token);
+            claim(self.key.as_str(), self.take.token);
         }
         let mut reply = if self.is_named {
             context.reply_named_array_up_to(self.key.as_str().bytes(), self.elements.len())

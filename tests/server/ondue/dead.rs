@@ -265,7 +265,7 @@ fn where_dead_letters_cannot_go_the_others_are_given_out_all_the_same() {
         assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(300));
         let tried = field(&server, "retries");
         until("it is tried again", || (field(&server, "retries") > tried).then_some(()));
-        assert_eq!(field(&server, "stuck"), 1);
+        assert_eq!(field(&server, "failing"), 1);
         let info = format!("{:?}", client.ask("DEHYDRATOR.INFO k"));
         assert!(info.contains(reason), "{info}");
         // One that has not gone yet can be settled, taken, and given more time.
@@ -275,7 +275,7 @@ fn where_dead_letters_cannot_go_the_others_are_given_out_all_the_same() {
         client.ask(mends);
         let ids = died(&mut client, "s", 297);
         assert!((3..300).all(|id| ids.contains(&format!("dead-{id}"))));
-        assert_eq!(field(&server, "stuck"), 0);
+        assert_eq!(field(&server, "failing"), 0);
         assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1));
         assert_eq!(server.log().matches("could not be delivered").count(), warned + 1);
     }
@@ -501,7 +501,7 @@ fn what_is_stuck_is_tried_again_though_the_clock_steps_back() {
     client.ask("DEHYDRATOR.ONDUE k HOLD DELIVERIES 1 STREAM s");
     client.ask("SET s text");
     client.ask("DEHYDRATOR.PUSH k 5 element id AT 5 DELIVERIES 1");
-    until("it is stuck", || (field(&server, "stuck") == 1).then_some(()));
+    until("it is stuck", || (field(&server, "failing") == 1).then_some(()));
     server.shift_clock(-3_600_000);
     client.ask("DEL s");
     assert_eq!(died(&mut client, "s", 1), ["id"]);

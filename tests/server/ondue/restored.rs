@@ -58,7 +58,7 @@ fn who_may_not_write_to_a_stream_or_channel_does_not_by_restore_either() {
         }
         restore(&mut eve, "own", &dump);
         stays(&mut client, "own");
-        assert_eq!(field(&server, "stuck"), 1, "{policy}");
+        assert_eq!(field(&server, "failing"), 1, "{policy}");
         assert_eq!(field(&server, "deliveries") + field(&server, "dead_letters"), 0, "{policy}");
         assert!(!client.exists("s"), "{policy}");
         assert_eq!(server.log().matches("came by RESTORE").count(), 1, "{}", server.log());

@@ -27,7 +27,7 @@ fn what_fails_is_told_until_it_is_put_right() {
         assert_eq!(failures(&mut client, key), NONE);
     }
     assert_eq!(failures(&mut client, "nowhere"), NONE);
-    assert_eq!(field(&server, "stuck"), 0);
+    assert_eq!(field(&server, "failing"), 0);
     let time: Vec<i64> = cmd("TIME").query(&mut client).expect("the time");
     for key in ["a", "b"] {
         client.ask(&format!("SET {key}-s text"));
@@ -40,7 +40,7 @@ fn what_fails_is_told_until_it_is_put_right() {
         let both = ["a", "b"].map(|key| failures(&mut client, key).0 >= 3);
         (both == [true; 2]).then_some(())
     });
-    assert_eq!(field(&server, "stuck"), 2);
+    assert_eq!(field(&server, "failing"), 2);
     assert_eq!(failures(&mut client, "c"), NONE);
     let (count, since, last) = failures(&mut client, "a");
     let Value::Int(since) = since else { panic!("{since:?}") };
@@ -55,10 +55,10 @@ fn what_fails_is_told_until_it_is_put_right() {
     client.ask("DEL a-s");
     arrived(&mut client, "a-s", 1);
     assert_eq!(failures(&mut client, "a"), NONE);
-    assert_eq!(field(&server, "stuck"), 1);
+    assert_eq!(field(&server, "failing"), 1);
     client.ask("DEHYDRATOR.ONDUE b HOLD");
     assert_eq!(failures(&mut client, "b"), NONE);
-    assert_eq!(field(&server, "stuck"), 0);
+    assert_eq!(field(&server, "failing"), 0);
 }
 
 #[test]
@@ -69,9 +69,9 @@ fn what_is_stuck_and_deleted_is_stuck_no_more() {
         client.ask("DEHYDRATOR.ONDUE k STREAM s");
         client.ask("SET s text");
         client.ask("DEHYDRATOR.PUSH k 0 element id");
-        until("it fails", || (field(&server, "stuck") == 1).then_some(()));
+        until("it fails", || (field(&server, "failing") == 1).then_some(()));
         client.ask(away);
-        until("it is forgotten", || (field(&server, "stuck") == 0).then_some(()));
+        until("it is forgotten", || (field(&server, "failing") == 0).then_some(()));
         client.ask("FLUSHALL");
     }
 }
@@ -109,7 +109,7 @@ fn what_is_stuck_does_not_wait_for_the_backlog_of_another_key() {
     client.ask("DEHYDRATOR.ONDUE stuck STREAM s");
     client.ask("SET s text");
     client.ask("DEHYDRATOR.PUSH stuck 0 element id");
-    until("it fails", || (field(&server, "stuck") == 1).then_some(()));
+    until("it fails", || (field(&server, "failing") == 1).then_some(()));
     // All at once, so that both can go from one moment on.
     let script = "for i = 1, ARGV[1] do redis.call('DEHYDRATOR.PUSH', KEYS[1], 0, 'element', i) end \
                   redis.call('DEHYDRATOR.ONDUE', KEYS[1], 'STREAM', KEYS[2]) \
