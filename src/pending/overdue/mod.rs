@@ -8,12 +8,12 @@
 //! |---|---|
 //! | this file | a value's place: since when its first element is overdue |
 //! | `slots` | a slot of four bytes for each value |
-//! | `tree` | the least of all slots |
+//! | `first` | the slots with the least seconds |
 //! | `names` | the names of those that are overdue the longest |
 
+mod first;
 pub mod names;
 mod slots;
-mod tree;
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -104,7 +104,7 @@ impl Place {
         let noted = slots::second(slot);
         let Some(next) = next else {
             self.set_floor(None);
-            return tree::set(slot, NEVER);
+            return first::set(slot, NEVER);
         };
         let floor = self.floor();
         if floor.is_some_and(|floor| floor.next == next) {
@@ -121,18 +121,18 @@ impl Place {
                 // It has come, with a deadline that is over. What was there before is as old as it was.
                 let before = floor.map_or(before, |floor| floor.before);
                 self.set_floor(Some(Floor { next, since: now, before }));
-                return tree::set(slot, noted.min(second_of(Some(now))));
+                return first::set(slot, noted.min(second_of(Some(now))));
             }
         }
         match floor {
             // What was behind one that was taken.
             Some(floor) if next > floor.next && next < floor.before => {
                 self.set_floor((next < floor.since).then_some(Floor { next, ..floor }));
-                tree::set(slot, second_of(Some(next.max(floor.since))));
+                first::set(slot, second_of(Some(next.max(floor.since))));
             }
             _ => {
                 self.set_floor(None);
-                tree::set(slot, second_of(Some(next)));
+                first::set(slot, second_of(Some(next)));
             }
         }
     }
@@ -220,14 +220,14 @@ pub fn oldest(most: usize) -> Vec<Oldest> {
     oldest_within(most, usize::MAX).0
 }
 
-/// Does what [`oldest`] does with so many looks at the most, and returns whether it has seen all of them. What it has not,
-/// the next call sees.
+/// Does what [`oldest`] does, looking at `looks` rows of slots at the most, and returns whether these were all that it had
+/// to look at. What this call does not see, the next one does.
 fn oldest_within(most: usize, looks: usize) -> (Vec<Oldest>, bool) {
     if !gives_out() {
         return (Vec::new(), true);
     }
     let now = clock::now();
-    let first = tree::first(second_of(Some(now)), most, looks);
+    let first = first::first(second_of(Some(now)), most, looks);
     let oldest = |(second, slot)| Oldest { slot, age: age(u64::from(second) * 1000 + 999, now) };
     (first.found.into_iter().map(oldest).collect(), !first.is_cut)
 }

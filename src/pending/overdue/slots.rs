@@ -99,7 +99,6 @@ pub fn page(number: usize) -> &'static Page {
 }
 
 /// Returns how many pages there are.
-#[cfg(debug_assertions)]
 pub fn pages() -> usize {
     PAGES.get()
 }
