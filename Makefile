@@ -44,10 +44,9 @@ top-test: build ## The live view, tested with a real server
 	$(UNPLACED) CARGO_TARGET_DIR=$(abspath target/top) DEHYDRATOR_MODULE=$(abspath $(MODULE)) \
 	    cargo test --release --locked --manifest-path top/Cargo.toml
 
-build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, a second module that listens to its events, and the version before this one
+build-debug: setup ## Build the module with hooks for tests: target/debug/libdehydrator.so, and a second module that listens to its events
 	cargo build --locked
 	cargo build --locked --profile test --example listener
-	@scripts/previous.sh
 
 test: build build-debug ## Prove it: unit and oracle tests, then real servers, redis-cli and a client library
 	$(OPTIMIZED) cargo test --locked --lib $(UNITS)

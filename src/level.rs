@@ -7,10 +7,7 @@
 //!
 //! | level | since | what came with it |
 //! |---|---|---|
-//! | 1 | 0.1.0 | all that was before levels |
-//! | 2 | 0.1.0 | `REQUIRE`; `ONDUE ... UNCONFIRMED`, feature 16 of the file format; a TTL and a deadline of 2^63 - 1, by which a dead letter is stuck |
-//! | 3 | 0.1.0 | a TTL and its deadline, and a lease's token, in one word: `PUSH key ttl@deadline ...`, `TOUCH ... ttl@deadline`, `LEASE key ttl@deadline@token id ...` |
-//! | 4 | 0.1.0 | `LIMIT`, `GIVEN` and `SETTLED`, features 64 and 128 of the file format; `ONDUE ... LIST dest [LEFT]`, feature 32; a TTL of 2^63 - 2 of what was rejected and is stuck, and feature 256, of what is stuck at all |
+//! | 1 | 0.1.0 | all that is in the first release |
 //!
 //! *Who is told.* `DEHYDRATOR.REQUIRE level version` goes ahead of the first effect after somebody may have begun to listen
 //! (see [`quiet`](crate::server::quiet)), and stands at the head of an append-only file that is rewritten as commands. A
@@ -27,7 +24,7 @@ use crate::server::{Context, log};
 use crate::version;
 
 /// See the head of this file.
-const OWN: u64 = 4;
+const OWN: u64 = 1;
 
 thread_local! {
     // Commands and callbacks run on the server's main thread alone, and in a process that it forks.

@@ -63,13 +63,6 @@ impl Server {
         server
     }
 
-    /// As [`Server::start_with_port`], with another build of the module.
-    pub fn start_version(module: &Path, options: &[&str]) -> Self {
-        let mut server = Self::launch(module.to_owned(), free_port(), options, &[]);
-        server.wait_until_up();
-        server
-    }
-
     /// As [`Server::start_with_port`], with another architecture's server and module: see scripts/arm64.sh.
     pub fn start_of_other_architecture(options: &[&str]) -> Self {
         let variable =

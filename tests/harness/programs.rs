@@ -3,7 +3,6 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 /// Returns the folder of the repository.
 pub fn root() -> &'static Path {
@@ -31,13 +30,6 @@ fn program(variable: &str, default: &str) -> PathBuf {
 /// The module as it is shipped: built for release, by `make`.
 pub fn release_module() -> PathBuf {
     module("DEHYDRATOR_MODULE", "target/release/libdehydrator.so")
-}
-
-/// The version before this one, `None` where the clone does not have it: see scripts/previous.sh.
-pub fn previous_module() -> Option<PathBuf> {
-    let built = Command::new(root().join("scripts/previous.sh")).stdout(Stdio::null()).status();
-    assert!(built.expect("a shell").success(), "scripts/previous.sh has failed");
-    fs::canonicalize(root().join("target/previous/libdehydrator.so")).ok()
 }
 
 /// The module with hooks for tests: `make build-debug`.

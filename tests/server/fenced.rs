@@ -557,8 +557,9 @@ fn an_operator_sees_under_which_token_an_element_is_held() {
     let [(_, _, _, drawn)]: [(String, String, u64, String); 1] =
         drawn.query(&mut client).expect("one");
     client.ask("DEHYDRATOR.POLL k COUNT 1 LEASE 600000 TOKEN anna");
-    let (_, rows): (Value, Vec<(String, u64, u64, u64, u64, Option<String>)>) =
-        cmd("DEHYDRATOR.RANGE k - + WITHTOKENS").query(&mut client).expect("rows");
+    type Row = (String, u64, u64, u64, u64, Option<String>);
+    let rows = cmd("DEHYDRATOR.RANGE k - + WITHTOKENS").query(&mut client);
+    let (_, rows): (Value, Vec<Row>) = rows.expect("rows");
     let token_of = |id: &str| rows.iter().find(|row| row.0 == id).expect("it is there").5.clone();
     assert_eq!((token_of("drawn"), token_of("waits")), (Some(drawn), None));
     // The number of a chosen token stands for it.
