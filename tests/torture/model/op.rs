@@ -111,6 +111,7 @@ pub enum Op {
         end: Moment,
         count: Option<u64>,
         with_elements: bool,
+        with_tokens: bool,
     },
     /// One call from the beginning, of ids that start so.
     Scan {
@@ -136,7 +137,7 @@ pub enum Op {
     Rem(Vec<Bytes>),
     Lease {
         ttl: u64,
-        token: Option<u64>,
+        token: u64,
         at: u64,
         ids: Vec<Bytes>,
     },

@@ -19,6 +19,15 @@ impl World {
         let at_or = |at: Option<u64>, ttl: u64| {
             at.or_else(|| now.checked_add(ttl).filter(|deadline| *deadline <= MAX))
         };
+        // No client may give this deadline, which is for dead letters that are stuck; `AT` makes the one before of it.
+        let at = match op {
+            Op::Push { at, .. } | Op::Touch { at, .. } => *at,
+            Op::Lease { at, .. } => Some(*at),
+            _ => None,
+        };
+        if at == Some(MAX) {
+            return REFUSED;
+        }
         match op {
             Op::Push { ttl, element, id, if_there, slack, at, deliveries, token } => {
                 let ttl = rounded(*ttl, *slack).expect("seen to before");
@@ -61,7 +70,7 @@ impl World {
             Op::MPush { elements, if_there, slack, at } => {
                 let timer = |(ttl, ..): &(u64, Bytes, Bytes)| {
                     let ttl = rounded(*ttl, *slack).expect("seen to before");
-                    Some((ttl, at_or(*at, ttl)?))
+                    Some((ttl, at_or(at.map(|at| at.min(MAX - 1)), ttl)?))
                 };
                 let timers: Option<Vec<_>> = elements.iter().map(timer).collect();
                 let Some(timers) = timers else { return REFUSED };
@@ -291,7 +300,7 @@ impl World {
                 let mut count = 0;
                 for id in ids {
                     if let Some(found) = it.find(id) {
-                        it.entries[found].lease(*ttl, *at, self.next(), *token);
+                        it.entries[found].lease(*ttl, *at, self.next(), Some(*token));
                         count += 1;
                     }
                 }
@@ -310,7 +319,7 @@ impl World {
                     (Some(ms), _) => at_or(None, *ms),
                     (None, at) => Some(at.unwrap_or(MAX)),
                 };
-                let Some(end) = end else { return REFUSED };
+                let Some(end) = end.filter(|end| *end > now) else { return REFUSED };
                 it.pause = Some(end);
                 Expect::Is(Value::Okay)
             }

@@ -147,7 +147,8 @@ impl Torture {
         let start = if self.random.one_in(2) { Moment::First } else { self.moment() };
         let end = if self.random.one_in(2) { Moment::Last } else { self.moment() };
         let count = self.random.one_in(2).then(|| self.random.pick(&[1, 2, 7, 100, MAX]));
-        Op::Range { start, end, count, with_elements: self.random.one_in(2) }
+        let [with_elements, with_tokens] = [(); 2].map(|()| self.random.one_in(2));
+        Op::Range { start, end, count, with_elements, with_tokens }
     }
 
     pub(super) fn op(&mut self, db: usize, key: &'static str) -> Op {
@@ -251,7 +252,7 @@ impl Torture {
             816..820 => Op::Settled { until: self.deadline(), ids: self.ids() },
             820..840 => {
                 let (ttl, at, ids) = (self.ttl(), self.deadline(), self.ids());
-                Op::Lease { ttl, token: self.token(), at, ids }
+                Op::Lease { ttl, token: 1 + self.random.below(5), at, ids }
             }
             840..842 => Op::OnDueStream(self.random.pick(&STREAMS), 3),
             842..860 => Op::OnDue(self.policy()),
@@ -281,7 +282,7 @@ impl Torture {
             988..992 => Op::SetText,
             992 if self.random.one_in(2) => Op::Late,
             992 => Op::Help,
-            993 => Op::Require { level: self.random.pick(&[1, 2, u64::MAX]) },
+            993 => Op::Require { level: self.random.pick(&[1, u64::MAX]) },
             994 if self.random.one_in(4) => Op::FlushDb,
             _ => Op::Len,
         }

@@ -41,6 +41,13 @@ fn of<T: redis::FromRedisValue>(value: Value) -> T {
     redis::from_redis_value(value).expect("what was asked for")
 }
 
+/// Checks under which token an element is shown to be held. One that the server has drawn may be unknown here.
+fn check_token(entry: &Entry, token: &Value) {
+    let expected = entry.token.map(|it| Value::BulkString(it.to_string().into_bytes()));
+    let is_unknown = entry.is_drawn && entry.token.is_none();
+    assert!(is_unknown || *token == expected.unwrap_or(Value::Nil), "{entry:?}: {token:?}");
+}
+
 impl Torture {
     /// Checks the reply to `op` of somebody who looks at this dehydrator.
     pub(super) fn check_shown(&self, op: &Op, it: &Dehydrator, reply: Value) {
@@ -55,9 +62,10 @@ impl Torture {
                     let (deliveries, leased) = (number("deliveries"), number("leased"));
                     let id = id.clone();
                     self.check_row(entry, &Row { id, deadline, ttl, deliveries, leased });
+                    check_token(entry, &fields.get("token"));
                 }
             },
-            Op::Range { start, end, count, with_elements } => {
+            Op::Range { start, end, count, with_elements, with_tokens } => {
                 let is_asked_for = |entry: &&Entry| {
                     let deadline = entry.deadline;
                     let is_late = match *start {
@@ -76,7 +84,7 @@ impl Torture {
                 };
                 let expected: Vec<_> = it.ordered().into_iter().filter(is_asked_for).collect();
                 let count = count.unwrap_or(MAX) as usize;
-                self.check_range(&expected, count, *with_elements, reply);
+                self.check_range(&expected, count, (*with_elements, *with_tokens), reply);
             }
             Op::Scan { prefix, .. } => {
                 let (cursor, mut ids): (u64, Vec<Bytes>) = of(reply);
@@ -109,12 +117,21 @@ impl Torture {
         }
     }
 
-    fn check_range(&self, expected: &[&Entry], count: usize, with_elements: bool, reply: Value) {
+    fn check_range(
+        &self,
+        expected: &[&Entry],
+        count: usize,
+        (with_elements, with_tokens): (bool, bool),
+        reply: Value,
+    ) {
         let (next, rows): (Option<String>, Vec<Vec<Value>>) = of(reply);
         assert!(rows.len() >= count.min(expected.len()), "{} of {count}", rows.len());
         assert_eq!(next.is_none(), rows.len() == expected.len(), "{next:?}, {} rows", rows.len());
         let mut last = None;
         for (at, (entry, mut row)) in expected.iter().zip(rows).enumerate() {
+            if with_tokens {
+                check_token(entry, &row.pop().expect("a token"));
+            }
             if with_elements {
                 assert_eq!(row.pop(), Some(Value::BulkString(entry.element.clone())));
             }

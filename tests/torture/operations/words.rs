@@ -85,7 +85,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             words.extend(full.then(|| text("Full")));
             words
         }
-        Op::Range { start, end, count, with_elements } => {
+        Op::Range { start, end, count, with_elements, with_tokens } => {
             let mut words = verb("RANGE");
             words.extend([start, end].map(|moment| match moment {
                 Moment::First => text("-"),
@@ -95,6 +95,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
             }));
             words.extend(with_elements.then(|| text("WITHELEMENTS")));
             words.extend(option("COUNT", *count));
+            words.extend(with_tokens.then(|| text("WITHTOKENS")));
             words
         }
         Op::Scan { prefix, count } => {
@@ -131,16 +132,7 @@ pub(super) fn words_of(key: &str, op: &Op) -> Vec<Bytes> {
         Op::Rem(ids) => of_ids("REM", ids),
         Op::Lease { ttl, token, at, ids } => {
             let mut words = verb("LEASE");
-            match (timer(*ttl, Some(*at)), token) {
-                ((timer, None), Some(token)) => {
-                    words.push([timer, number(*token)].join(&b'@'));
-                }
-                _ => {
-                    words.push(number(*ttl));
-                    words.extend(option("TOKEN", *token));
-                    words.extend([text("AT"), number(*at)]);
-                }
-            }
+            words.push([number(*ttl), number(*at), number(*token)].join(&b'@'));
             words.extend(ids.iter().cloned());
             words
         }
