@@ -92,7 +92,7 @@ impl Finder {
                     if is_scheduled(dehydrator) && (for_all || !tracking.is_tracked()) {
                         let name = Name { db, key: name.bytes().into() };
                         schedule::add(&name, tracking.serial());
-                        dehydrator.past.note(|| (db, &name.key));
+                        dehydrator.note_memory(db, &name.key);
                         if dehydrator.lawn.searches_held() {
                             search::note(context, name);
                         }

@@ -105,7 +105,7 @@ impl Sink for Io {
 /// Gives a new value to the server, which will put it under this name. `came`: when what is overdue in it came.
 fn leak(mut dehydrator: Dehydrator, name: Option<Name>, came: impl FnOnce() -> u64) -> *mut c_void {
     dehydrator.note_next(came);
-    name.iter().for_each(|name| dehydrator.past.note(|| (name.db, &name.key)));
+    name.iter().for_each(|name| dehydrator.note_memory(name.db, &name.key));
     if is_scheduled(&dehydrator) {
         let tracking = dehydrator.tracking();
         name.into_iter().for_each(|name| schedule::add(&name, tracking.serial()));

@@ -45,7 +45,7 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
     let _whole = Whole::begin();
     let counted = dehydrator.counted();
     let is_done = loop {
-        if !dehydrator.lawn.compact(MOVES) {
+        if !dehydrator.lawn.compact(MOVES) && !dehydrator.past.compact(MOVES) {
             break true;
         }
         trap::pass("compact");

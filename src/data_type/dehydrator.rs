@@ -7,7 +7,7 @@ use super::past::Past;
 use crate::clock;
 use crate::metrics::latency::Overdue;
 use crate::pending::blocked::Outlook;
-use crate::pending::compaction::Mark;
+use crate::pending::compaction::{self, Mark};
 use crate::pending::overdue::{OVERDUE, Place, Serial};
 use crate::pending::schedule::Task;
 use crate::policy::{Limits, Policy, Rate, Rules};
@@ -249,6 +249,20 @@ impl Dehydrator {
             + self.rules.memory_kept()
             + self.past.memory()
             + scheduled
+    }
+
+    /// Returns whether it holds memory that it could give back.
+    pub fn is_sparse(&self) -> bool {
+        (self.lawn.is_sparse() || self.past.is_sparse()) && !self.is_idle()
+    }
+
+    /// Notes what memory there is to give back, now or when ids can be forgotten, for a value that got its name, a
+    /// database and a key, without a write.
+    pub fn note_memory(&self, db: i32, key: &[u8]) {
+        self.past.note(|| (db, key));
+        if self.is_sparse() {
+            compaction::note(self.tracking.mark(), db, key);
+        }
     }
 
     /// Returns about how many allocations dropping it will free. O(1).

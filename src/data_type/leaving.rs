@@ -103,22 +103,23 @@ impl Writing<'_> {
     }
 }
 
-/// Forgets ids whose time is over at `now`, so that memory can be given back. Nothing else that can be read changes, so
-/// nothing is signalled. `go_on` is asked after every few.
+/// Forgets ids whose time is over at `now`, and notes the memory that can be given back then. Nothing else that can be read
+/// changes, so nothing is signalled. `go_on` is asked after every few.
 pub fn forget_some(context: &Context, name: &Name, now: u64, mut go_on: impl FnMut() -> bool) {
     /// Some ten microseconds' work.
-    const IDS: usize = 64;
+    const IDS: usize = 128;
     let sent = OwnedStr::new(&name.key);
     let key = Key::open_to_inspect(context, sent.as_str());
     let value = key.as_ref().and_then(|key| dehydrator_in(key).ok()?);
     let Some(mut value) = value else { return compaction::end_round() };
     let _hold = Hold::begin();
     // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
-    let past = &mut unsafe { value.as_mut() }.past;
-    past.looked_at();
+    let dehydrator = unsafe { value.as_mut() };
+    dehydrator.past.looked_at();
     let _whole = Whole::begin();
-    if let Some(ids) = past.ids_mut() {
+    if let Some(ids) = dehydrator.past.ids_mut() {
         while ids.forget(now, IDS) > 0 && go_on() {}
     }
-    past.note_from(name.db, &name.key, now);
+    dehydrator.past.note_from(name.db, &name.key, now);
+    dehydrator.note_memory(name.db, &name.key);
 }

@@ -90,6 +90,16 @@ impl Past {
         self.0.iter().for_each(|kept| kept.mark.moved());
     }
 
+    /// Returns whether [`Past::compact`] would free memory.
+    pub fn is_sparse(&self) -> bool {
+        self.ids().is_some_and(Remembered::is_sparse)
+    }
+
+    /// Gives memory back: see [`Remembered::compact`].
+    pub fn compact(&mut self, moves: usize) -> bool {
+        self.ids_mut().is_some_and(|ids| ids.compact(moves))
+    }
+
     /// Lets `mover` move its allocations: see [`Remembered::defrag`].
     pub fn defrag(
         &mut self,

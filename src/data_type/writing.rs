@@ -409,7 +409,7 @@ fn follow_up(
     }
     dehydrator.note_next(|| now.unwrap_or_else(clock::now));
     let mark = dehydrator.tracking().mark();
-    if !has_grown && !mark.is_noted() && dehydrator.lawn.is_sparse() && !dehydrator.is_idle() {
+    if !has_grown && !mark.is_noted() && dehydrator.is_sparse() {
         compaction::note(mark, context.selected_db(), name.bytes());
     }
     dehydrator.past.note(|| (context.selected_db(), name.bytes()));

@@ -122,7 +122,12 @@ impl Lawn {
 
     /// Makes an empty list of ids to be remembered beside it.
     pub fn remembered(&self) -> Remembered {
-        Remembered::new(self.shared.hasher())
+        Remembered::new(self.another())
+    }
+
+    /// Makes an empty lawn that shares with this one what lawns share.
+    pub(super) fn another(&self) -> Self {
+        Self::new(Arc::clone(&self.shared))
     }
 
     /// Returns whether all of it lies in one allocation.
@@ -529,6 +534,14 @@ impl Lawn {
                 Form::Small(small) => small.memory(),
                 Form::Full(full) => full.memory() - size_of::<Full>() + rounded(size_of::<Full>()),
             }
+    }
+
+    /// Takes it apart, so that the caller can free it in steps.
+    pub(super) fn into_rest(self) -> Box<dyn Iterator<Item = ()>> {
+        match self.form {
+            Form::Small(small) => Box::new(std::iter::once(small).map(drop)),
+            Form::Full(full) => Box::new(full.into_rest()),
+        }
     }
 
     /// Returns about how many allocations dropping it will free. O(1).

@@ -27,7 +27,7 @@
 //!   (heap) └▶ Timeline: all other elements, in such blocks by ranges of deadlines
 //! ```
 //!
-//! Five rooms have what a lawn is made of, and one what may be beside it. A room bears the name of the most important file in it, and its `mod.rs` has a
+//! Five rooms have what a lawn is made of. A room bears the name of the most important file in it, and its `mod.rs` has a
 //! table of its own:
 //!
 //! | room | what for | files |
@@ -36,7 +36,6 @@
 //! | `store` | the bytes of elements | `records`: an element's; `slab`: slots in pages; `handle`: a slot's name; `shelves`: a list that grows without copying; `boxes`: what is too wide for a slot |
 //! | `index` | from id to record | `index`: all ids; `table`: some of them, in buckets; `lanes`: which of eight hashes are equal to one |
 //! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `timeline`: what fits into no queue, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where those of the timeline begin, and the order within one; `votes`: which TTLs are worth a queue; `heads`, `first`, `unsettled`: which queue is next; `directory`, `listing`: where to begin to look in a long one; `walk`: looking along a queue; `iter`: looking at all elements in order; `upkeep`: giving back its memory |
-//! | `remembered` | ids of what has gone, for a while | `remembered`: all that can be asked of them; `piles`: their order; `chunk`: some of them, one behind the other; `place`: where one lies |
 //! | `lease` | who holds what | `token`: a lease's name; `leases`: under which token an element is held; `running`: which leases have not run out; `tokens`: the table behind that; `chosen`: what is held under the tokens that clients have chosen |
 //!
 //! These files put the rooms together, or are what all of them use:
@@ -44,6 +43,7 @@
 //! | file | noun |
 //! |---|---|
 //! | `lawn` | the lawn itself, small at first and full later: all that can be asked of it |
+//! | `remembered` | ids, each remembered until a moment: a lawn of its own |
 //! | `iter` | looking at all elements in order, whatever the form |
 //! | `shared` | what lawns have in common: the key of the hash, and how far the small form goes |
 //! | `full` | a lawn that is not small: what is done by id, and what is asked of it as a whole |
@@ -56,8 +56,8 @@
 //! | `processor` | fetching memory ahead, and comparing eight numbers at once, for which the language has no words: the only `unsafe` here |
 //! | `tiny` | bounds that tests can reach |
 //!
-//! Imports run one way: `lawn` imports `full` and `small`; `due` and `upkeep` import `full`; `full` imports the rooms, but not
-//! `small`; `index`, `queues`, `lease` and `remembered` import `store`, and `remembered` imports `index`.
+//! Imports run one way: `lawn` imports `full` and `small`, and `remembered` is made of a `lawn`, which makes it; `due` and `upkeep` import `full`; `full` imports the rooms, but not
+//! `small`; `index`, `queues` and `lease` import `store`.
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its
 //! *head* is the first of them. A *block* is a piece of a queue, with places for 62 handles; a place that was left is

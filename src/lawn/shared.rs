@@ -19,9 +19,4 @@ impl Shared {
     ) -> Self {
         Self { hasher, small_max: Box::new(small_max) }
     }
-
-    /// Returns the key of the hash.
-    pub(super) fn hasher(&self) -> RandomState {
-        self.hasher.clone()
-    }
 }

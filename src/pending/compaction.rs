@@ -9,7 +9,7 @@
 //! a name that nobody looks at, and all of them are to be noted again.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -39,9 +39,21 @@ fn round() -> u32 {
 struct Names {
     queue: VecDeque<Rc<Name>>,
     noted: HashSet<Rc<Name>, ahash::RandomState>,
+    /// The numbers by which names are kept of databases that SWAPDB has exchanged: their own may be another's by now.
+    kept_as: BTreeMap<i32, i32>,
 }
 
 impl Names {
+    fn kept_as(&self, db: i32) -> i32 {
+        self.kept_as.get(&db).copied().unwrap_or(db)
+    }
+
+    /// Adds a name. Returns whether there was room for it.
+    fn add(&mut self, mut name: Name) -> bool {
+        name.db = self.kept_as(name.db);
+        self.insert(Rc::new(name))
+    }
+
     /// Returns whether the name is among them now.
     fn insert(&mut self, name: Rc<Name>) -> bool {
         if self.queue.len() >= NAMES_MAX {
@@ -97,24 +109,34 @@ pub fn note(mark: &Mark, db: i32, key: &[u8]) {
     if mark.is_noted() {
         return;
     }
-    let name = Rc::new(Name { db, key: key.into() });
-    if NAMES.with_borrow_mut(|names| names.insert(name)) {
+    if NAMES.with_borrow_mut(|names| names.add(Name { db, key: key.into() })) {
         mark.note();
     }
 }
 
 /// Takes the name that has waited longest.
-pub fn take() -> Option<Rc<Name>> {
+pub fn take() -> Option<Name> {
     NAMES.with_borrow_mut(|names| {
         let name = names.queue.pop_front()?;
         names.noted.remove(&name);
+        let mut name = Rc::into_inner(name)?;
+        let is_kept_so = |(_, kept): &(&i32, &i32)| **kept == name.db;
+        name.db = names.kept_as.iter().find(is_kept_so).map_or(name.db, |(db, _)| *db);
         Some(name)
     })
 }
 
 /// Has a name that was taken wait once more.
-pub fn put_back(name: Rc<Name>) {
-    NAMES.with_borrow_mut(|names| names.insert(name));
+pub fn put_back(name: Name) {
+    NAMES.with_borrow_mut(|names| names.add(name));
+}
+
+/// Exchanges the names in two databases, as their contents were.
+pub fn swapped(first: i32, second: i32) {
+    NAMES.with_borrow_mut(|names| {
+        let [of_first, of_second] = [first, second].map(|db| names.kept_as(db));
+        names.kept_as.extend([(first, of_second), (second, of_first)]);
+    });
 }
 
 /// Returns how many names there are.
@@ -164,7 +186,7 @@ mod tests {
         let [a, b, new] = [Mark::none(), Mark::none(), Mark::none()];
         note(&a, 0, b"a");
         note(&b, 0, b"b");
-        // The databases were swapped: behind the name stands another value, which nobody has noted.
+        // The keys were replaced: behind the name stands another value, which nobody has noted.
         assert_eq!(names(), [b"a", b"b"]);
         new.looked_at();
         assert!(!a.is_noted() && !b.is_noted());
@@ -177,6 +199,23 @@ mod tests {
         // The key was deleted.
         end_round();
         assert!(!a.is_noted());
+    }
+
+    #[test]
+    fn names_go_with_their_databases() {
+        let _alone = alone();
+        let taken = || std::iter::from_fn(take).map(|it| (it.db, it.key)).collect::<Vec<_>>();
+        note(&Mark::none(), 0, b"a");
+        note(&Mark::none(), 1, b"b");
+        swapped(0, 1);
+        note(&Mark::none(), 0, b"b");
+        note(&Mark::none(), 0, b"c");
+        swapped(1, 2);
+        let expected = [(2, b"a"), (0, b"b"), (0, b"c")].map(|(db, key)| (db, key[..].into()));
+        assert_eq!(taken(), expected);
+        [(1, 2), (0, 1)].into_iter().for_each(|(first, second)| swapped(first, second));
+        note(&Mark::none(), 2, b"a");
+        assert_eq!(taken(), [(2, b"a"[..].into())]);
     }
 
     #[test]

@@ -74,8 +74,7 @@ fn has_stuck(lawn: &Lawn) -> bool {
         && lawn.rows(last, DEADLINE_MAX).any(|row| is_stuck(row.ttl, row.element.deliveries))
 }
 
-/// Writes ids that are remembered. Their moments are nearly in order, so the differences are small; one that is negative
-/// takes ten bytes.
+/// Writes ids that are remembered, in the order of their moments, so that the differences are small.
 fn save_remembered(ids: &Remembered, sink: &mut impl Sink) {
     sink.unsigned(ids.len() as u64);
     let mut chunk = Vec::new();

@@ -131,7 +131,7 @@ fn ids_that_are_remembered_are_written_behind_the_elements() {
     let loaded = loaded.expect("some");
     loaded.check();
     assert!(loaded.iter().eq(ids.iter()));
-    // A moment before the one before, as of ids that were buried.
+    // A moment before the one before.
     let back = [[5, 1, b'a'], [0xff, 0xff, 0xff]].concat();
     let back = [&back[..], &[0xff; 6], &[1, 1, b'b']].concat();
     let mut changed = fields.clone();

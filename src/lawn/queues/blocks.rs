@@ -265,6 +265,11 @@ impl Blocks {
         relocate(&mut self.lines[number].bits, mover);
     }
 
+    /// Takes it apart, to be freed a page at a time.
+    pub fn into_pages(self) -> impl Iterator<Item = impl Sized> {
+        self.slab.into_pages()
+    }
+
     /// Returns the bytes allocated, its own fields apart. O(pages).
     pub fn memory(&self) -> usize {
         let bits = self.lines.iter().map(|line| allotted(&line.bits));

@@ -14,8 +14,6 @@ mod records;
 mod shelves;
 mod slab;
 
-pub use boxes::Boxes;
 pub use handle::{Handle, Unit};
 pub use records::{Records, Spot};
-pub use shelves::Shelves;
 pub use slab::Slab;

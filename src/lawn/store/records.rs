@@ -431,6 +431,11 @@ impl Records {
         }
     }
 
+    /// Takes it apart, to be freed a page, or some hundreds of boxes, at a time.
+    pub fn into_pages(self) -> impl Iterator<Item = ()> {
+        self.slab.into_pages().map(drop).chain(self.boxes.into_shelves().map(drop))
+    }
+
     /// Returns the bytes allocated, its own fields apart. O(pages).
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.boxes.memory()

@@ -293,6 +293,11 @@ impl<T: Unit> Slab<T> {
         relocate(&mut self.pages[number], mover);
     }
 
+    /// Takes it apart, to be freed a page at a time.
+    pub fn into_pages(self) -> impl Iterator<Item = impl Sized> {
+        self.pages.into_iter()
+    }
+
     /// Returns how many slots are in use.
     #[cfg(any(test, feature = "checks"))]
     pub fn len(&self) -> usize {
