@@ -6,6 +6,7 @@ use proptest::prelude::*;
 
 use super::super::fields::{Field, Fields};
 use super::field::*;
+use super::number::put_number;
 use super::save::CHUNK_BYTES;
 use super::*;
 use crate::policy::{Change, End, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
@@ -160,6 +161,42 @@ fn ids_that_are_remembered_are_written_behind_the_elements() {
     unruled[0] = Field::Unsigned(REMEMBERED);
     unruled.drain(1..7);
     assert!(load_of(&unruled).is_err(), "nobody has said that they are remembered");
+}
+
+#[test]
+fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_moments() {
+    let random = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    type Until<'a> = &'a dyn Fn(u64) -> u64;
+    let untils: [Until<'_>; 5] = [
+        &|number| number,
+        &|_| 5,
+        &|number| random(number) >> 31,
+        &|number| (1 << 40) - number,
+        &|number| (1 << 40) - (number << 13),
+    ];
+    for until in untils {
+        let count = 100_000_u64;
+        let (mut bytes, mut last) = (Vec::new(), 0);
+        for number in 0..count {
+            put_number(&mut bytes, until(number).wrapping_sub(last));
+            put_number(&mut bytes, 3);
+            bytes.extend(&number.to_be_bytes()[5..]);
+            last = until(number);
+        }
+        let length = bytes.len();
+        // As if they were of a dehydrator that remembers others.
+        let (mut fields, mut ids) = (Fields::default(), empty().remembered());
+        ids.insert(b"other", 1);
+        save(&empty(), &remembering(), Some(&ids), &mut fields);
+        fields.0.truncate(fields.0.len() - 2);
+        fields.0.extend([Field::Unsigned(count), Field::Bytes(bytes)]);
+        let (.., loaded) = load(empty(), &mut fields, VERSION).expect("it is well-formed");
+        let loaded = loaded.expect("ids");
+        assert_eq!(loaded.len(), count as usize);
+        let factor = loaded.memory() as f64 / length as f64;
+        println!("{factor:.1} times");
+        assert!(factor <= 12.0, "{factor} times");
+    }
 }
 
 #[test]

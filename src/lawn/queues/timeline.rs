@@ -20,6 +20,7 @@
 //! - *A full block is split* at its median, which the column of deadlines tells; of the records only those that move are
 //!   written, all fetched together. Whatever comes after all that is in a full block begins a new one behind it, so that
 //!   ascending deadlines leave full blocks behind. It gets all that is free up to the next range: what then descends fills it.
+//!   Before whatever comes before all that is in a full block it is split near its beginning, for descending deadlines.
 //! - *A sparse block is joined* with a neighbour.
 //! - *The first block is sorted* when somebody wants to know what is first in it. From then on it is what the first block of a
 //!   queue is, and is taken from in runs; what comes into it is put where it belongs, if no more than a few others must make room.
@@ -282,7 +283,10 @@ impl Queues {
             self.ranges.insert(Range { from, block: new });
             return Some((from.deadline, new));
         }
-        let (boundary, later) = self.halve(records, range, keys);
+        // Before all that is in a full block nearly all is free for what descends further.
+        let comes_first = keys.iter().all(|key| offset < offset_of(*key));
+        let earlier = if comes_first { PLACES / 16 + 1 } else { PLACES / 2 };
+        let (boundary, later) = self.divide(records, range, keys, earlier);
         let later = &keys[later..];
         let mut longest = 0;
         for key in later {
@@ -299,20 +303,21 @@ impl Queues {
         Some((from.deadline, block))
     }
 
-    /// Divides the elements of a full block in two, of which neither is much smaller. Returns the turn that parts them, and where the
-    /// later ones begin among the keys now.
-    fn halve(
+    /// Divides the elements of a full block in two, of which about `middle`, half of them or a few, are in the earlier part.
+    /// Returns the turn that parts them, and where the later ones begin among the keys now.
+    fn divide(
         &self,
         records: &Records,
         Range { from, block }: Range,
         keys: &mut [u64; PLACES],
+        middle: usize,
     ) -> (Turn, usize) {
-        let (_, median, _) = keys.select_nth_unstable(PLACES / 2);
-        let median = offset_of(*median);
-        // Between two milliseconds, if there are such near the middle.
-        for parting in [Some(median), median.checked_add(1)].into_iter().flatten() {
+        let (_, parting, _) = keys.select_nth_unstable(middle);
+        let parting = offset_of(*parting);
+        // Between two milliseconds, if there are such nearby.
+        for parting in [Some(parting), parting.checked_add(1)].into_iter().flatten() {
             let earlier = keys.iter().filter(|key| offset_of(**key) < parting).count();
-            if (PLACES / 4..=PLACES - PLACES / 4).contains(&earlier) {
+            if (middle.div_ceil(2)..=middle + middle / 2).contains(&earlier) {
                 keys.select_nth_unstable(earlier);
                 let deadline = from.deadline + u64::from(parting);
                 return (Turn { deadline, push: 0 }, earlier);
@@ -320,8 +325,7 @@ impl Queues {
         }
         // The records tell.
         self.blocks.sort(records, block, keys);
-        let half = PLACES / 2;
-        (self.blocks.turn(records, block, place_of(keys[half])), half)
+        (self.blocks.turn(records, block, place_of(keys[middle])), middle)
     }
 
     /// Adds an empty block behind another one.

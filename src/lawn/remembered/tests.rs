@@ -187,36 +187,98 @@ proptest! {
     }
 }
 
-/// Remembers ids of 16 bytes, one each millisecond, for five minutes.
+/// Returns an id of sixteen bytes.
+fn sixteen(number: u64) -> Vec<u8> {
+    format!("{number:016}").into_bytes()
+}
+
+/// Remembers ids of sixteen bytes, one each millisecond, for five minutes.
 fn remember(remembered: &mut Remembered, numbers: std::ops::Range<u64>) {
     for number in numbers {
-        let id = format!("{number:016}");
-        remembered.insert(id.as_bytes(), 1_700_000_000_000 + number + 300_000);
+        remembered.insert(&sixteen(number), 1_700_000_000_000 + number + 300_000);
+    }
+}
+
+fn each(remembered: &Remembered) -> f64 {
+    remembered.memory() as f64 / remembered.len() as f64
+}
+
+fn random(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+type Until<'a> = &'a dyn Fn(u64) -> u64;
+
+/// From 100,000 on, also where a page or a table has just been added. At the end there are up to 300,000.
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn an_id_of_sixteen_bytes_takes_56_and_no_more_than_72_whatever_the_order() {
+    let orders: [(&str, Until<'_>, f64); 8] = [
+        ("ascending", &|id| id, 56.0),
+        ("random in a window of 2^33", &|id| random(id) >> 31, 68.0),
+        ("random in an hour", &|id| (random(id) >> 32) % 3_600_000, 68.0),
+        ("random", &|id| random(id) >> 1, 68.0),
+        ("descending", &|id| (1 << 40) - id, 62.0),
+        ("by a window that is made smaller each time", &|id| (1 << 40) - 1000 * id, 62.0),
+        ("always into the fullest block", &|id| (1 << 40) - ((1 << 40) >> (id % 40)) + id, 66.0),
+        ("by two windows", &|id| id + id % 2 * 86_400_000, 60.0),
+    ];
+    for (name, until, last) in orders {
+        for again in [false, true] {
+            let (mut remembered, mut worst) = (remembered(), 0_f64);
+            for id in 0..300_000_u64 {
+                if again && id % 2 == 1 {
+                    // An element of that id is pushed once more.
+                    remembered.remove(&sixteen(random(id) % id));
+                }
+                remembered.insert(&sixteen(id), until(id));
+                if remembered.len() >= 100_000 && id % 500 == 0 {
+                    worst = worst.max(each(&remembered));
+                }
+            }
+            let end = each(&remembered);
+            println!("{name}, again: {again}: {end:.1} bytes, {worst:.1} at the most");
+            // What was removed leaves blanks where the others are.
+            let (most, last) = if again { (75.0, last + 5.0) } else { (72.0, last) };
+            assert!(worst <= most && end <= last, "{name}, again: {again}: {worst}, {end}");
+        }
     }
 }
 
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn an_id_of_sixteen_bytes_costs_forty_five_at_the_most_also_at_the_worst_moment() {
-    let mut remembered = remembered();
-    let mut worst: f64 = 0.0;
-    for thousand in 0..150 {
-        remember(&mut remembered, thousand * 1000..(thousand + 1) * 1000);
-        let each = remembered.memory() as f64 / remembered.len() as f64;
-        if remembered.len() >= 10_000 {
-            worst = worst.max(each);
+fn memory_comes_back_as_ids_go_whatever_the_order() {
+    let orders: [Until<'_>; 3] = [&|id| id, &|id| random(id) % 300_000, &|id| 300_000 - id];
+    for until in orders {
+        let mut remembered = remembered();
+        let empty = remembered.memory();
+        (0..300_000).for_each(|id| remembered.insert(&sixteen(id), until(id)));
+        for now in (0..290_000).step_by(10_000) {
+            while remembered.forget(now, 128) > 0 {}
+            while remembered.compact(32) {}
+            let each = each(&remembered);
+            assert!(each <= 110.0, "{each} bytes for each of {}", remembered.len());
         }
+        remembered.check();
+        assert!(remembered.forget(300_000, usize::MAX) > 0);
+        // Nothing is left to compact, either.
+        assert_eq!((remembered.memory(), remembered.is_sparse()), (empty, false));
     }
-    eprintln!("{worst:.1} bytes");
-    assert!(worst <= 45.0, "{worst}");
-    // And when they go as others come.
-    for thousand in 150..300 {
-        let now = 1_700_000_000_000 + 300_000 + (thousand - 150) * 1000;
-        remember(&mut remembered, thousand * 1000..(thousand + 1) * 1000);
-        remembered.forget(now, 2000);
-        let each = remembered.memory() as f64 / remembered.len() as f64;
-        assert!(each <= 45.0, "{each}");
+}
+
+#[test]
+#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
+fn holes_are_closed_where_most_are_removed() {
+    let mut remembered = remembered();
+    // One of fifty stays for long, all others are pushed again at once.
+    remember(&mut remembered, 0..50_000);
+    for id in (0..50_000).filter(|id| id % 50 != 0) {
+        assert!(remembered.remove(&sixteen(id)).is_some());
     }
+    while remembered.compact(32) {}
+    remembered.check();
+    let each = each(&remembered);
+    assert!(each <= 130.0, "{each} bytes for each of a thousand");
 }
 
 #[test]
@@ -234,11 +296,11 @@ fn what_comes_in_order_goes_in_order_and_gives_its_memory_back() {
     assert_eq!(remembered.len_at(first + 20), 5000 - 21);
     assert_eq!(remembered.forget(u64::MAX, usize::MAX), 5000 - 11);
     remembered.check();
-    assert!(remembered.memory() <= empty + 1000, "{} bytes are left", remembered.memory());
+    assert_eq!(remembered.memory(), empty);
 }
 
 #[test]
-fn a_shorter_time_is_not_buried_under_a_longer_one() {
+fn what_is_over_is_forgotten_beside_ids_of_a_longer_window() {
     let mut remembered = remembered();
     let day = 86_400_000;
     (0..100_u64).for_each(|id| remembered.insert(&id.to_be_bytes(), day + id));
@@ -247,62 +309,19 @@ fn a_shorter_time_is_not_buried_under_a_longer_one() {
         remembered.forget(id, 4);
     });
     remembered.check();
-    assert!(remembered.len() <= 100 + 1100, "{}", remembered.len());
+    assert_eq!(remembered.len(), 100 + 1000);
 }
 
 #[test]
-#[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn holes_are_closed_where_most_are_taken_out_again() {
+fn all_that_is_forgotten_at_once_is_freed_in_small_steps() {
     let mut remembered = remembered();
-    // One of fifty stays for long, all others are put away again at once.
-    let count = 50_000_u64;
-    for id in 0..count {
-        remembered.insert(&id.to_be_bytes(), 1_000_000 + id);
+    for id in 0..20_000_u64 {
+        remembered.insert(&sixteen(id), id);
+        remembered.insert(&id.to_be_bytes(), random(id));
     }
-    for id in (0..count).filter(|id| id % 50 != 0) {
-        remembered.remove(&id.to_be_bytes());
-    }
-    remembered.check();
-    let each = remembered.memory() / remembered.len();
-    assert!(each <= 100, "{each} bytes for each that is left");
-}
-
-#[test]
-fn probe() {
-    let random = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    type Until<'a> = &'a dyn Fn(u64) -> u64;
-    let orders: [(&str, Until<'_>); 8] = [
-        ("ascending", &|id| id),
-        ("random, in a window of 2^33", &|id| random(id) >> 31),
-        ("random, in an hour", &|id| (random(id) >> 32) % 3_600_000),
-        ("random, anywhere", &|id| random(id) >> 1),
-        ("descending", &|id| (1 << 40) - id),
-        ("window smaller each time", &|id| (1 << 40) - 1000 * id),
-        ("between", &|id| (1 << 40) - ((1 << 40) >> (id % 40)) + id),
-        ("two windows", &|id| 1_700_000_000_000 + id + id % 2 * 86_400_000),
-    ];
-    for (name, until) in orders {
-        for again in [false, true] {
-            let mut it = remembered();
-            let (mut worst, mut worst_at, mut worst100) = (0.0_f64, 0, 0.0_f64);
-            for id in 0..300_000_u64 {
-                if again && id % 2 == 1 {
-                    // One that is pushed again.
-                    let old = random(id) % (id);
-                    it.remove(format!("{old:016}").as_bytes());
-                }
-                it.insert(format!("{id:016}").as_bytes(), until(id));
-                if id % 500 == 499 && it.len() > 10_000 {
-                    let each = it.memory() as f64 / it.len() as f64;
-                    if each > worst { worst = each; worst_at = it.len(); }
-                    if it.len() > 100_000 { worst100 = worst100.max(each); }
-                }
-            }
-            let each = it.memory() as f64 / it.len() as f64;
-            while it.compact(32) {}
-            let compact = it.memory() as f64 / it.len() as f64;
-            let f = if let Some(full) = Some(it.0.parts()) { (full.records.memory() as f64 / it.len() as f64, full.index.memory() as f64/ it.len() as f64, full.queues.memory() as f64/ it.len() as f64)} else {(0.,0.,0.)};
-            eprintln!("{name} {again}: end {each:.1}, compact {compact:.1}, worst {worst:.1} at {worst_at}, from 100k {worst100:.1} {f:.1?}");
-        }
-    }
+    let allocations = remembered.allocations();
+    let mut rest = remembered.into_rest();
+    let steps = (0..).take_while(|_| rest.free_some()).count();
+    // A step frees a page, or a table of the index, which is two allocations.
+    assert!(steps * 3 >= allocations, "{steps} steps for {allocations} allocations");
 }
