@@ -352,42 +352,91 @@ fn what_is_remembered_moves_with_its_slot() {
     assert!(!remembers(&mut there, "{fHh}:k", "c"));
 }
 
+fn usage(client: &mut Connection, key: &str) -> u64 {
+    cmd(&format!("MEMORY USAGE {key} SAMPLES 0")).query(client).expect("a number")
+}
+
 #[test]
-fn an_id_costs_forty_five_bytes_at_the_most_and_gives_them_back_though_nobody_writes() {
+fn an_id_takes_56_bytes_and_gives_them_back_though_nobody_writes() {
     let server = Server::start_with_clock(&["--hz", "100"]);
     let mut client = server.connect();
     client.ask("DEHYDRATOR.LIMIT k REMEMBER 3600000");
-    let usage = |client: &mut Connection| -> u64 {
-        cmd("MEMORY USAGE k SAMPLES 0").query(client).expect("a number")
-    };
-    let empty = usage(&mut client);
-    let mut worst = 0;
-    for step in 0..100 {
-        settle_many(&mut client, step * 1000..(step + 1) * 1000);
-        let count = (step + 1) * 1000;
-        if count >= 10_000 {
-            worst = worst.max((usage(&mut client) - empty).div_ceil(count));
-        }
-    }
-    let full = usage(&mut client);
-    println!("{worst} bytes");
-    assert!(worst <= 45, "{worst} bytes");
+    let empty = usage(&mut client, "k");
+    settle_many(&mut client, 0..100_000);
+    let full = usage(&mut client, "k");
+    let each = (full - empty) as f64 / 100_000.0;
+    println!("{each:.1} bytes");
+    assert!(each <= 59.0, "{each} bytes");
     assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(0));
     assert_eq!(remembered(&mut client, "k"), 100_000);
-    // A copy of which nobody knows the name, and a database that is another one now.
-    client.ask("COPY k l");
-    client.ask("RENAME l m");
-    client.ask("SWAPDB 0 1");
-    client.ask("SELECT 1");
     server.shift_clock(2 * HOUR);
-    for key in ["k", "m"] {
-        until("it is all given back", || {
-            let usage: u64 =
-                cmd(&format!("MEMORY USAGE {key} SAMPLES 0")).query(&mut client).expect("one");
-            // What is left is the lawn, through which a thousand went at a time.
-            (usage < full / 20).then_some(())
+    until("it is all given back", || (usage(&mut client, "k") < empty + 8000).then_some(()));
+    assert_eq!(remembered(&mut client, "k"), 0);
+}
+
+#[test]
+fn memory_comes_back_under_whatever_name_a_key_has() {
+    let server = Server::start_with_clock(&["--hz", "100"]);
+    let mut client = server.connect();
+    client.ask("DEHYDRATOR.LIMIT k REMEMBER 3600000");
+    let empty = usage(&mut client, "k");
+    let fill = |client: &mut Connection, keys: &[&str]| {
+        client.ask("DEHYDRATOR.LIMIT k REMEMBER 3600000");
+        // Elements of a burst go in any order as well.
+        settle_many(client, 0..5000);
+        // Clients are quicker than the cron, so all of them have memory to give back.
+        for line in keys {
+            client.ask(line);
+        }
+    };
+    // Each way to another name, and where all of them are in the end.
+    let ways: [(&[&str], &str); 6] = [
+        (&[], "k"),
+        (&["RENAME k renamed"], "renamed"),
+        (&["COPY k copy", "DEL k"], "copy"),
+        (&["RENAME k a", "RENAME a b", "COPY b copied"], "copied"),
+        (&["MOVE k 1", "SELECT 1"], "k"),
+        (&["SWAPDB 0 2", "SELECT 2"], "k"),
+    ];
+    for (round, (lines, key)) in (1..).zip(ways) {
+        client.ask("SELECT 0");
+        client.ask("FLUSHALL");
+        fill(&mut client, lines);
+        until(key, || (remembered(&mut client, key) == 5000).then_some(()));
+        let full = usage(&mut client, key);
+        assert!(full > 250_000, "{full} bytes by {lines:?}");
+        server.shift_clock(2 * HOUR * round);
+        until(&format!("it is all given back after {lines:?}"), || {
+            (usage(&mut client, key) < empty + 8000).then_some(())
         });
         assert_eq!(remembered(&mut client, key), 0);
+    }
+}
+
+#[test]
+fn a_dump_of_ids_at_random_moments_stays_small_when_it_is_restored() {
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    let now = 4_102_444_800_000_u64;
+    // A window of a hundred days, and one that is made smaller each time.
+    for (key, random) in [("random", true), ("smaller", false)] {
+        client.ask(&format!("DEHYDRATOR.LIMIT {key} REMEMBER 3600000"));
+        let mut pipe = redis::pipe();
+        for id in 0..50_000_u64 {
+            let offset = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 31;
+            let until = if random { now + offset } else { now - 10_000 * id };
+            pipe.cmd("DEHYDRATOR.SETTLED").arg(key).arg(until).arg(&id.to_le_bytes()[..]).ignore();
+        }
+        pipe.exec(&mut client).expect("replies");
+        let before = usage(&mut client, key);
+        let dump: Vec<u8> = cmd(&format!("DUMP {key}")).query(&mut client).expect("a dump");
+        client.ask(&format!("DEL {key}"));
+        redis::cmd("RESTORE").arg(key).arg(0).arg(&dump).exec(&mut client).expect("our own");
+        assert_eq!(remembered(&mut client, key), 50_000);
+        let after = usage(&mut client, key);
+        println!("{before} bytes, {} of a dump, {after} when it is restored", dump.len());
+        assert!(before < 50_000 * 90 && after < 50_000 * 90, "{before} and {after} bytes");
+        assert!(after < 13 * dump.len() as u64, "{after} of {}", dump.len());
     }
 }
 
@@ -416,16 +465,13 @@ fn forgetting_a_great_many_stalls_nobody() {
     });
 
     // What is over goes as others come and go, and who looks sees more and more of it gone.
-    let usage = |client: &mut Connection| -> u64 {
-        cmd("MEMORY USAGE expires SAMPLES 0").query(client).expect("a number")
-    };
-    let full = usage(&mut client);
+    let full = usage(&mut client, "expires");
     server.shift_clock(2 * HOUR);
     let mut seen = BTreeSet::new();
     until("all are forgotten", || {
         client.ask("DEHYDRATOR.PUSH expires 0 element id REPLACE");
         client.ask("DEHYDRATOR.POLL expires");
-        let left = usage(&mut client);
+        let left = usage(&mut client, "expires");
         seen.insert(left);
         (left < full / 20).then_some(())
     });
