@@ -81,12 +81,10 @@ impl Full {
             + self.leases.memory()
     }
 
-    /// Takes it apart: what is left is freed a page or a table of the index at a time. The lists of pages and tables go
-    /// first, in one step each.
+    /// Takes it apart, to be freed a page, or a table of the index, at a time.
     pub fn into_rest(self) -> impl Iterator<Item = ()> {
         let Self { records, index, queues, .. } = self;
-        let pages = records.into_pages().map(drop).chain(queues.blocks.into_pages().map(drop));
-        index.into_tables().map(drop).chain(pages)
+        index.into_tables().map(drop).chain(records.into_pages()).chain(queues.into_rest())
     }
 
     /// Returns about how many allocations dropping it will free. O(1).

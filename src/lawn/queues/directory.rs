@@ -59,6 +59,11 @@ impl Directory {
         range.next_back().map(|((_, turn), block)| (*turn, *block))
     }
 
+    /// Takes it apart, to be freed an entry at a time.
+    pub(super) fn into_entries(self) -> impl Iterator<Item = impl Sized> {
+        self.blocks.into_iter()
+    }
+
     /// Returns the bytes allocated, about. O(1).
     pub(super) fn memory(&self) -> usize {
         self.blocks.len() * size_of::<((QueueNumber, Turn), Handle)>() * 3 / 2

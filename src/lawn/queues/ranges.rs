@@ -228,6 +228,11 @@ impl Ranges {
         self.pieces.len()
     }
 
+    /// Takes it apart, to be freed a piece at a time.
+    pub(super) fn into_pieces(self) -> impl Iterator<Item = impl Sized> {
+        self.pieces.into_iter()
+    }
+
     /// Moves a piece.
     pub fn defrag_piece(&mut self, number: usize, mover: &mut impl Mover) {
         let piece = &mut self.pieces[number];

@@ -39,6 +39,13 @@ impl Queues {
         self.blocks.defrag(mover);
     }
 
+    /// Takes them apart, to be freed a page, or less, at a time.
+    pub fn into_rest(self) -> impl Iterator<Item = ()> {
+        let Self { blocks, ranges, directory, .. } = self;
+        let lists = ranges.into_pieces().map(drop).chain(directory.into_entries().map(drop));
+        blocks.into_pages().map(drop).chain(lists)
+    }
+
     /// Returns the bytes allocated. O(pages of blocks).
     pub fn memory(&self) -> usize {
         self.blocks.memory()
