@@ -51,7 +51,7 @@ impl Past {
 
     /// Returns the ids of what has left this lawn, to add some.
     pub fn ids_of(&mut self, lawn: &Lawn) -> &mut Remembered {
-        let new = || Box::new(Kept { ids: lawn.remembered(), mark: Mark::none() });
+        let new = || Box::new(Kept { ids: Remembered::beside(lawn), mark: Mark::none() });
         &mut self.0.get_or_insert_with(new).ids
     }
 

@@ -20,7 +20,6 @@ use super::full::Full;
 use super::iter::{InForm, Iter, Rows};
 use super::lease::Token;
 use super::memory::{Mover, rounded};
-use super::remembered::Remembered;
 use super::shared::Shared;
 use super::small::Small;
 use super::store::Handle;
@@ -118,11 +117,6 @@ impl Lawn {
     /// Makes an empty lawn, which takes no memory but its own.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { form: Form::default(), shared }
-    }
-
-    /// Makes an empty list of ids to be remembered beside it.
-    pub fn remembered(&self) -> Remembered {
-        Remembered::new(self.another())
     }
 
     /// Makes an empty lawn that shares with this one what lawns share.

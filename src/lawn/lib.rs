@@ -56,7 +56,7 @@
 //! | `processor` | fetching memory ahead, and comparing eight numbers at once, for which the language has no words: the only `unsafe` here |
 //! | `tiny` | bounds that tests can reach |
 //!
-//! Imports run one way: `lawn` imports `full` and `small`, and `remembered` is made of a `lawn`, which makes it; `due` and `upkeep` import `full`; `full` imports the rooms, but not
+//! Imports run one way: `remembered` imports `lawn`, which imports `full` and `small`; `due` and `upkeep` import `full`; `full` imports the rooms, but not
 //! `small`; `index`, `queues` and `lease` import `store`.
 //!
 //! Words: a *lawn* is the whole store. A *queue* holds the elements of one TTL, in the order in which they come due. Its

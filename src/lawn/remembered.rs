@@ -14,9 +14,9 @@ use super::turn::DEADLINE_MAX;
 pub struct Remembered(Lawn);
 
 impl Remembered {
-    /// Makes one that remembers nothing yet, in an empty lawn.
-    pub(super) fn new(lawn: Lawn) -> Self {
-        Self(lawn)
+    /// Makes one that remembers nothing yet, for ids of elements of this lawn.
+    pub fn beside(lawn: &Lawn) -> Self {
+        Self(lawn.another())
     }
 
     /// Returns the number of ids, expired ones that nobody has [forgotten](Self::forget) yet included.

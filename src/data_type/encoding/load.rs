@@ -87,7 +87,7 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
 
 /// Reads ids that are remembered beside what is in the lawn.
 fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, Corrupt> {
-    let mut ids = lawn.remembered();
+    let mut ids = Remembered::beside(lawn);
     let mut left = source.unsigned()?;
     if left == 0 {
         return Err(Corrupt("no ids are remembered"));

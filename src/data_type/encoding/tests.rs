@@ -108,7 +108,7 @@ fn remembering() -> Rules {
 fn ids_that_are_remembered_are_written_behind_the_elements() {
     let mut lawn = empty();
     lawn.start_at(b"here", 0, b"", 5).expect("room");
-    let mut ids = lawn.remembered();
+    let mut ids = Remembered::beside(&lawn);
     let saved = |ids: &Remembered| {
         let mut fields = Fields::default();
         save(&lawn, &remembering(), Some(ids), &mut fields);
@@ -185,7 +185,7 @@ fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_moments()
         }
         let length = bytes.len();
         // As if they were of a dehydrator that remembers others.
-        let (mut fields, mut ids) = (Fields::default(), empty().remembered());
+        let (mut fields, mut ids) = (Fields::default(), Remembered::beside(&empty()));
         ids.insert(b"other", 1);
         save(&empty(), &remembering(), Some(&ids), &mut fields);
         fields.0.truncate(fields.0.len() - 2);

@@ -13,7 +13,7 @@ use super::*;
 
 fn remembered_in(small: SmallMax) -> Remembered {
     let hasher = RandomState::with_seeds(1, 2, 3, 4);
-    Lawn::new(Arc::new(Shared::new(hasher, move || small))).remembered()
+    Remembered::beside(&Lawn::new(Arc::new(Shared::new(hasher, move || small))))
 }
 
 fn remembered() -> Remembered {
