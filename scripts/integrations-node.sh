@@ -50,7 +50,7 @@ export DEHYDRATOR_MODULE="${DEHYDRATOR_MODULE-$PWD/target/release/libdehydrator.
 cd "$place"
 node_modules/.bin/biome ci .
 rm -rf dist
-node_modules/.bin/tsc
+npm run --silent build
 [ "${2-}" != --bench ] || exec node dist/bench/run.js --server "$servers/redis-7.0" --module "$DEHYDRATOR_MODULE"
 beside=3
 [ "${2-}" != --quick ] || beside=2

@@ -1,7 +1,7 @@
 // Connections by ioredis.
 
 import type { Address } from "./address.js";
-import type { Opened } from "./wire.js";
+import { isReply, type Opened } from "./wire.js";
 
 /** What is used of `Redis` and `Cluster` of ioredis. */
 export interface Ioredis {
@@ -93,8 +93,8 @@ async function opened(client: Ioredis): Promise<Opened> {
       try {
         return await sender.callBuffer(String(command), ...words);
       } catch (error) {
-        // That the retries are used up says nothing: there are none.
-        throw error instanceof Error && error.name === "MaxRetriesPerRequestError" ? (cause ?? error) : error;
+        // It says that the retries are used up, and there are none: why the connection broke says more.
+        throw isReply(error) ? error : (cause ?? error);
       }
     },
     close: () => client.disconnect(),

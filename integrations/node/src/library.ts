@@ -51,7 +51,7 @@ async function openBy(address: Address, library: LibraryName | undefined): Promi
 
 function isMissing(error: unknown, name: LibraryName): boolean {
   const { code, message } = error as NodeJS.ErrnoException;
-  return code === "ERR_MODULE_NOT_FOUND" && message.includes(`'${name}'`);
+  return /^(ERR_)?MODULE_NOT_FOUND$/.test(code ?? "") && message.includes(`'${name}'`);
 }
 
 function missing(error: unknown): unknown {

@@ -21,12 +21,13 @@ const BUSY = /^-?BUSY\b/;
 export type ErrorReply = Error & { readonly [REPLY]: true };
 declare const REPLY: unique symbol;
 
-/** Returns whether an error is a reply of the server, in either library. */
+/**
+ * Returns whether an error is a reply of the server, which begins with a code: `ERR`, `WRONGTYPE`. The libraries' errors do not.
+ *
+ * Their classes do not tell: a bundler renames them, and a program may hold a library twice.
+ */
 export function isReply(error: unknown): error is ErrorReply {
-  for (let kind: unknown = error; kind instanceof Error; kind = Object.getPrototypeOf(kind)) {
-    if (/^(ErrorReply|ReplyError)$/.test(kind.constructor.name)) return true;
-  }
-  return false;
+  return error instanceof Error && /^-?[A-Z]{2,}( |$)/.test(error.message);
 }
 
 /** Returns whether the same command, sent again in a while, may succeed. */

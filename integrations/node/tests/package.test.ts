@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { before, test } from "node:test";
@@ -13,6 +13,12 @@ let project: string;
 
 function run(program: string, ...words: string[]): string {
   return execFileSync(program, words, { cwd: project, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
+}
+
+/** Installs a library in the project. */
+function give(library: string): void {
+  const place = join(project, "node_modules", library);
+  if (!existsSync(place)) symlinkSync(join(HERE, "node_modules", library), place);
 }
 
 before(() => {
@@ -47,6 +53,28 @@ test("its types need no library", () => {
   run(process.execPath, join(HERE, "node_modules/typescript/bin/tsc"), ...options, ...types, "uses.ts");
 });
 
+for (const how of [
+  ["--module", "commonjs", "--moduleResolution", "node"],
+  ["--module", "node16"],
+]) {
+  test(`TypeScript 5.4 compiles it to CommonJS, by ${how.join(" ")}`, () => {
+    for (const library of ["prom-client", "bintrees", "tdigest", "@opentelemetry"]) give(library);
+    writeFileSync(
+      join(project, "requires.cts"),
+      `import { Queue, Worker } from "dehydrator";
+       import { PrometheusHooks } from "dehydrator/prometheus";
+       const jobs = new Queue<{ mail: string }>("redis://127.0.0.1", "jobs");
+       const worker = new Worker(jobs, (job) => job.payload.mail.trim(), { hooks: new PrometheusHooks() });
+       console.log(worker.stop(), Queue.name);`,
+    );
+    const types = ["--types", "node", "--typeRoots", join(HERE, "node_modules/@types")];
+    const old = join(HERE, "node_modules/typescript-5.4/bin/tsc");
+    run(process.execPath, old, "--strict", "--target", "es2022", ...how, ...types, "requires.cts");
+    // Before Node 20.19 `require` knows no ES modules.
+    assert.equal(run(process.execPath, "--no-experimental-require-module", "requires.cjs"), "undefined Queue\n");
+  });
+}
+
 test("without a library it says what to install, and with either it works", async (t) => {
   const server = await RealServer.start();
   t.after(() => server.close());
@@ -58,7 +86,35 @@ test("without a library it says what to install, and with either it works", asyn
   const put = () => run(process.execPath, "--input-type=module", "--eval", program).trim();
   assert.match(put(), /npm install ioredis/);
   for (const library of ["redis", "ioredis"]) {
-    symlinkSync(join(HERE, "node_modules", library), join(project, "node_modules", library));
+    give(library);
     assert.equal(put(), "a");
   }
+});
+
+test("a program that is bundled and minified knows the server's errors", async (t) => {
+  const [bare, server] = [await RealServer.bare(), await RealServer.start()];
+  t.after(() => Promise.all([bare.close(), server.close()]));
+  await server.client.replicaof("127.0.0.1", 1);
+  for (const library of ["redis", "ioredis"]) give(library);
+  writeFileSync(
+    join(project, "bundled.mts"),
+    `import { Queue, Worker } from "dehydrator";
+     for (const library of ["ioredis", "redis"] as const) {
+       const [bare, jobs] = ["${bare.url}", "${server.url}"].map((url) => new Queue(url, "jobs", { library, patience: 3000 }));
+       const name = (error: Error) => console.log(error.name);
+       await new Worker(bare!, () => {}).run().catch(name);
+       await bare!.put(1).catch(name);
+       await jobs!.check();
+       await jobs!.put(1).catch((error) => console.log(error.message.slice(0, 8)));
+       bare!.close();
+       jobs!.close();
+     }`,
+  );
+  const words = ["--bundle", "--minify", "--platform=node", "--format=esm", "--outfile=bundled.mjs"];
+  const banner =
+    '--banner:js=import { createRequire } from "node:module"; const require = createRequire(import.meta.url);';
+  run(join(HERE, "node_modules/.bin/esbuild"), "bundled.mts", ...words, banner);
+  const told = ["ModuleMissingError", "ModuleMissingError", "READONLY"];
+  const program = execFileSync(process.execPath, ["bundled.mjs"], { cwd: project, encoding: "utf8", timeout: 20_000 });
+  assert.deepEqual(program.trim().split("\n"), [...told, ...told]);
 });
