@@ -17,8 +17,9 @@ export class Held {
     this.#hands.set(name(delivery), { delivery, job, lost });
   }
 
-  remove(delivery: Delivery): void {
-    this.#hands.delete(name(delivery));
+  /** Returns whether its lease is held still. */
+  remove(delivery: Delivery): boolean {
+    return this.#hands.delete(name(delivery));
   }
 
   /** Returns the job whose lease is over, if its work still runs; once. */

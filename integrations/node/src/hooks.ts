@@ -35,9 +35,9 @@ export class Hooks {
     console.warn(`dehydrator: the server does not answer, asking again: ${error}`);
   }
 
-  /** Hears of what was thrown beside the work: by a hook, or by a server that refused. */
-  crashed(error: unknown): void {
-    console.error("dehydrator: while a job was ended:", error);
+  /** Hears of what was thrown beside the work, by a server that refused or by a hook, and what failed: a renewal, say. */
+  crashed(error: unknown, what: string): void {
+    console.error(`dehydrator: ${what} failed:`, error);
   }
 }
 
@@ -53,9 +53,9 @@ export function tellerOf(some: Partial<Hooks> = {}): Tell {
       // A hook may be asynchronous: what it rejects with would end the process.
       await Reflect.apply(hooks[name], hooks, told);
     } catch (error) {
-      if (name !== "crashed") return tell("crashed", error);
-      own.crashed(told[0]);
-      own.crashed(error);
+      if (name !== "crashed") return tell("crashed", error, `the hook ${name}`);
+      own.crashed(...(told as Parameters<Hooks["crashed"]>));
+      own.crashed(error, "the hook crashed");
     }
   };
   return tell;

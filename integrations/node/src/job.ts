@@ -23,7 +23,7 @@ export interface Job<T = unknown> {
   readonly queue: string;
   /** The name of the lease: two attempts at one job never share it. Good for fencing what the work itself writes. */
   readonly token: string;
-  /** Aborts when the job was cancelled, or is another worker's by now: the work should stop, its end counts no more. */
+  /** Aborts when the job was cancelled, given back, or is another worker's: the work should stop, its end counts no more. */
   readonly lost: AbortSignal;
 }
 
@@ -33,6 +33,8 @@ export interface Item<T = unknown> {
   id?: Id;
   /** In milliseconds. */
   delay?: number;
+  /** A Date, or milliseconds since 1970, in place of `delay`. */
+  at?: Date | number;
 }
 
 /** What the queue knows of an element that is in it. */

@@ -59,16 +59,36 @@ export class Queue<T = unknown> {
     return this.#ask(() => this.verbs.put(payload, options));
   }
 
-  /** Puts many away, a thousand in a command; returns for each what `put` would. */
+  /**
+   * Puts many away, a thousand in a command; returns for each what `put` would, and false if LIMIT LENGTH left no room.
+   *
+   * Those of one moment `at` share commands. If many have moments of their own, each is a command.
+   */
   async putMany(
     items: Iterable<Item<T>> | AsyncIterable<Item<T>>,
     { replace = false } = {},
-  ): Promise<(string | null)[]> {
-    const ids: (string | null)[] = [];
+  ): Promise<(string | null | false)[]> {
+    const ids: (string | null | false)[] = [];
     let some: Item<T>[] = [];
     const send = async () => {
-      for (const id of await this.server.ask(this.verbs.putMany(some, replace))) ids.push(id);
+      const [batch, start] = [some, ids.length];
       some = [];
+      const moments = new Map<number | undefined, number[]>();
+      for (const [n, { at }] of batch.entries()) {
+        const moment = at === undefined ? undefined : Number(at);
+        const places = moments.get(moment);
+        if (places === undefined) moments.set(moment, [n]);
+        else places.push(n);
+      }
+      const sending = [...moments].map(async ([at, places]) => {
+        const question = this.verbs.putMany(
+          places.map((n) => batch[n]!),
+          replace,
+          at,
+        );
+        for (const [i, id] of (await this.server.ask(question)).entries()) ids[start + places[i]!] = id;
+      });
+      await Promise.all(sending);
     };
     for await (const item of items) {
       if (some.push(item) === BATCH) await send();

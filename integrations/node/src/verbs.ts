@@ -119,8 +119,8 @@ export class Verbs<T> {
     return ask(words, (reply) => (id === undefined || reply !== null ? text(name) : null));
   }
 
-  /** Puts up to a thousand away. */
-  putMany(items: readonly Item<T>[], replace: boolean): Question<(string | null)[]> {
+  /** Puts up to a thousand away, all of them for the moment `at` if there is one. */
+  putMany(items: readonly Item<T>[], replace: boolean, at?: Date | number): Question<(string | null | false)[]> {
     const words: Word[] = ["DEHYDRATOR.MPUSH", this.key];
     const names: Id[] = [];
     for (const { payload, id, delay = 0 } of items) {
@@ -129,10 +129,11 @@ export class Verbs<T> {
       words.push(milliseconds(delay), this.codec.encode(payload), name);
     }
     words.push(replace ? "REPLACE" : "NX");
+    if (at !== undefined) words.push("AT", unixMilliseconds(at));
     return ask(words, (reply) =>
       (reply as number[]).map((one, i) => {
-        // -1: there was no room for it, as LIMIT LENGTH says.
-        const here = one === 1 || (one === 0 && items[i]?.id === undefined);
+        if (one === -1) return false;
+        const here = one === 1 || items[i]?.id === undefined;
         return here ? text(names[i]) : null;
       }),
     );

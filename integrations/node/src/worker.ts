@@ -1,12 +1,15 @@
 // A worker: takes what is due, does the work, and says what became of it.
 
 import { setTimeout as sleep } from "node:timers/promises";
+import { Retry } from "./errors.js";
 import { Held, pairOf } from "./held.js";
 import { type Hooks, type Tell, tellerOf } from "./hooks.js";
 import type { Delivery, Job } from "./job.js";
+import { milliseconds } from "./moment.js";
 import { type Queue, REPLY } from "./queue.js";
 import type { Server } from "./server.js";
 import { Settling } from "./settling.js";
+import { onSignal } from "./signals.js";
 import { reasonOf, type Terms, type TermsOptions, termsOf, verdict } from "./terms.js";
 import { BATCH, poll, type Question } from "./verbs.js";
 import { isReply, passes } from "./wire.js";
@@ -39,8 +42,12 @@ export class Worker<T = unknown> {
   readonly #held = new Held();
   readonly #serving = new Set<Promise<void>>();
   readonly #ended = new AbortController();
+  /** Ends the wait for each work that runs. */
+  readonly #leaving = new Set<() => void>();
   #stopping = false;
+  #left = false;
   #roomy: () => void = () => {};
+  #awake: () => void = () => {};
 
   /** Several queues are asked in their order: the first that has something is served. */
   constructor(
@@ -62,26 +69,37 @@ export class Worker<T = unknown> {
    * Has the worker ask for nothing more, finish what it has in hand, and return from `run`.
    *
    * What the server gives it while it still sleeps is in hand too: if it was given back, that would count as an attempt.
+   *
+   * After `grace` milliseconds it waits no longer: it aborts `lost` of the jobs whose work still runs, and gives them back as
+   * if the work had failed, due at once. If the server gives it a job in that moment, it comes again when its lease has run out.
    */
-  stop(): void {
+  stop(grace?: number): void {
     this.#stopping = true;
     this.#roomy();
+    if (grace === undefined) return;
+    const leave = () => {
+      this.#left = true;
+      this.#awake();
+      for (const one of this.#leaving) one();
+    };
+    setTimeout(leave, milliseconds(grace)).unref();
   }
 
-  /** Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is thrown. */
-  async run({ signals = true } = {}): Promise<void> {
-    const stop = () => this.stop();
-    const names = signals ? (["SIGTERM", "SIGINT"] as const) : [];
-    for (const name of names) process.on(name, stop);
+  /**
+   * Works until `stop`, or SIGTERM or SIGINT, which stop it with `grace`. An error that will not pass by itself is thrown.
+   */
+  async run({ signals = true, grace }: { signals?: boolean; grace?: number } = {}): Promise<void> {
+    const deaf = signals ? onSignal(() => this.stop(grace)) : () => {};
     const [first] = this.#queues.values();
     const server = first!.another(this.#terms.block + GRACE);
+    this.#awake = () => server.close();
     try {
       await this.#run(server);
     } catch (error) {
       if (!this.#stopping || !passes(error)) throw error;
     } finally {
       server.close();
-      for (const name of names) process.off(name, stop);
+      deaf();
     }
   }
 
@@ -132,7 +150,7 @@ export class Worker<T = unknown> {
       await this.#do(delivery);
     } catch (error) {
       // It was neither settled nor given back, and comes again when its lease has run out.
-      this.#tell("crashed", error);
+      this.#tell("crashed", error, "the end of a job");
     }
   }
 
@@ -150,14 +168,12 @@ export class Worker<T = unknown> {
     let failure: { error: unknown } | undefined;
     try {
       this.#tell("started", job);
-      await this.work(job);
+      await this.#workOn(job, lost);
     } catch (error) {
       failure = { error };
-    } finally {
-      this.#held.remove(delivery);
     }
     const ms = performance.now() - began;
-    if (lost.signal.aborted) return;
+    if (!this.#held.remove(delivery)) return;
     if (failure === undefined) {
       // False may mean that the first of two SETTLEs was answered by a connection that broke.
       await this.#settling.get(queue.name)!.settle(pairOf(delivery));
@@ -167,6 +183,24 @@ export class Worker<T = unknown> {
     if ("reason" in then) return this.#bury(queue, delivery, then.reason);
     await this.#ask(queue, queue.verbs.release(then.delay, pairOf(delivery)));
     this.#tell("retried", job, ms, failure.error, then.delay);
+  }
+
+  /** Waits for the work, but no longer than a stop allows. */
+  async #workOn(job: Job<T>, lost: AbortController): Promise<void> {
+    let leave!: () => void;
+    const left = new Promise<never>((_, reject) => {
+      leave = () => {
+        const stopped = new Retry(0, "the worker stopped");
+        lost.abort(stopped);
+        reject(stopped);
+      };
+    });
+    this.#leaving.add(leave);
+    try {
+      await Promise.race([this.work(job), left]);
+    } finally {
+      this.#leaving.delete(leave);
+    }
   }
 
   async #bury(queue: Queue<T>, delivery: Delivery, reason: string): Promise<void> {
@@ -187,12 +221,13 @@ export class Worker<T = unknown> {
     this.#tell("buried", delivery, told);
   }
 
-  /** Asks for as long as a lease: after that the answer no longer counts. */
+  /** Asks for as long as a lease: after that the answer no longer counts. Once more only, when a stop waits no longer. */
   #ask<A>(queue: Queue<T>, question: Question<A>): Promise<A> {
     const patience = Math.max(this.#terms.lease, 10_000);
     return queue.server.ask(question, {
       patience,
       reply: this.#reply,
+      giveUp: () => this.#left,
       tell: (error) => this.#tell("interrupted", error),
     });
   }
@@ -222,7 +257,7 @@ export class Worker<T = unknown> {
           if (job !== undefined) this.#tell("lost", job);
         }
       } catch (error) {
-        this.#tell("crashed", error);
+        this.#tell("crashed", error, "a renewal");
       }
     }
   }

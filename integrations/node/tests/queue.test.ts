@@ -55,7 +55,24 @@ withEach("a queue", (library) => {
     await server.client.call("DEHYDRATOR.LIMIT", jobs.name, "LENGTH", "2502");
     const [fits, full] = await jobs.putMany([{ payload: 1 }, { payload: 2 }]);
     assert.ok(fits);
-    assert.equal(full, null);
+    assert.equal(full, false);
+    assert.deepEqual(await jobs.putMany(["7", "new"].map((id) => ({ payload: 1, id }))), [null, false]);
+  });
+
+  test("many are put away for moments and after delays, and each reply is in its place", async (t) => {
+    const jobs = queueOf<number>(t, server.url, { library });
+    const moments = [new Date("2030-01-01T00:00:00Z"), new Date("2031-01-01T00:00:00Z")];
+    const items = Array.from({ length: 1500 }, (_, n) => {
+      const id = String(n % 1499);
+      return n % 3 === 2 ? { payload: n, id, delay: 60_000 } : { payload: n, id, at: moments[n % 3]! };
+    });
+    const ids = await jobs.putMany(items);
+    assert.deepEqual(ids, [...items.slice(0, 1499).map(({ id }) => id), null]);
+    for (const n of [0, 1, 1498]) assert.deepEqual((await jobs.look(String(n)))?.due, moments[n % 3]);
+    assert.ok((await jobs.look("2"))!.due.getTime() <= Date.now() + 60_000);
+    await jobs.putMany([{ payload: 1, id: "0", at: Number(moments[1]) }], { replace: true });
+    assert.deepEqual((await jobs.look("0"))?.due, moments[1]);
+    await assert.rejects(jobs.putMany([{ payload: 1, at: Number.NaN }]), RangeError);
   });
 
   test("jobs are cancelled and postponed by their ids", async (t) => {

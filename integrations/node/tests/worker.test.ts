@@ -217,6 +217,65 @@ withEach("a worker", (library) => {
     assert.deepEqual([notes.heard, await jobs.size()], [["succeeded a"], 0]);
   });
 
+  test("a stop with a grace gives back what is not done by then", async (t) => {
+    const jobs = queueOf<string>(t, server.url, { library });
+    await jobs.putMany(["a", "b", "c"].map((id) => ({ payload: id, id })));
+    const aborted: string[] = [];
+    const work = async ({ id, lost }: Job<string>) => {
+      if (id === "a") return sleep(50);
+      lost.addEventListener("abort", () => aborted.push(id));
+      // One ends later by an error, of which nobody is to hear.
+      await sleep(400);
+      throw new Error("too late");
+    };
+    const { worker, ended, notes } = running(t, jobs, work, { concurrency: 3, block: 20_000, attempts: 2 });
+    await until(() => jobs.size().then((size) => size === 2));
+    const began = performance.now();
+    worker.stop(100);
+    await ended;
+    assert.ok(performance.now() - began < 390, `it took ${performance.now() - began} ms`);
+    assert.deepEqual(aborted.sort(), ["b", "c"]);
+    assert.deepEqual(
+      notes.heard.slice(1).sort(),
+      ["b", "c"].map((id) => `retried ${id} Retry: the worker stopped`),
+    );
+    const waiting = await jobs.look("b");
+    assert.deepEqual([waiting?.attempts, waiting?.leased], [1, false]);
+    await sleep(400);
+    assert.equal(notes.heard.length, 3);
+  });
+
+  test("a stop with a grace ends though the server is away", async (t) => {
+    const server = await RealServer.start();
+    t.after(() => server.close());
+    const jobs = queueOf<number>(t, server.url, { library });
+    await jobs.putMany([100, 60_000].map((payload) => ({ payload })));
+    let begun = 0;
+    const work = async ({ payload, lost }: Job<number>) => {
+      begun += 1;
+      await sleep(payload, undefined, { signal: lost });
+    };
+    const { worker, ended } = running(t, jobs, work, { concurrency: 2 });
+    await until(() => begun === 2);
+    await server.kill();
+    await sleep(200);
+    const began = performance.now();
+    worker.stop(100);
+    await ended;
+    assert.ok(performance.now() - began < 3000, `it took ${performance.now() - began} ms`);
+  });
+
+  test("a stop with a grace does not wait for a sleep in the server", async (t) => {
+    const server = await RealServer.start();
+    t.after(() => server.close());
+    const { worker, ended } = running(t, queueOf(t, server.url, { library }), () => {}, { block: 20_000 });
+    await until(async () => (await server.client.info("clients")).includes("blocked_clients:1"));
+    const began = performance.now();
+    worker.stop(50);
+    await ended;
+    assert.ok(performance.now() - began < 1000);
+  });
+
   test("queues are served in their order, and several jobs at a time", async (t) => {
     const [high, low] = ["high", "low"].map((name) => queueOf<string>(t, server.url, { library, name }));
     await low!.putMany(Array.from({ length: 5 }, () => ({ payload: "low" })));
@@ -338,6 +397,21 @@ withEach("a worker", (library) => {
     });
   }
 
+  test("a renewal that fails is told of as one", async (t) => {
+    const printed = t.mock.method(console, "error", () => {});
+    const proxy = await CuttingProxy.start(server.port);
+    t.after(() => proxy.close());
+    proxy.rename("DEHYDRATOR.RENEW", "DEHYDRATOR.RENOW");
+    const jobs = queueOf(t, proxy.url, { library });
+    await jobs.put(1);
+    const worker = new Worker(jobs, () => sleep(400), { lease: 900, block: 100 });
+    const ended = worker.run({ signals: false });
+    await until(() => printed.mock.callCount() > 0);
+    assert.match(String(printed.mock.calls[0]!.arguments[0]), /a renewal failed/);
+    worker.stop();
+    await ended;
+  });
+
   test("Prometheus counts", async (t) => {
     const jobs = queueOf<string>(t, server.url, { library });
     const registry = new Registry();
@@ -359,6 +433,23 @@ withEach("a worker", (library) => {
     });
     assert.match(await registry.metrics(), /dehydrator_worker_seconds_count\{queue="[^"]*"\} 2/);
   });
+});
+
+test("a signal stops any number of workers, and Node warns of none", async (t) => {
+  const server = await RealServer.start();
+  t.after(() => server.close());
+  const listeners = () => process.listenerCount("SIGTERM");
+  const before = listeners();
+  const work = async ({ lost }: Job) => once(lost, "abort");
+  const jobs = queueOf(t, server.url);
+  await jobs.put(1);
+  const workers = Array.from({ length: 12 }, () => new Worker(jobs, work, { block: 100, hooks: new Notes() }));
+  const running = workers.map((worker) => worker.run({ grace: 100 }));
+  await until(async () => (await jobs.info()).leased === 1);
+  assert.equal(listeners(), before + 1);
+  process.kill(process.pid, "SIGTERM");
+  await Promise.all(running);
+  assert.deepEqual([listeners(), await jobs.size()], [before, 1]);
 });
 
 test("what is no term is refused", (t) => {
