@@ -4,6 +4,17 @@ module Sidekiq
   module Dehydrator
     # `Sidekiq::Client`: what has a moment goes into a dehydrator.
     module Client
+      # Sidekiq sends a bulk in batches. If one is refused, the batches before it are taken back, but for what was due meanwhile.
+      def push_bulk(items)
+        sent = Thread.current[:sidekiq_dehydrator_bulk] = []
+        super
+      rescue Refused
+        @redis_pool.with { |conn| Waiting::SCHEDULE.take_back(conn, sent) }
+        raise
+      ensure
+        Thread.current[:sidekiq_dehydrator_bulk] = nil
+      end
+
       private
 
       def raw_push(payloads)
@@ -12,6 +23,7 @@ module Sidekiq
         @redis_pool.with do |conn|
           Waiting::SCHEDULE.put(conn, payloads.map { |job| [job, job["at"].to_f] })
         end
+        Thread.current[:sidekiq_dehydrator_bulk]&.concat(payloads.map { |job| job.slice("queue", "jid") })
         # As Sidekiq leaves them.
         payloads.each { |job| job.delete("at") } if Sidekiq::VERSION.to_i < 7
         true

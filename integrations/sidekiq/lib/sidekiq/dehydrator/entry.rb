@@ -8,11 +8,13 @@ module Sidekiq
         super(set, row.deadline / 1000.0, row.element)
         @row = row
         # It says when it will be in the queue. Nobody is to read that it is there already.
-        @item = @item.reject { |name, _| name == "enqueued_at" } if set&.name == Waiting::SCHEDULE.name
+        @item = @item.except("enqueued_at")
       end
 
+      # Returns what Sidekiq's own does: from version 7 on how many, before whether it was there.
       def delete
-        Sidekiq.redis { |conn| conn.call("DEHYDRATOR.REM", @row.key, @row.id) }.positive?
+        count = Sidekiq.redis { |conn| conn.call("DEHYDRATOR.REM", @row.key, @row.id) }
+        Sidekiq::VERSION.to_i < 7 ? count.positive? : count
       end
 
       def reschedule(at)

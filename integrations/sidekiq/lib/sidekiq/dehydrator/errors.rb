@@ -24,7 +24,7 @@ module Sidekiq
       def self.explained
         yield
       rescue COMMAND => error
-        raise ModuleMissing if /unknown command.*DEHYDRATOR/i.match?(error.message)
+        raise ModuleMissing if /unknown .*command.*(DEHYDRATOR|from script)/i.match?(error.message)
 
         raise
       end

@@ -11,9 +11,11 @@ module Sidekiq
         Time.now.to_f
       end
 
-      # In how many ms is that, by this clock? A little too many rather than too few.
+      # In how many ms is that, by this clock? One more than that, for the server begins at the whole ms that it is in; and 0 for
+      # what is due.
       def self.ttl(at)
-        [((at - now) * 1000).ceil, 0].max
+        wait = (at - now) * 1000
+        wait.positive? ? wait.ceil + 1 : 0
       end
 
       # As Sidekiq writes it into a job that it pushes: from version 8 on in ms.

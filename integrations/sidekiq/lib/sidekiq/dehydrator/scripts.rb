@@ -22,6 +22,43 @@ module Sidekiq
     end
 
     module Scripts
+      # Jobs of some queues into their dehydrators, all or none.
+      # KEYS: Sidekiq's set of queues, ours, then for each queue its dehydrator and its list. ARGV: for each queue its name, and
+      # how many words its jobs are, then for each job its ttl, its element and its id.
+      # Replies for each job 1, or 0 if its id is there.
+      PUT = Script.new(<<~LUA)
+        local replies, put, word = {}, {}, 1
+        for i = 3, #KEYS, 2 do
+          redis.call('DEHYDRATOR.ONDUE', KEYS[i], 'LIST', KEYS[i + 1], 'LEFT')
+        end
+        for i = 3, #KEYS, 2 do
+          local first, last = word + 2, word + 1 + ARGV[word + 1]
+          redis.call('SADD', KEYS[1], ARGV[word])
+          redis.call('SADD', KEYS[2], ARGV[word])
+          -- In parts, for Lua's stack holds 8,000 words.
+          for from = first, last, 3000 do
+            local words = {unpack(ARGV, from, math.min(from + 2999, last))}
+            words[#words + 1] = 'NX'
+            for n, reply in ipairs(redis.call('DEHYDRATOR.MPUSH', KEYS[i], unpack(words))) do
+              if reply == 1 then
+                put[#put + 1] = {KEYS[i], words[3 * n]}
+              elseif reply < 0 then
+                put.full = KEYS[i]
+              end
+              replies[#replies + 1] = reply
+            end
+          end
+          word = last + 1
+        end
+        if put.full then
+          for _, job in ipairs(put) do
+            redis.call('DEHYDRATOR.REM', job[1], job[2])
+          end
+          return redis.error_reply('FULL ' .. put.full .. ' holds as many jobs as LIMIT allows')
+        end
+        return replies
+      LUA
+
       # From a sorted set into a dehydrator. What the dehydrator refuses, or a key that is none, stays, unless it is due: then
       # it is pushed here.
       # KEYS: the sorted set, the dehydrator, the list, Sidekiq's set of queues, ours. ARGV: the queue's name, then for each

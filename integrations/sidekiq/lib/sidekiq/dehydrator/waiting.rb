@@ -17,6 +17,10 @@ module Sidekiq
       # How many rows to ask for at once.
       PAGE = 500
 
+      # In ms: a moment after which there is none, and how wide the first window is that is read from the last on.
+      NEVER = 2**63 - 1
+      SECOND = 1000
+
       attr_reader :name
 
       def initialize(name)
@@ -38,6 +42,12 @@ module Sidekiq
       # Puts jobs away: `pairs` are of a job, which names its queue and its id, and of its moment.
       def put(conn, pairs)
         Errors.patient(conn) { send_all(conn, pairs) }
+      end
+
+      def take_back(conn, jobs)
+        jobs.group_by { |job| job["queue"] }.each do |queue, all|
+          all.each_slice(1000) { |some| conn.call("DEHYDRATOR.REM", key(queue), *some.map { |job| job["jid"] }) }
+        end
       end
 
       # What a job's element says: what Sidekiq would push to the list at that moment.
@@ -69,8 +79,7 @@ module Sidekiq
         all_keys.each { |key| rows_of(key, **options, &block) }
       end
 
-      # Yields the rows of all queues, the last due first, as Sidekiq's sets do. The server lists from the first on: so first
-      # the moments are found between which there is about a page, and then each of these pages is read, from the last on.
+      # Yields the rows of all queues, the last due first, as Sidekiq's sets do.
       def each_row_from_last(&block)
         sources = all_keys.map { |key| enum_for(:from_last, key) }
         merge(sources) { |row| -row.deadline }.each(&block)
@@ -142,28 +151,17 @@ module Sidekiq
 
       def send_all(conn, pairs)
         groups = pairs.group_by { |job, _| job["queue"] }
-        replies = conn.multi do |transaction|
-          transaction.call("SADD", QUEUES, *groups.keys)
-          transaction.call("SADD", OURS, *groups.keys)
-          groups.each do |queue, some|
-            # Said each time: somebody may have flushed the database. What changes nothing is not replicated.
-            transaction.call("DEHYDRATOR.ONDUE", key(queue), "LIST", "queue:#{queue}", "LEFT")
-            transaction.call("DEHYDRATOR.MPUSH", key(queue), *words(some), "NX")
-          end
-        end
-        groups.each_with_index do |(queue, some), index|
-          some.zip(replies[3 + 2 * index]) { |(job, at), put| told(conn, key(queue), job, at, put) }
-        end
+        keys = [QUEUES, OURS, *groups.keys.flat_map { |queue| [key(queue), "queue:#{queue}"] }]
+        replies = Scripts::PUT.call(conn, keys, groups.flat_map { |queue, some| [queue, 3 * some.size, *words(some)] })
+        groups.values.flatten(1).zip(replies) { |(job, at), put| put_beside(conn, key(job["queue"]), job, at) if put.zero? }
+      rescue Errors::COMMAND => error
+        raise error.message.start_with?("FULL") ? Refused.new(error.message) : error
       end
 
+      # The clock is read when all else is ready: what is late here comes late.
       def words(pairs)
-        pairs.flat_map { |job, at| [Moment.ttl(at), Waiting.element(job, at), job["jid"]] }
-      end
-
-      def told(conn, key, job, at, put)
-        raise Refused, "FULL #{key} holds as many jobs as LIMIT allows" if put.negative?
-
-        put_beside(conn, key, job, at) if put.zero?
+        ready = pairs.map { |job, at| [at, Waiting.element(job, at), job["jid"]] }
+        ready.flat_map { |at, *rest| [Moment.ttl(at), *rest] }
       end
 
       # Its id is there. If it is the same job (its reply was lost, or it is given another moment), it takes the place.
@@ -182,19 +180,38 @@ module Sidekiq
         return enum_for(:rows_of, key, from: from, to: to, elements: elements) unless block_given?
 
         until from.nil?
-          from, rows = Sidekiq.redis do |conn|
-            conn.call("DEHYDRATOR.RANGE", key, from, to, "COUNT", PAGE, *("WITHELEMENTS" if elements))
-          end
-          rows.each { |id, deadline, *, element| yield Row.new(key, id, deadline, elements ? element : nil) }
+          from, rows = range(key, from, to, elements: elements)
+          rows.each { |row| yield row }
         end
       end
 
-      def from_last(key)
-        firsts = rows_of(key, elements: false).each_slice(PAGE).map { |rows| rows.first.deadline }.uniq
-        upto = "+"
-        firsts.reverse_each do |first|
-          rows_of(key, from: first, to: upto).to_a.reverse_each { |row| yield row }
-          upto = "(#{first}"
+      # Where the next page begins, or nil, and rows.
+      def range(key, from, to, elements: true, count: PAGE)
+        following, rows = Sidekiq.redis do |conn|
+          conn.call("DEHYDRATOR.RANGE", key, from, to, "COUNT", count, *("WITHELEMENTS" if elements))
+        end
+        [following, rows.map { |id, deadline, *, element| Row.new(key, id, deadline, elements ? element : nil) }]
+      end
+
+      # RANGE lists from the first on. So the last moment is found by halving, and then windows are read that end there, of about a
+      # page each.
+      def from_last(key, &block)
+        return rows_of(key).to_a.reverse_each(&block) if Sidekiq.redis { |conn| conn.call("DEHYDRATOR.LEN", key) } <= PAGE
+
+        first = range(key, "-", "+", elements: false, count: 1).last.first&.deadline
+        last = first && (first..NEVER).bsearch { |moment| range(key, "(#{moment}", "+", elements: false, count: 1).last.empty? }
+        width = SECOND
+        while first && last >= first
+          from = [last - width + 1, first].max
+          more, rows = range(key, from, last)
+          if more && from < last
+            width = (last - from + 1) / 2
+          else
+            rows = rows_of(key, from: from, to: last).to_a if more
+            rows.reverse_each(&block)
+            last = from - 1
+            width *= 2 if rows.size < PAGE / 2
+          end
         end
       end
 
