@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import threading
 import time
 from contextlib import suppress
@@ -87,6 +88,17 @@ def test_a_url_that_would_not_be_kept_to_is_refused() -> None:
         Queue("rediss+sentinel://127.0.0.1:26379/mine", "jobs")
     with pytest.raises(ValueError, match="name of the master"):
         Queue("redis+sentinel://127.0.0.1:26379", "jobs")
+
+
+@pytest.mark.parametrize("library", ["redis", "valkey"])
+@pytest.mark.parametrize("kind", ["Redis", "RedisCluster"])
+async def test_a_client_of_the_other_kind_is_refused_before_anything_is_sent(library: str, kind: str) -> None:
+    kind = kind.replace("Redis", library.title())
+    plain, awaited = importlib.import_module(library), importlib.import_module(f"{library}.asyncio")
+    with pytest.raises(TypeError, match=r"of asyncio; use dehydrator\.aio"):
+        Queue(getattr(awaited, kind)(host="127.0.0.1"), "jobs")
+    with pytest.raises(TypeError, match="not of asyncio; use dehydrator"):
+        AsyncQueue(object.__new__(getattr(plain, kind)), "jobs")
 
 
 def test_a_check_takes_nothing(server: RealServer) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
+from inspect import iscoroutinefunction
 from threading import Lock
 from types import ModuleType
 from typing import Any, Protocol
@@ -153,6 +154,13 @@ def forget_connections(client: Any) -> Any:
 def is_cluster(client: Any) -> bool:
     """Returns whether keys of one command must share a slot."""
     return "Cluster" in type(client).__name__
+
+
+def check_kind(client: Any, *, asyncio: bool) -> None:
+    """Raises TypeError for a client of the other kind. A command of such a client is not sent, or is not awaited."""
+    if iscoroutinefunction(getattr(client, "execute_command", None)) != asyncio:
+        hint = "it is not of asyncio; use dehydrator" if asyncio else "it is of asyncio; use dehydrator.aio"
+        raise TypeError(f"wrong kind of client, {type(client).__module__}.{type(client).__name__}: {hint}")
 
 
 def reply_in(lease_ms: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dehydrator.errors import ModuleMissingError, ModuleTooOldError
-from dehydrator.library import Client, ResponseError, doubts_others, forget_connections, passes
+from dehydrator.library import Client, ResponseError, check_kind, doubts_others, forget_connections, passes
 from dehydrator.verbs import Question
 
 T = TypeVar("T")
@@ -39,6 +39,7 @@ class Server:
     """Sends each command again until there is a reply, or until patience ends. All commands here bear that."""
 
     def __init__(self, client: Client, patience: float) -> None:
+        check_kind(client, asyncio=False)
         self.client = client
         self.patience = patience
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from dehydrator.library import BROKEN, Client, doubts_others, forget_connections, passes
+from dehydrator.library import BROKEN, Client, check_kind, doubts_others, forget_connections, passes
 from dehydrator.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, explain, knows
 from dehydrator.verbs import Question
 
@@ -21,6 +21,7 @@ class Server:
     """Sends each command again until there is a reply, or until patience ends. All commands here bear that."""
 
     def __init__(self, client: Client, patience: float) -> None:
+        check_kind(client, asyncio=True)
         self.client = client
         self.patience = patience
 
