@@ -325,6 +325,25 @@ def test_messages_of_one_task_are_found_by_its_id_and_all_arrive(server: RealSer
         assert ids >= {task, f"{task}:1", f"{task}:2"}
 
 
+def test_a_revoked_message_that_a_worker_takes_in_that_moment_is_left_to_it(
+    server: RealServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = redis.Redis.execute_command
+
+    def late(client: redis.Redis, *words: Any, **options: Any) -> Any:
+        """Has another worker take what is due before this one, however it takes it."""
+        if words[0] == "DEHYDRATOR.PULL":
+            assert send(server.client, "DEHYDRATOR.POLL", KEY, "LEASE", 60_000)
+        return send(client, *words, **options)
+
+    with connect(server) as connection:
+        publish(connection, 1, headers={"id": "t"})
+        monkeypatch.setattr(redis.Redis, "execute_command", late)
+        taken = list(connection.default_channel._take_free(KEY, "t"))
+        leased = server.client.execute_command("DEHYDRATOR.INFO", KEY)
+        assert (len(taken), length(server)) == (1, 0), leased
+
+
 def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:
     with pytest.raises(ModuleMissingError, match="loadmodule"), connect(bare_server) as connection:
         connection.connect()

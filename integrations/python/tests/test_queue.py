@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 import redis
@@ -79,8 +80,60 @@ def test_ids_and_payloads_may_be_any_bytes(server: RealServer) -> None:
     put = jobs.put(b"\x00\xfe", id=id)
     assert jobs.look(id).payload == b"\x00\xfe"
     assert jobs.look(put).id == put
-    assert jobs.put(b"", id="") == ""
-    assert jobs.cancel(put, "") == 2
+    assert jobs.cancel(id) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ({"id": 7}, TypeError, "an id is a str or bytes, not 7"),
+        ({"id": ""}, ValueError, "an id is not empty"),
+        ({"delay": "5"}, TypeError, "a duration is a number of seconds, or a timedelta, not '5'"),
+        ({"delay": float("nan")}, ValueError, "a duration is"),
+        ({"at": "2030-01-01"}, TypeError, "a moment is a datetime"),
+        ({"delay": 5, "at": 2_000_000_000}, ValueError, "`delay` and `at` exclude each other"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_in_words(
+    server: RealServer, wrong: dict[str, Any], error: type[Exception], said: str
+) -> None:
+    jobs = AsyncQueue(server.url, "jobs")
+    with pytest.raises(error, match=said):
+        await jobs.put(1, **wrong)
+    if "at" not in wrong:
+        with pytest.raises(error, match=said):
+            await jobs.put_many([Item(1), Item(2, **wrong)])
+    if "id" not in wrong:
+        with pytest.raises(error, match=said):
+            await jobs.postpone("a", **wrong)
+    assert await jobs.length() == 0
+    await jobs.close()
+
+
+def test_many_are_weighed_not_only_counted(server: RealServer) -> None:
+    server.client.config_resetstat()
+    with Queue(server.url, "jobs", codec=Raw()) as jobs:
+        assert all(jobs.put_many(Item(bytes(300_000)) for _ in range(30)))
+        assert all(jobs.put_many([Item(bytes(3_000_000)), Item(b"")]))
+    # Three of them are less than a megabyte; what is more than that goes alone.
+    stats = {name.lower(): told for name, told in server.client.info("commandstats").items()}
+    assert stats["cmdstat_dehydrator.mpush"]["calls"] == 10 + 2
+
+
+async def test_a_queue_closes_what_it_opened_and_no_client_of_somebody_else(server: RealServer) -> None:
+    def connected() -> int:
+        return server.client.info("clients")["connected_clients"]
+
+    before = connected()
+    with Queue(server.url, "jobs") as jobs, redis.Redis(port=server.port) as client:
+        async with AsyncQueue(server.url, "jobs") as others:
+            assert jobs.put(1)
+            assert await others.length() == 1
+            with Queue(client, "jobs") as own:
+                assert len(own) == 1
+            assert connected() == before + 3
+        wait_until(lambda: connected() == before + 2)
+    wait_until(lambda: connected() == before)
 
 
 def test_a_url_that_would_not_be_kept_to_is_refused() -> None:

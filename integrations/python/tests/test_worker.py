@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -370,6 +373,100 @@ def test_terms_that_make_no_sense_are_refused(server: RealServer) -> None:
             Worker(jobs, print, **terms)
     with pytest.raises(ValueError, match="needs a queue"):
         Worker([], print)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        "redis://127.0.0.1:{port}/1",
+        "redis://127.0.0.1:1",
+        "redis+cluster://127.0.0.1:1",
+        "redis+sentinel://127.0.0.1/m",
+    ],
+)
+@both
+def test_queues_of_two_databases_are_refused(server: RealServer, kind: str, others: str) -> None:
+    queue, worker = (Queue, Worker) if kind == "threads" else (AsyncQueue, AsyncWorker)
+    one = queue(server.url, "a")
+    with pytest.raises(ValueError, match="one worker serves one database of one server, and a and b are in two"):
+        worker([one, queue(others.format(port=server.port), "b")], print)
+    # What is named in another way is the same one.
+    worker([one, queue(server.url.replace("127.0.0.1", "localhost") + "/0", "b")], print)
+    worker([queue(others.format(port=1), name) for name in "ab"], print)
+
+
+@both
+def test_queues_of_the_other_kind_are_refused(server: RealServer, kind: str) -> None:
+    queue, worker = (AsyncQueue, Worker) if kind == "threads" else (Queue, AsyncWorker)
+    for queues in (queue(server.url, "a"), [queue(server.url, "a")]):
+        with pytest.raises(TypeError, match=r"a worker serves dehydrator\.(aio\.)?Queue, not"):
+            worker(queues, print)
+
+
+@both
+def test_a_worker_runs_again_after_a_stop_but_not_twice_at_once(server: RealServer, kind: str) -> None:
+    jobs, done = Queue(server.url, "jobs"), []
+    with running(kind, server.url, lambda job: done.append(job.payload)) as worker:
+        jobs.put(1)
+        wait_until(lambda: done == [1])
+        with pytest.raises(RuntimeError, match="the worker is running"):
+            worker.run() if kind == "threads" else asyncio.run(worker.run())
+    again = threading.Thread(target=lambda: worker.run() if kind == "threads" else asyncio.run(worker.run()))
+    again.start()
+    jobs.put(2)
+    wait_until(lambda: done == [1, 2])
+    worker.stop()
+    again.join(60)
+    assert not again.is_alive()
+
+
+@both
+def test_a_stop_has_a_deadline_and_gives_back_what_is_not_done_by_then(server: RealServer, kind: str) -> None:
+    jobs, begun, lost = Queue(server.url, "jobs"), [], []
+
+    class Watch(Hooks):
+        def lost(self, job: Job) -> None:
+            lost.append(job.id)
+
+    def work(job: Job) -> None:
+        begun.append(job.id)
+        job.lost.wait(20)
+
+    def long(**terms: Any) -> float:
+        """Returns how long a stop took."""
+        begun.clear()
+        with running(kind, server.url, work, hooks=Watch(), **terms) as worker:
+            wait_until(lambda: begun)
+            stop = time.monotonic()
+            worker.stop(None if "stop_timeout" in terms else 0.7)
+        return time.monotonic() - stop
+
+    jobs.put(1, id="a")
+    assert 0.7 <= long() < 5
+    waiting = jobs.look("a")
+    assert (waiting.leased, waiting.attempts) == (False, 1)
+    assert 0.7 <= long(attempts=2, stop_timeout=0.7) < 5
+    letter = jobs.dead_letters()[0]
+    assert (letter.id, letter.attempts, letter.reason) == ("a", 2, "the worker stopped before the work ended")
+    assert lost == ["a", "a"]
+
+
+def test_a_process_ends_although_work_goes_on_that_a_stop_cut_off(server: RealServer) -> None:
+    program = """
+import sys, time, threading, dehydrator
+jobs = dehydrator.Queue(sys.argv[1], "jobs")
+worker = dehydrator.Worker(jobs, lambda job: (worker.stop(0.1), time.sleep(600)), block=0.2)
+jobs.put(1, id="a")
+worker.run()
+"""
+    subprocess.run([sys.executable, "-c", program, server.url], check=True, timeout=60)
+    assert not Queue(server.url, "jobs").look("a").leased
+
+
+def test_work_may_say_in_a_timedelta_when_to_try_again() -> None:
+    assert Retry(timedelta(minutes=1)).delay == 60
+    with pytest.raises(TypeError, match="a duration is"):
+        Retry("60")
 
 
 def test_the_backoff_doubles_and_has_a_jitter() -> None:

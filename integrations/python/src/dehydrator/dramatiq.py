@@ -17,7 +17,7 @@ from dehydrator.job import Delivery, id_text
 from dehydrator.leases import Lease, Leases
 from dehydrator.library import Client, connect, is_cluster, passes, reply_in
 from dehydrator.moment import Duration, milliseconds
-from dehydrator.names import cancel_words, look_words, names_of_message, push_words
+from dehydrator.names import look_words, names_of_message, push_words, take_words
 from dehydrator.queue import dead_of
 from dehydrator.server import Server
 from dehydrator.terms import reason_of
@@ -108,7 +108,7 @@ class DehydratorBroker(Broker):
         element = message.encode()
         for name in names_of_message(message.message_id, message.options.get(OPTION, "")):
             if as_bytes(self.ask(*look_words(key, name)) or b"") == element:
-                return bool(self.ask(*cancel_words(key, name)) == 1)
+                return bool(self.ask(*take_words(key, name)))
         return False
 
     def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:

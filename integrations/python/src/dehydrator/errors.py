@@ -1,5 +1,7 @@
 """What can go wrong, and what a worker's function may raise."""
 
+from dehydrator.moment import Duration, in_seconds
+
 
 class DehydratorError(Exception):
     """Stands above all errors of this package."""
@@ -30,8 +32,8 @@ class Reject(Exception):
 
 
 class Retry(Exception):
-    """Raised by a worker's function: the job is given out again in so many seconds, if it has attempts left."""
+    """Raised by a worker's function: the job is given out again after `delay`, if it has attempts left."""
 
-    def __init__(self, delay: float, reason: str = "the work asked to be tried again") -> None:
+    def __init__(self, delay: Duration, reason: str = "the work asked to be tried again") -> None:
         super().__init__(reason)
-        self.delay = delay
+        self.delay = in_seconds(delay)

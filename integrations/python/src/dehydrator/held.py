@@ -12,12 +12,12 @@ class Held:
     """Jobs in hand, by their leases. Safe for many threads."""
 
     def __init__(self) -> None:
-        self._jobs: dict[tuple[str, str, bytes], Job] = {}
+        self._jobs: dict[tuple[str, str, bytes], tuple[Delivery, Job]] = {}
         self._lock = threading.Lock()
 
     def add(self, delivery: Delivery, job: Job) -> None:
         with self._lock:
-            self._jobs[delivery.key, delivery.token, delivery.id] = job
+            self._jobs[delivery.key, delivery.token, delivery.id] = delivery, job
 
     def remove(self, delivery: Delivery) -> None:
         with self._lock:
@@ -26,10 +26,18 @@ class Held:
     def lose(self, key: str, token: str, id: bytes) -> Job | None:
         """Returns the job whose lease is over, if its work still runs; once."""
         with self._lock:
-            job = self._jobs.pop((key, token, id), None)
+            _, job = self._jobs.pop((key, token, id), (None, None))
         if job is not None:
             job.lost.set()
         return job
+
+    def lose_all(self) -> list[tuple[Delivery, Job]]:
+        """Returns what still runs, and holds it no more."""
+        with self._lock:
+            lost, self._jobs = list(self._jobs.values()), {}
+        for _, job in lost:
+            job.lost.set()
+        return lost
 
     def by_queue(self) -> dict[str, list[tuple[str, bytes]]]:
         """Returns the tokens and ids of each queue."""

@@ -28,8 +28,8 @@ class Hooks:
         log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
 
     def lost(self, job: Job) -> None:
-        """Hears of a job that was cancelled, or that another worker has by now."""
-        log.warning("%s: %s was lost: cancelled, or its lease ran out", job.queue, job.id)
+        """Hears of a job that was cancelled, that another worker has by now, or that a stop cut off."""
+        log.warning("%s: %s was lost: cancelled, its lease ran out, or the worker stopped", job.queue, job.id)
 
     def interrupted(self, error: Exception) -> None:
         """Hears each time before a command is sent again."""

@@ -14,6 +14,8 @@ def id_text(id: bytes | str) -> str:
 
 
 def id_bytes(id: bytes | str) -> bytes:
+    if not isinstance(id, (bytes, str)):
+        raise TypeError(f"an id is a str or bytes, not {id!r}")
     return id if isinstance(id, bytes) else id.encode("utf-8", "surrogateescape")
 
 
@@ -40,7 +42,8 @@ class Job:
     queue: str
     #: The name of the lease: two attempts at one job never share it. Good for fencing what the work itself writes.
     token: str
-    #: Set when the job was cancelled, or is another worker's by now: the work should stop, and its end counts no more.
+    #: Set when the job was cancelled, is another worker's by now, or was cut off by a stop: the work should end, and
+    #: its result counts no more.
     lost: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @classmethod

@@ -95,7 +95,8 @@ def connect(url: str, timeout: float, *, asyncio: bool = False, **options: Any) 
     scheme, _, how = scheme.partition("+")
     if how == "cluster":
         make = partial(getattr(package, f"{kind}Cluster").from_url, f"{scheme}://{rest}", **options)
-        return make() if asyncio else LaterCluster(make)
+        at = urlsplit(url)
+        return make() if asyncio else LaterCluster(make, _host_port(at.hostname or "localhost", at.port or 6379))
     if how == "sentinel":
         return _sentinel(library.__name__, f"{scheme}://{rest}", asyncio, options)
     return getattr(package, kind).from_url(url, **options)
@@ -107,7 +108,8 @@ class LaterCluster:
     The library's own connects when it is made, and raises if no node answers. So nobody could begin before the cluster.
     """
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], address: str) -> None:
+        self.address = address
         self._make = make
         self._client: Any = None
         self._making = Lock()
@@ -154,6 +156,30 @@ def forget_connections(client: Any) -> Any:
 def is_cluster(client: Any) -> bool:
     """Returns whether keys of one command must share a slot."""
     return "Cluster" in type(client).__name__
+
+
+def addresses(client: Any) -> set[Any]:
+    """Returns where the server and the database of a client are found; an empty set: unknown.
+
+    Clients of one server have one in common, if they were made with the same names.
+    """
+    if isinstance(client, LaterCluster):
+        return {client.address}
+    if (nodes := getattr(client, "nodes_manager", None)) is not None:
+        return set(nodes.startup_nodes)
+    if (pool := getattr(client, "connection_pool", None)) is None:
+        return set()
+    options = pool.connection_kwargs
+    db = int(options.get("db") or 0)
+    if (manager := getattr(pool, "sentinel_manager", None)) is not None:
+        return {(pool.service_name, db, at) for one in manager.sentinels for at in addresses(one)}
+    host, port = options.get("host") or "localhost", options.get("port") or 6379
+    return {(options.get("path") or _host_port(host, port), db)}
+
+
+def _host_port(host: str, port: Any) -> str:
+    """Names a node as the library names those of a cluster."""
+    return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
 def check_kind(client: Any, *, asyncio: bool) -> None:

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import math
 from datetime import datetime, timedelta
+from numbers import Real
 
 Duration = float | timedelta
 
 
+def _finite(number: object, meant: str) -> float:
+    # A bool is a number to Python, and a slip of the pen here.
+    if not isinstance(number, Real) or isinstance(number, bool):
+        raise TypeError(f"{meant}, not {number!r}")
+    if not math.isfinite(number):
+        raise ValueError(f"{meant}, not {number!r}")
+    return float(number)
+
+
+def in_seconds(duration: Duration) -> float:
+    if isinstance(duration, timedelta):
+        return duration.total_seconds()
+    return _finite(duration, "a duration is a number of seconds, or a timedelta")
+
+
 def milliseconds(duration: Duration) -> int:
     """Returns a duration in whole milliseconds, rounded up: never early."""
-    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
     # Digits beyond a microsecond are those of the float, as in 0.1 * 3.
-    return max(0, math.ceil(round(seconds * 1000, 3)))
+    return max(0, math.ceil(round(in_seconds(duration) * 1000, 3)))
 
 
 def unix_milliseconds(moment: datetime | float) -> int:
@@ -21,4 +36,5 @@ def unix_milliseconds(moment: datetime | float) -> int:
         if moment.tzinfo is None:
             raise ValueError("say in which time zone: datetime.now(timezone.utc), not datetime.now()")
         moment = moment.timestamp()
+    moment = _finite(moment, "a moment is a datetime with its time zone, or a number of seconds since 1970")
     return max(0, math.ceil(round(moment * 1000, 3)))

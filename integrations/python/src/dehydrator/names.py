@@ -21,22 +21,22 @@ def names_of_message(task_id: Any, unique: str) -> Iterator[str]:
     yield unique
 
 
-#: Removes what no worker has, by its ids. A message that is worked on is not there to be taken back.
-CANCEL = """
-local removed = 0
+#: Takes what no worker has, by its ids, and replies the elements. A message that is worked on is not there to be taken.
+TAKE = """
+local taken = {}
 for _, id in ipairs(ARGV) do
     local told, leased = redis.call('DEHYDRATOR.LOOK', KEYS[1], id, 'FULL') or {}, 1
     for i = 1, #told, 2 do
         if told[i] == 'leased' then leased = told[i + 1] end
     end
-    if leased == 0 then removed = removed + redis.call('DEHYDRATOR.REM', KEYS[1], id) end
+    if leased == 0 then taken[#taken + 1] = redis.call('DEHYDRATOR.PULL', KEYS[1], id) end
 end
-return removed
+return taken
 """
 
 
-def cancel_words(key: str, *names: str) -> tuple[Any, ...]:
-    return ("EVAL", CANCEL, 1, key, *names)
+def take_words(key: str, *names: str) -> tuple[Any, ...]:
+    return ("EVAL", TAKE, 1, key, *names)
 
 
 def push_words(key: str, delay_ms: int, element: bytes, name: str) -> tuple[Any, ...]:

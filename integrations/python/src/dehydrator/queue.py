@@ -63,7 +63,10 @@ class Queue:
         return self.server.ask(self.verbs.put(payload, id, delay, at, replace))
 
     def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
-        """Puts many away, a thousand in a command; returns for each what `put` would, and None if there is no room."""
+        """Puts many away, a thousand or a megabyte in a command.
+
+        Returns for each what `put` would, and None if there is no room.
+        """
         return [id for question in self.verbs.put_many(items, replace) for id in self.server.ask(question)]
 
     def cancel(self, *ids: str | bytes) -> int:
@@ -127,3 +130,14 @@ class Queue:
     def patient(self, timeout: float) -> Client:
         """Returns a client that waits for a reply that long: another one, if the queue was made by a URL."""
         return self.server.client if self._url is None else connect(self._url, timeout)
+
+    def close(self) -> None:
+        """Closes the connections. A client that you made yourself stays open."""
+        if self._url is not None:
+            self.server.client.close()  # type: ignore[attr-defined]
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()

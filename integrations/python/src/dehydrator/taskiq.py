@@ -20,7 +20,7 @@ from dehydrator.aio.server import Server
 from dehydrator.job import Delivery
 from dehydrator.library import BROKEN, connect, passes, reply_in
 from dehydrator.moment import Duration, milliseconds
-from dehydrator.names import cancel_words, look_words, names_of_message, names_of_task, push_words
+from dehydrator.names import look_words, names_of_message, names_of_task, push_words, take_words
 from dehydrator.queue import dead_of
 from dehydrator.terms import reason_of
 from dehydrator.verbs import BURY, Question, as_bytes, new_token, poll
@@ -95,7 +95,7 @@ class DehydratorBroker(AsyncBroker):
 
     async def cancel(self, task_id: str, queue_name: str | None = None) -> bool:
         """Takes back a task that no worker has; returns whether it was there."""
-        return bool(await self._ask(*cancel_words(queue_name or self.queue_name, *names_of_task(task_id))))
+        return bool(await self._ask(*take_words(queue_name or self.queue_name, *names_of_task(task_id))))
 
     async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
         """Yields what is due, each with its `ack`."""

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from dehydrator.backoff import Backoff
 from dehydrator.errors import Reject, Retry
 from dehydrator.job import Delivery
-from dehydrator.moment import Duration, milliseconds
+from dehydrator.moment import Duration, in_seconds, milliseconds
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Durations in milliseconds, but for the back-off."""
+    """Durations in milliseconds, but for the back-off and the stop."""
 
     concurrency: int
     lease_ms: int
     block_ms: int
     attempts: int | None
     backoff: Backoff
+    #: In seconds.
+    stop_timeout: float
 
     @classmethod
     def of(
@@ -28,8 +31,10 @@ class Terms:
         block: Duration,
         attempts: int | None,
         backoff: Backoff | None,
+        stop_timeout: Duration | None,
     ) -> Terms:
-        terms = cls(concurrency, milliseconds(lease), milliseconds(block), attempts, backoff or Backoff())
+        stop_in = math.inf if stop_timeout is None else in_seconds(stop_timeout)
+        terms = cls(concurrency, milliseconds(lease), milliseconds(block), attempts, backoff or Backoff(), stop_in)
         if concurrency < 1:
             raise ValueError("concurrency is at least 1")
         if terms.lease_ms < 100:
@@ -68,6 +73,10 @@ def reason_of(error: BaseException) -> str:
     if isinstance(error, Reject):
         return text or "rejected"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+#: Why a last attempt is a dead letter that a stop cut off.
+CUT_OFF = "the worker stopped before the work ended"
 
 
 def verdict(error: BaseException, delivery: Delivery, terms: Terms) -> Again | Dead:

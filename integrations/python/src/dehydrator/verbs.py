@@ -42,8 +42,8 @@ end
 return revived
 """
 
-#: How many elements one command carries at most.
-BATCH = 1000
+#: How many elements one command carries at most, and how many bytes of them, if it is more than one.
+BATCH, BATCH_BYTES = 1000, 1 << 20
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,16 @@ class Question(Generic[T]):
     read: Callable[[Any], T]
 
 
-def new_id() -> str:
-    return uuid.uuid4().hex
+def name_of(id: str | bytes | None) -> bytes:
+    """Returns the id under which a payload is put away: the given one, or one that is drawn."""
+    if id is not None and not id:
+        raise ValueError("an id is not empty; without one, an id is drawn")
+    return id_bytes(uuid.uuid4().hex if id is None else id)
+
+
+def _check_moments(delay: Duration, at: datetime | float | None) -> None:
+    if at is not None and delay:
+        raise ValueError("`delay` and `at` exclude each other")
 
 
 def new_token() -> str:
@@ -111,8 +119,8 @@ class Verbs:
     def put(
         self, payload: Any, id: str | bytes | None, delay: Duration, at: datetime | float | None, replace: bool
     ) -> Question[str | None]:
-        drawn = id is None
-        id = id_bytes(new_id() if id is None else id)
+        _check_moments(delay, at)
+        drawn, id = id is None, name_of(id)
         words: list[Any] = ["DEHYDRATOR.PUSH", self.key, milliseconds(delay), self.codec.encode(payload), id]
         words.append("REPLACE" if replace else "NX")
         if at is not None:
@@ -124,6 +132,7 @@ class Verbs:
         questions = []
         words: list[Any] = []
         ids: list[tuple[str, bool]] = []
+        weight = 0
 
         def flush() -> None:
             here, option = list(ids), "REPLACE" if replace else "NX"
@@ -138,12 +147,13 @@ class Verbs:
             ids.clear()
 
         for item in items:
-            drawn = item.id is None
-            id = id_bytes(new_id() if item.id is None else item.id)
-            words += [milliseconds(item.delay), self.codec.encode(item.payload), id]
-            ids.append((id_text(id), drawn))
-            if len(ids) == BATCH:
+            id, element = name_of(item.id), self.codec.encode(item.payload)
+            if len(ids) == BATCH or (ids and weight + len(element) > BATCH_BYTES):
                 flush()
+                weight = 0
+            words += [milliseconds(item.delay), element, id]
+            ids.append((id_text(id), item.id is None))
+            weight += len(element)
         if ids:
             flush()
         return questions
@@ -152,6 +162,7 @@ class Verbs:
         return Question(("DEHYDRATOR.REM", self.key, *map(id_bytes, ids)), int)
 
     def postpone(self, id: str | bytes, delay: Duration, at: datetime | float | None) -> Question[bool]:
+        _check_moments(delay, at)
         # A ttl of 0 would take the element from the worker that has it; a millisecond does not.
         words: list[Any] = ["DEHYDRATOR.TOUCH", self.key, id_bytes(id), max(1, milliseconds(delay))]
         if at is not None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from dehydrator.backoff import Backoff
 from dehydrator.held import Held
 from dehydrator.hooks import Guarded, Hooks
 from dehydrator.job import Delivery, Job
-from dehydrator.library import ResponseError, passes, read_timeout, reply_in
-from dehydrator.moment import Duration
+from dehydrator.library import ResponseError, addresses, passes, read_timeout, reply_in
+from dehydrator.moment import Duration, in_seconds
 from dehydrator.queue import Queue
 from dehydrator.server import Server
-from dehydrator.terms import Again, Dead, Terms, reason_of, verdict
+from dehydrator.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
+from dehydrator.threads import Threads
 from dehydrator.verbs import Question, new_token, poll
 
 #: How much longer than a block the worker waits for the reply, in seconds.
@@ -25,6 +26,21 @@ GRACE = 5.0
 
 #: No more are taken at once, however many threads there are.
 MOST_AT_ONCE = 100
+
+
+def by_name(queues: Any, kind: type[Any]) -> dict[str, Any]:
+    """Returns the queues of a worker by their names, if one worker can serve them: by one command."""
+    some = [queues] if hasattr(queues, "verbs") else list(queues)
+    if not some:
+        raise ValueError("a worker needs a queue")
+    for queue in some:
+        if not isinstance(queue, kind):
+            raise TypeError(f"a worker serves {kind.__module__.removesuffix('.queue')}.Queue, not {queue!r}")
+        here, there = addresses(some[0].server.client), addresses(queue.server.client)
+        if here and there and here.isdisjoint(there):
+            names = f"{some[0].name} and {queue.name}"
+            raise ValueError(f"one worker serves one database of one server, and {names} are in two: run two workers")
+    return {queue.name: queue for queue in some}
 
 
 class Worker:
@@ -46,29 +62,41 @@ class Worker:
         backoff: Backoff | None = None,
         block: Duration = 2.0,
         hooks: Hooks | None = None,
+        stop_timeout: Duration | None = None,
     ) -> None:
         """Several queues are asked in their order: the first that has something is served.
 
-        `block`: how long one question sleeps in the server, and so how long a stop may take.
+        `block`: how long one question sleeps in the server, and so how long a stop may take. `stop_timeout`: how long a
+        stop waits for work to end; without one it waits for all.
         """
-        some = [queues] if isinstance(queues, Queue) else list(queues)
-        if not some:
-            raise ValueError("a worker needs a queue")
-        self._queues = {queue.name: queue for queue in some}
+        self._queues: dict[str, Queue] = by_name(queues, Queue)
         self._work = work
-        self._terms = Terms.of(concurrency, lease, block, attempts, backoff)
+        self._terms = Terms.of(concurrency, lease, block, attempts, backoff, stop_timeout)
         self._hooks = Guarded(hooks or Hooks())
         self._held = Held()
         self._stopping = threading.Event()
-        self._ended = threading.Event()
+        self._stop_by = math.inf
+        self._running = threading.Lock()
         self._free = threading.Semaphore(concurrency)
 
-    def stop(self) -> None:
-        """Has the worker take nothing more, finish what it has in hand, and return from `run`."""
+    def stop(self, timeout: Duration | None = None) -> None:
+        """Has the worker take nothing more, finish what it has in hand, and return from `run`.
+
+        Work that has not ended within `timeout`, or the worker's `stop_timeout`, is cut off: `job.lost` is set, and the
+        job is given back at once, or a dead letter if this was its last attempt. Its thread goes on until it ends, or
+        until the process does.
+        """
+        wait = self._terms.stop_timeout if timeout is None else in_seconds(timeout)
+        self._stop_by = min(self._stop_by, time.monotonic() + wait)
         self._stopping.set()
 
     def run(self, *, signals: bool = True) -> None:
-        """Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is raised."""
+        """Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is raised.
+
+        A `stop` that comes before ends it at once. When it has returned it may be called again.
+        """
+        if not self._running.acquire(blocking=False):
+            raise RuntimeError("the worker is running")
         before = {}
         if signals and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -78,6 +106,9 @@ class Worker:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            self._stopping.clear()
+            self._stop_by = math.inf
+            self._running.release()
 
     def _run(self) -> None:
         first = next(iter(self._queues.values()))
@@ -92,9 +123,10 @@ class Worker:
             if self._terms.attempts is not None:
                 limit = queue.verbs.limit_attempts(self._terms.attempts)
                 server.ask(limit, None, self._stopping.is_set, self._hooks.interrupted)
+        self._ended = threading.Event()
         renewing = threading.Thread(target=self._renew, name="dehydrator-renewal", daemon=True)
         renewing.start()
-        threads = ThreadPoolExecutor(self._terms.concurrency, thread_name_prefix="dehydrator")
+        threads = Threads(self._terms.concurrency, self._serve)
         try:
             while not self._stopping.is_set():
                 self._take(server, block_ms, threads)
@@ -102,11 +134,16 @@ class Worker:
             if not (self._stopping.is_set() and passes(error)):
                 raise
         finally:
-            threads.shutdown(wait=True)
+            self.stop()
+            if not threads.end(lambda: time.monotonic() >= self._stop_by):
+                self._cut_off()
             self._ended.set()
             renewing.join()
+            if server.client is not first.server.client:
+                for own in (server, self._leases):
+                    own.client.close()  # type: ignore[attr-defined]
 
-    def _take(self, server: Server, block_ms: int, threads: ThreadPoolExecutor) -> None:
+    def _take(self, server: Server, block_ms: int, threads: Threads) -> None:
         """Waits for a free thread, and for as many jobs as there are free threads."""
         if not self._free.acquire(timeout=0.2):
             return
@@ -117,7 +154,7 @@ class Worker:
         try:
             question = poll(list(self._queues), room, self._terms.lease_ms, new_token(), block_ms)
             for delivery in server.ask(question, None, self._stopping.is_set, self._hooks.interrupted):
-                threads.submit(self._serve, delivery)
+                threads.submit(delivery)
                 used += 1
         finally:
             if room > used:
@@ -131,6 +168,19 @@ class Worker:
             self._hooks.crashed(error)
         finally:
             self._free.release()
+
+    def _cut_off(self) -> None:
+        """Gives back what is still worked on."""
+        for delivery, job in self._held.lose_all():
+            verbs = self._queues[delivery.key].verbs
+            last = self._terms.is_last(delivery)
+            question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
+            try:
+                self._leases.ask(question, tell=self._hooks.interrupted)
+            except Exception as error:
+                # It comes again when its lease has run out.
+                self._hooks.crashed(error)
+            self._hooks.lost(job)
 
     def _do(self, delivery: Delivery) -> None:
         queue = self._queues[delivery.key]

@@ -59,7 +59,10 @@ class Queue:
         return await self.server.ask(self.verbs.put(payload, id, delay, at, replace))
 
     async def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
-        """Puts many away, a thousand in a command; returns for each what `put` would, and None if there is no room."""
+        """Puts many away, a thousand or a megabyte in a command.
+
+        Returns for each what `put` would, and None if there is no room.
+        """
         return [id for question in self.verbs.put_many(items, replace) for id in await self.server.ask(question)]
 
     async def cancel(self, *ids: str | bytes) -> int:
@@ -122,5 +125,12 @@ class Queue:
         return self.server.client if self._url is None else connect(self._url, timeout, asyncio=True)
 
     async def close(self) -> None:
-        """Closes the connections."""
-        await self.server.client.aclose()  # type: ignore[attr-defined]
+        """Closes the connections. A client that you made yourself stays open."""
+        if self._url is not None:
+            await self.server.client.aclose()  # type: ignore[attr-defined]
+
+    async def __aenter__(self) -> Queue:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import signal
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,10 +17,11 @@ from dehydrator.held import Held
 from dehydrator.hooks import Guarded, Hooks
 from dehydrator.job import Delivery, Job
 from dehydrator.library import ResponseError, passes, read_timeout, reply_in
-from dehydrator.moment import Duration
-from dehydrator.terms import Again, Dead, Terms, reason_of, verdict
+from dehydrator.moment import Duration, in_seconds
+from dehydrator.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
+from dehydrator.threads import SLICE
 from dehydrator.verbs import Question, new_token, poll
-from dehydrator.worker import GRACE, MOST_AT_ONCE
+from dehydrator.worker import GRACE, MOST_AT_ONCE, by_name
 
 
 class Worker:
@@ -40,26 +42,38 @@ class Worker:
         backoff: Backoff | None = None,
         block: Duration = 2.0,
         hooks: Hooks | None = None,
+        stop_timeout: Duration | None = None,
     ) -> None:
-        """Several queues are asked in their order: the first that has something is served."""
-        some = [queues] if isinstance(queues, Queue) else list(queues)
-        if not some:
-            raise ValueError("a worker needs a queue")
-        self._queues = {queue.name: queue for queue in some}
+        """See dehydrator.Worker."""
+        self._queues: dict[str, Queue] = by_name(queues, Queue)
         self._work = work
-        self._terms = Terms.of(concurrency, lease, block, attempts, backoff)
+        self._terms = Terms.of(concurrency, lease, block, attempts, backoff, stop_timeout)
         self._hooks = Guarded(hooks or Hooks())
         self._held = Held()
         self._works: dict[int, asyncio.Future[Any]] = {}
         self._stopping = False
+        self._stop_by = math.inf
+        self._running = False
         self._ending: set[asyncio.Task[None]] = set()
 
-    def stop(self) -> None:
-        """Has the worker take nothing more, finish what it has in hand, and return from `run`."""
+    def stop(self, timeout: Duration | None = None) -> None:
+        """Has the worker take nothing more, finish what it has in hand, and return from `run`.
+
+        Work that has not ended within `timeout`, or the worker's `stop_timeout`, is cancelled, and the job is given
+        back at once, or a dead letter if this was its last attempt.
+        """
+        wait = self._terms.stop_timeout if timeout is None else in_seconds(timeout)
+        self._stop_by = min(self._stop_by, time.monotonic() + wait)
         self._stopping = True
 
     async def run(self, *, signals: bool = True) -> None:
-        """Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is raised."""
+        """Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is raised.
+
+        A `stop` that comes before ends it at once. When it has returned it may be called again.
+        """
+        if self._running:
+            raise RuntimeError("the worker is running")
+        self._running = True
         loop, caught = asyncio.get_running_loop(), []
         if signals:
             # Elsewhere than in the main thread, and on Windows, there are none to be caught.
@@ -72,6 +86,8 @@ class Worker:
         finally:
             for number in caught:
                 loop.remove_signal_handler(number)
+            self._stopping = self._running = False
+            self._stop_by = math.inf
 
     async def _run(self) -> None:
         first = next(iter(self._queues.values()))
@@ -94,8 +110,11 @@ class Worker:
             if not (self._stopping and passes(error)):
                 raise
         finally:
+            self.stop()
+            while self._ending and time.monotonic() < self._stop_by:
+                await asyncio.wait(self._ending, timeout=SLICE)
             if self._ending:
-                await asyncio.wait(self._ending)
+                await self._cut_off()
             renewing.cancel()
             with suppress(asyncio.CancelledError):
                 await renewing
@@ -121,6 +140,21 @@ class Worker:
         except Exception as error:
             # It was neither settled nor given back, and comes again when its lease has run out.
             self._hooks.crashed(error)
+
+    async def _cut_off(self) -> None:
+        """Cancels what is still worked on, and gives it back."""
+        for delivery, job in self._held.lose_all():
+            if (work := self._works.get(id(job))) is not None:
+                work.cancel()
+            verbs = self._queues[delivery.key].verbs
+            last = self._terms.is_last(delivery)
+            question = verbs.bury(delivery, CUT_OFF) if last else verbs.release(0, delivery.token, delivery.id)
+            try:
+                await self._leases.ask(question, tell=self._hooks.interrupted)
+            except Exception as error:
+                # It comes again when its lease has run out.
+                self._hooks.crashed(error)
+            self._hooks.lost(job)
 
     async def _do(self, delivery: Delivery) -> None:
         queue = self._queues[delivery.key]

@@ -21,7 +21,7 @@ from dehydrator.kombu.eta import delay_ms, forget_future
 from dehydrator.kombu.qos import QoS
 from dehydrator.leases import Lease, Leases
 from dehydrator.library import passes, reply_in
-from dehydrator.names import look_words, names_of_message, names_of_task, push_words
+from dehydrator.names import look_words, names_of_message, names_of_task, push_words, take_words
 from dehydrator.server import NEWEST, explain, knows
 from dehydrator.terms import reason_of
 from dehydrator.verbs import BATCH, BURY, new_token, pairs
@@ -331,17 +331,13 @@ class Dehydrated(base.Channel):
             names = names_of_task(self.revoked.popleft())
             for queue in self.active_queues:
                 for key in self._keys(queue):
-                    for name in names:
-                        if (element := self._pull(key, name)) is not None:
-                            self.connection._deliver(loads(bytes_to_str(element)), queue)
+                    for element in self._take_free(key, *names):
+                        self.connection._deliver(loads(bytes_to_str(element)), queue)
 
-    def _pull(self, key: str, name: str) -> Any:
-        """Takes a message that waits; one that a worker has is left to it."""
+    def _take_free(self, key: str, *names: str) -> Any:
+        """Takes messages that wait; those that a worker has are left to it."""
         with self.conn_or_acquire() as client:
-            told = client.execute_command("DEHYDRATOR.LOOK", key, name, "FULL")
-            if told is None or pairs(told)["leased"]:
-                return None
-            return client.execute_command("DEHYDRATOR.PULL", key, name)
+            return client.execute_command(*take_words(key, *names))
 
     # Counting and emptying
 
