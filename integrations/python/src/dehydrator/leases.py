@@ -93,9 +93,9 @@ class Leases:
             return self._held.pop(tag, None)
 
     def forget(self) -> None:
-        """Drops all without a word: they are the parent process's."""
-        with self._lock:
-            self._held.clear()
+        """Drops all without a word: they are the parent process's, and so is who may have held the lock at the fork."""
+        self._lock = threading.Lock()
+        self._held = {}
 
     def until_renewal(self) -> float:
         """Returns in how many seconds to renew."""
@@ -135,22 +135,22 @@ class Renewer:
         self._forget()
 
     def _forget(self) -> None:
-        self._pid = 0
+        """Begins anew, also in a child process: a fork takes no threads along, and what it copies is the parent's."""
+        self._thread: threading.Thread | None = None
         self._watched: WeakSet[Leases] = WeakSet()
         self._again: list[tuple[Any, tuple[Any, ...], float]] = []
         self._lock = threading.Lock()
         self._wake = threading.Event()
 
     def watch(self, leases: Leases) -> None:
-        if self._pid != os.getpid():
-            # A fork takes no threads along, and what it copies is the parent's.
-            self._forget()
-            self._pid = os.getpid()
-            threading.Thread(target=self._run, name="dehydrator-renewal", daemon=True).start()
-        if leases not in self._watched:
-            with self._lock:
-                self._watched.add(leases)
-            self._wake.set()
+        with self._lock:
+            if leases in self._watched:
+                return
+            self._watched.add(leases)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="dehydrator-renewal", daemon=True)
+                self._thread.start()
+        self._wake.set()
 
     def again(self, client: Any, words: tuple[Any, ...], seconds: float) -> None:
         """Sends a command until it arrives, or until its lease has run out anyway."""
@@ -198,3 +198,5 @@ class Renewer:
 
 
 RENEWER = Renewer()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=RENEWER._forget)
