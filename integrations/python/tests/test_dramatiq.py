@@ -10,6 +10,7 @@ from typing import Any
 
 import dramatiq
 import pytest
+import redis
 from dramatiq.errors import QueueJoinTimeout
 from servers import RealServer, wait_until
 
@@ -54,6 +55,28 @@ def test_delayed_messages_are_run_once_and_none_early(broker: DehydratorBroker) 
         broker.join("default", timeout=60_000)
     assert sorted(n for n, _ in ran) == list(range(50))
     assert min(late for _, late in ran) >= -0.001
+
+
+def test_the_server_may_be_named_as_that_of_the_redis_broker_is(server: RealServer) -> None:
+    broker = DehydratorBroker(host="127.0.0.1", port=server.port, db=1)
+    broker.ask("SET", "here", 1)
+    broker.close()
+    with redis.Redis(port=server.port, db=1) as client:
+        assert client.exists("here")
+
+
+@pytest.mark.parametrize("options", [{}, {"keep_dead": None}, {"keep_dead": 1}])
+def test_dead_letters_are_kept_for_seven_days_as_on_redis_or_as_one_says(
+    server: RealServer, options: dict[str, Any]
+) -> None:
+    broker, eight_days_ago = DehydratorBroker(url=server.url, **options), int(time.time() - 8 * 86_400) * 1000
+    server.client.xadd(f"{KEY}:dead", {"id": "old"}, id=f"{eight_days_ago}-0")
+    server.client.execute_command("DEHYDRATOR.PUSH", KEY, 0, "{not json", "new")
+    assert next(broker.consume("default", timeout=100)) is None
+    assert [entry[b"id"] for entry in dead(server)] == (
+        [b"old", b"new"] if options == {"keep_dead": None} else [b"new"]
+    )
+    broker.close()
 
 
 def test_no_queue_of_delayed_messages_is_declared(broker: DehydratorBroker) -> None:

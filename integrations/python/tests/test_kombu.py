@@ -236,6 +236,15 @@ def test_what_cannot_be_read_is_a_dead_letter_and_the_rest_is_delivered(server: 
     assert entry[b"reason"].startswith(b"it cannot be decoded: ")
 
 
+def test_as_many_that_cannot_be_read_are_kept_as_one_says(server: RealServer) -> None:
+    with connect(server, keep_dead=2) as connection:
+        publish(connection, 1)
+        for n in range(3):
+            server.client.execute_command("DEHYDRATOR.PUSH", KEY, 0, "{not json", f"bad:{n}")
+        wait_until(lambda: get(connection, no_ack=True) is None and length(server) == 0)
+    assert [entry[b"id"] for _, entry in server.client.xrange(f"{KEY}:dead")] == [b"bad:1", b"bad:2"]
+
+
 def test_what_cannot_be_read_stays_where_dead_letters_find_no_stream(server: RealServer) -> None:
     server.client.set(f"{KEY}:dead", "x")
     server.client.execute_command("DEHYDRATOR.PUSH", KEY, 0, b"{not json", "bad")

@@ -344,6 +344,36 @@ def bury(jobs: Queue, reason: str) -> bool:
     return jobs.server.ask(jobs.verbs.bury(delivery, reason))
 
 
+def test_as_many_dead_letters_are_kept_as_one_says(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs", keep_dead=2)
+    for id in "abc":
+        jobs.put(1, id=id)
+        assert bury(jobs, "no such mailbox")
+    assert [letter.id for letter in jobs.dead_letters()] == ["b", "c"]
+    # The server's own too.
+    jobs.server.ask(jobs.verbs.limit_attempts(1))
+    jobs.put(1, id="d")
+    server.client.execute_command("DEHYDRATOR.POLL", "jobs", "LEASE", "1")
+    wait_until(lambda: len(jobs) == 0)
+    assert [letter.id for letter in jobs.dead_letters()] == ["c", "d"]
+
+
+def test_dead_letters_are_kept_for_as_long_as_one_says(server: RealServer) -> None:
+    jobs = Queue(server.url, "jobs", keep_dead=timedelta(days=1))
+    now = int(time.time())
+    for age in (86_400 + 60, 86_400 - 60):
+        server.client.xadd("jobs:dead", {"id": f"{age}", "element": "1"}, id=f"{(now - age) * 1000}-0")
+    jobs.put(1, id="new")
+    assert bury(jobs, "no such mailbox")
+    assert [letter.id for letter in jobs.dead_letters()] == ["86340", "new"]
+
+
+@pytest.mark.parametrize("keep", [0, -1, 1.5, "7 days"])
+def test_a_number_of_dead_letters_that_makes_no_sense_is_refused(keep: Any) -> None:
+    with pytest.raises(ValueError, match="keep_dead is a number of dead letters"):
+        Queue("redis://127.0.0.1", "jobs", keep_dead=keep)
+
+
 def test_a_dead_letter_whose_id_is_in_the_queue_again_stays(server: RealServer) -> None:
     jobs = Queue(server.url, "jobs")
     for id in ("a", "b"):

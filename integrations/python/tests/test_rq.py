@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import redis
+import rq
 import rq_jobs
 from rq import Retry
 from servers import RealServer, wait_until
@@ -92,6 +93,46 @@ def test_a_job_that_is_cancelled_or_deleted_waits_no_more(server: RealServer, qu
     assert third.get_status() == "scheduled"
     queue.schedule_job(third, datetime.now(timezone.utc) + timedelta(hours=2))
     assert server.client.execute_command("DEHYDRATOR.PTTL", "rq:queue:default:later", "c") > 3_700_000
+
+
+@pytest.mark.parametrize("cancelled_by", [rq.job.Job, Job])
+def test_a_job_that_was_cancelled_by_either_class_is_not_run(
+    server: RealServer, queue: Queue, cancelled_by: type[rq.job.Job]
+) -> None:
+    for id in ("cancelled", "kept"):
+        queue.enqueue_in(timedelta(seconds=0.5), rq_jobs.note, 0, job_id=id)
+    cancelled_by.fetch("cancelled", connection=queue.connection).cancel()
+    with working(server):
+        wait_until(lambda: done(server), 90)
+        wait_until(lambda: queue.count == 0 and server.client.llen(queue.intermediate_queue_key) == 0)
+    assert [id for id, _ in done(server)] == ["kept"]
+
+
+def test_a_scheduled_job_may_go_to_the_front(server: RealServer, queue: Queue) -> None:
+    queue.enqueue(rq_jobs.note, 0, job_id="now")
+    queue.enqueue_in(timedelta(seconds=0.3), rq_jobs.note, 0, job_id="behind")
+    queue.enqueue_in(timedelta(seconds=0.4), rq_jobs.note, 0, job_id="ahead", at_front=True)
+    again = queue.enqueue_in(timedelta(seconds=0.6), rq_jobs.note, 0, job_id="changed", at_front=True)
+    assert queue.scheduled_job_ids() == ["behind", "ahead", "changed"]
+    again.enqueue_at_front = False
+    queue.schedule_job(again, datetime.now(timezone.utc) + timedelta(seconds=0.5))
+    wait_until(lambda: queue.count == 4)
+    assert queue.job_ids == ["ahead", "now", "behind", "changed"]
+
+
+@pytest.mark.parametrize("kind", [rq.job.Job, Job])
+def test_a_job_that_was_due_is_queued_since_then(server: RealServer, queue: Queue, kind: type[rq.job.Job]) -> None:
+    due = datetime.now(timezone.utc) + timedelta(seconds=0.3)
+    job = queue.enqueue_at(due, rq_jobs.note, 0, job_id="a")
+    assert (job.get_status(), Job.fetch("a", connection=queue.connection).enqueued_at) == ("scheduled", None)
+    wait_until(lambda: queue.count == 1)
+    assert job.get_status() == "queued"
+    waiting = Job.fetch("a", connection=queue.connection)
+    assert (waiting.get_status(refresh=False), waiting.enqueued_at) == ("queued", due)
+    found, _ = Queue.dequeue_any([queue], None, queue.connection, job_class=kind)
+    assert found.enqueued_at == due
+    # The other class reads it too.
+    assert rq.job.Job.fetch("a", connection=queue.connection).enqueued_at == due
 
 
 def test_a_server_without_the_module_is_named(bare_server: RealServer) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from servers import RealServer, wait_until
-from taskiq import TaskiqMessage, TaskiqMiddleware
+from taskiq import SmartRetryMiddleware, TaskiqMessage, TaskiqMiddleware
 from taskiq.api import run_receiver_task
 
 from dehydrator import ModuleMissingError
@@ -58,6 +59,28 @@ async def test_delayed_tasks_are_run_once_and_none_early(server: RealServer) -> 
         await until(lambda: length(server) == 0)
     assert sorted(n for n, _ in ran) == list(range(50))
     assert min(late for _, late in ran) >= -0.001
+
+
+async def test_a_retry_waits_for_as_long_as_its_middleware_says(server: RealServer) -> None:
+    broker, ran = DehydratorBroker(server.url), []
+    broker.add_middlewares(SmartRetryMiddleware(default_retry_count=3, default_delay=1, default_retry_label=True))
+
+    @broker.task
+    async def fails() -> None:
+        ran.append(time.time())
+        raise RuntimeError("again")
+
+    @broker.task(delay=3600)
+    async def note() -> None:
+        ran.append(time.time())
+
+    async with working(broker):
+        await fails.kiq()
+        await until(lambda: len(ran) == 3)
+        # This label says how long its retries wait.
+        await note.kiq()
+        await until(lambda: len(ran) == 4)
+    assert all(later - earlier >= 0.999 for earlier, later in itertools.pairwise(ran[:3]))
 
 
 async def test_a_task_longer_than_its_lease_runs_once(server: RealServer) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -21,7 +22,7 @@ from dehydrator.names import look_words, names_of_message, push_words, take_word
 from dehydrator.queue import dead_of
 from dehydrator.server import Server
 from dehydrator.terms import reason_of
-from dehydrator.verbs import BURY, Question, as_bytes, new_token, poll
+from dehydrator.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
 
 #: In the options of a message: which of the messages of one id it is.
 OPTION = "dehydrator_id"
@@ -42,15 +43,21 @@ class DehydratorBroker(Broker):
     def __init__(
         self,
         *,
-        url: str = "redis://127.0.0.1:6379/0",
+        url: str | None = None,
         client: Client | None = None,
         middleware: list[Middleware] | None = None,
         namespace: str = "dramatiq",
         lease: Duration = 60.0,
         patience: float = 10.0,
+        keep_dead: Keep = timedelta(days=7),
         **options: Any,
     ) -> None:
-        """`options` are those of the client library's `from_url`."""
+        """`options` are those of the client library: `host` and `port`, say, in place of a URL.
+
+        `keep_dead`: for how long dead letters are kept, as on Redis, or how many; None: all of them.
+        """
+        keep_words(keep_dead)
+        self.keep_dead = keep_dead
         super().__init__(middleware=middleware)
         self.namespace = namespace
         self.queues: set[str] = set()
@@ -199,9 +206,8 @@ class DehydratorConsumer(Consumer):
 
     def _bury(self, lease: Lease, element: bytes, reason: str) -> None:
         dead = dead_of(lease.key, self.broker.client)
-        words = ("EVAL", BURY, 2, lease.key, dead, lease.token, lease.id, element, lease.deliveries, reason)
         self.broker.logger.error("%s: %s is a dead letter: %s", lease.key, id_text(lease.id), reason)
-        self.broker.ask(*words)
+        self.broker.ask(*bury_words(dead, lease, element, reason, self.broker.keep_dead))
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
         for message in messages:

@@ -78,13 +78,13 @@ def doubts_others(error: Exception) -> bool:
     return isinstance(error, _SILENCE) or not isinstance(error, BROKEN)
 
 
-def connect(url: str, timeout: float, *, asyncio: bool = False, **options: Any) -> Any:
-    """Makes a client. `timeout`: for how many seconds it waits for a reply.
+def connect(url: str | None, timeout: float, *, asyncio: bool = False, **options: Any) -> Any:
+    """Makes a client. `timeout`: for how many seconds it waits for a reply. Without a URL, `options` say it all.
 
     Beside the URLs of the library there are `redis+cluster://host:port` for a cluster, and
     `redis+sentinel://user:password@host:port,host:port/name/db` for what Sentinel calls `name`.
     """
-    scheme, _, rest = url.partition("://")
+    scheme, _, rest = (url or "redis://").partition("://")
     library, kind = LIBRARIES[0], "Redis"
     if scheme.startswith("valkey") or library.__name__ == "valkey":
         library, kind = import_module("valkey"), "Valkey"
@@ -92,6 +92,8 @@ def connect(url: str, timeout: float, *, asyncio: bool = False, **options: Any) 
     options.setdefault("socket_timeout", timeout)
     # redis-py's own limit, 100 since its version 8, is an error for whoever comes next.
     options.setdefault("max_connections", 2**31)
+    if url is None:
+        return getattr(package, kind)(**options)
     scheme, _, how = scheme.partition("+")
     if how == "cluster":
         make = partial(getattr(package, f"{kind}Cluster").from_url, f"{scheme}://{rest}", **options)

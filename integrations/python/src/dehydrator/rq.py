@@ -15,25 +15,60 @@ from typing import Any
 import rq
 import rq.job
 from rq.job import JobStatus
+from rq.utils import as_text, utcformat, utcparse
 
 from dehydrator.library import ResponseError
 from dehydrator.moment import milliseconds
 from dehydrator.server import explain
 
+#: The field of a job's hash that says when its dehydrator pushes it to its queue.
+DUE = "dehydrator_due"
 
-def waiting_key(queue_key: str) -> str:
-    """Returns the key of the dehydrator that holds what a queue is to get later."""
-    return f"{queue_key}:later"
+
+def waiting_key(queue_key: str, at_front: bool = False) -> str:
+    """Returns the key of the dehydrator that holds what a queue is to get later, at its end or at its front."""
+    return f"{queue_key}:later:front" if at_front else f"{queue_key}:later"
+
+
+def waiting_keys(queue_key: str) -> list[str]:
+    return [waiting_key(queue_key, at_front) for at_front in (False, True)]
 
 
 class Job(rq.job.Job):
-    """A job that leaves the dehydrator too when it is cancelled or deleted."""
+    """A job that leaves the dehydrator too when it is cancelled or deleted, and is queued when it has left it."""
+
+    #: When its dehydrator pushed it to its queue, if no worker has begun it since.
+    pushed_at: datetime | None = None
 
     def _remove_from_registries(self, pipeline: Any = None, remove_from_queue: bool = True) -> None:
         super()._remove_from_registries(pipeline=pipeline, remove_from_queue=remove_from_queue)
         connection = self.connection if pipeline is None else pipeline
-        key = waiting_key(f"{rq.Queue.redis_queue_namespace_prefix}{self.origin}")
-        connection.execute_command("DEHYDRATOR.REM", key, self.id)
+        for key in self._waiting_keys():
+            connection.execute_command("DEHYDRATOR.REM", key, self.id)
+
+    def _waiting_keys(self) -> list[str]:
+        return waiting_keys(f"{rq.Queue.redis_queue_namespace_prefix}{self.origin}")
+
+    def get_status(self, refresh: bool = True) -> JobStatus:
+        status = super().get_status(refresh)
+        if refresh and status == JobStatus.SCHEDULED and self._was_pushed():
+            self._status = status = JobStatus.QUEUED
+        return status
+
+    def restore(self, raw_data: Any) -> Any:
+        super().restore(raw_data)
+        if self._status == JobStatus.SCHEDULED and self._was_pushed():
+            self._status = JobStatus.QUEUED
+
+    def _was_pushed(self) -> bool:
+        """Returns whether its dehydrator has pushed it to its queue: the server tells nobody but the list."""
+        due = due_of(self)
+        if due is None or due > datetime.now(timezone.utc):
+            return False
+        if any(self.connection.execute_command("DEHYDRATOR.PTTL", key, self.id) != -2 for key in self._waiting_keys()):
+            return False
+        self.pushed_at = self.enqueued_at = due
+        return True
 
 
 class Queue(rq.Queue):
@@ -45,13 +80,16 @@ class Queue(rq.Queue):
         """Puts a job away until `datetime`. One that waits under its id already takes the new moment."""
         if unique:
             raise ValueError("unique=True is not there for scheduled jobs: an id that waits already is replaced")
-        key = waiting_key(self.key)
+        at_front = job.should_enqueue_at_front()
+        key = waiting_key(self.key, at_front)
         pipe = self.connection.pipeline() if pipeline is None else pipeline
         pipe.sadd(self.redis_queues_keys, self.key)
         self._persist_job(job, pipe, status=JobStatus.SCHEDULED)
+        pipe.hset(job.key, DUE, utcformat(datetime.astimezone(timezone.utc)))
         # Said each time: somebody may have flushed the database.
-        pipe.execute_command("DEHYDRATOR.ONDUE", key, "LIST", self.key)
+        pipe.execute_command("DEHYDRATOR.ONDUE", key, "LIST", self.key, "LEFT" if at_front else "RIGHT")
         pipe.execute_command("DEHYDRATOR.PUSH", key, _from_now(datetime), job.id, job.id, "REPLACE")
+        pipe.execute_command("DEHYDRATOR.REM", waiting_key(self.key, not at_front), job.id)
         if pipeline is None:
             try:
                 pipe.execute()
@@ -61,8 +99,33 @@ class Queue(rq.Queue):
 
     def scheduled_job_ids(self) -> list[str]:
         """Returns the ids of the jobs that wait, in the order in which they are due."""
-        rows = self.connection.execute_command("DEHYDRATOR.RANGE", waiting_key(self.key), "-", "+")[1]
-        return [id.decode() for id, *_ in rows]
+        rows = []
+        for key in waiting_keys(self.key):
+            rows += self.connection.execute_command("DEHYDRATOR.RANGE", key, "-", "+")[1]
+        return [as_text(id) for id, *_ in sorted(rows, key=lambda row: row[1])]
+
+    @classmethod
+    def dequeue_any(cls, *args: Any, **options: Any) -> Any:
+        """Returns the next job as RQ does, but for one that was cancelled while it waited in the server."""
+        while (found := super().dequeue_any(*args, **options)) is not None:
+            job, queue = found
+            status = job.get_status(refresh=False)
+            if status == JobStatus.CANCELED:
+                # Where RQ keeps what was taken and has not begun.
+                job.connection.lrem(queue.intermediate_queue_key, 1, job.id)
+                continue
+            pushed_at = due_of(job) if status == JobStatus.SCHEDULED else getattr(job, "pushed_at", None)
+            if pushed_at is not None:
+                job.enqueued_at = pushed_at
+                job.connection.hset(job.key, "enqueued_at", utcformat(pushed_at))
+            return found
+        return None
+
+
+def due_of(job: Any) -> datetime | None:
+    """Returns when a job is, or was, due, if it was put away in a dehydrator."""
+    due = job.connection.hget(job.key, DUE)
+    return utcparse(as_text(due)) if due is not None else None
 
 
 def _from_now(moment: datetime) -> int:

@@ -23,13 +23,16 @@ from dehydrator.moment import Duration, milliseconds
 from dehydrator.names import look_words, names_of_message, names_of_task, push_words, take_words
 from dehydrator.queue import dead_of
 from dehydrator.terms import reason_of
-from dehydrator.verbs import BURY, Question, as_bytes, new_token, poll
+from dehydrator.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
 from dehydrator.worker import GRACE
 
 log = logging.getLogger("dehydrator")
 
-#: The label that says how many seconds a task waits. (`delay` is taskiq's own, for its retries.)
+#: The label that says how many seconds a task waits.
 DELAY = "delay_seconds"
+
+#: taskiq's own: how many seconds a retry waits, and which one it is.
+RETRY_DELAY, RETRIES = "delay", "_retries"
 
 
 class DehydratorBroker(AsyncBroker):
@@ -44,11 +47,16 @@ class DehydratorBroker(AsyncBroker):
         block: Duration = 2.0,
         count: int = 1,
         patience: float = 10.0,
+        keep_dead: Keep = None,
         result_backend: AsyncResultBackend[Any] | None = None,
         task_id_generator: Callable[[], str] | None = None,
         **options: Any,
     ) -> None:
-        """`count`: how many tasks are taken at a time. `options` are those of the client library's `from_url`."""
+        """`count`: how many tasks are taken at a time. `keep_dead`: how many dead letters are kept, or, as a timedelta,
+        for how long; all, if it is not given. `options` are those of the client library's `from_url`.
+        """
+        keep_words(keep_dead)
+        self._keep_dead = keep_dead
         super().__init__(result_backend, task_id_generator)
         self.queue_name = queue_name
         self._lease_ms, self._block_ms, self._count = milliseconds(lease), milliseconds(block), count
@@ -85,13 +93,19 @@ class DehydratorBroker(AsyncBroker):
     async def kick(self, message: BrokerMessage) -> None:
         """Puts a task away, for as many seconds as its label `delay_seconds` says."""
         key = message.labels.get("queue_name") or self.queue_name
-        delay = milliseconds(float(message.labels.get(DELAY) or 0))
+        delay = milliseconds(self._delay_of(message.labels))
         for name in names_of_message(message.task_id, uuid4().hex):
             if await self._ask(*push_words(key, delay, message.message, name)) is not None:
                 return
             # Two tasks of one id are told apart by what they carry; the very same again is one.
             if as_bytes(await self._ask(*look_words(key, name)) or b"") == message.message:
                 return
+
+    def _delay_of(self, labels: dict[str, Any]) -> float:
+        # SmartRetryMiddleware leaves the wait to the broker, if it has no source of schedules.
+        scheduled = any(getattr(middleware, "schedule_source", None) for middleware in self.middlewares)
+        retry = labels.get(RETRY_DELAY) if labels.get(RETRIES) and not scheduled else None
+        return float(retry or labels.get(DELAY) or 0)
 
     async def cancel(self, task_id: str, queue_name: str | None = None) -> bool:
         """Takes back a task that no worker has; returns whether it was there."""
@@ -146,9 +160,8 @@ class DehydratorBroker(AsyncBroker):
         self._held.pop((delivery.token, delivery.id), None)
         log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
         dead = dead_of(delivery.key, self._server.client)
-        words = (delivery.token, delivery.id, delivery.element, delivery.deliveries, reason)
         try:
-            await self._ask("EVAL", BURY, 2, delivery.key, dead, *words)
+            await self._ask(*bury_words(dead, delivery, delivery.element, reason, self._keep_dead))
         except Exception as error:
             log.error("%s: %r stays, for it could not be moved: %r", delivery.key, delivery.id, error)
 

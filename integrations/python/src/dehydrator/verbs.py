@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Generic, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, Generic, Protocol, TypeVar
 
 from dehydrator.codec import Codec
 from dehydrator.job import DeadLetter, Delivery, Item, Waiting, id_bytes, id_text
@@ -14,7 +14,7 @@ from dehydrator.moment import Duration, milliseconds, unix_milliseconds
 
 T = TypeVar("T")
 
-#: Makes a dead letter of what is still held, with the reason, in one step.
+#: Makes a dead letter of what is still held, with the reason, in one step, and drops what is too much or too old.
 BURY = """
 local kind = redis.call('TYPE', KEYS[2]).ok
 if kind ~= 'none' and kind ~= 'stream' then
@@ -22,8 +22,14 @@ if kind ~= 'none' and kind ~= 'stream' then
 end
 if redis.call('DEHYDRATOR.SETTLE', KEYS[1], ARGV[1], ARGV[2])[1] == 0 then return 0 end
 redis.call('XADD', KEYS[2], '*', 'id', ARGV[2], 'element', ARGV[3], 'deliveries', ARGV[4], 'reason', ARGV[5])
+local least = ARGV[7]
+if ARGV[6] == 'MINID' then least = math.max(0, redis.call('TIME')[1] * 1000 - least) end
+if least then redis.call('XTRIM', KEYS[2], ARGV[6], least) end
 return 1
 """
+
+#: How many dead letters are kept, or for how long; all of them, without end.
+Keep = int | timedelta | None
 
 #: Puts dead letters away again, due at once, with a count that begins anew. One whose id is in the queue stays.
 #: NX would refuse an id that LIMIT REMEMBER has the server remember, as it does what BURY settled.
@@ -108,10 +114,41 @@ def poll(keys: Sequence[str], count: int, lease_ms: int, token: str, block_ms: i
     return Question(words, lambda reply: _deliveries(id_text(reply[0]), reply[1]) if reply else [])
 
 
+def keep_words(keep: Keep) -> tuple[Any, ...]:
+    """Returns by what to trim a stream."""
+    if keep is None:
+        return ()
+    if isinstance(keep, timedelta):
+        return "MINID", milliseconds(keep)
+    if not isinstance(keep, int) or keep < 1:
+        raise ValueError(f"keep_dead is a number of dead letters, from 1 on, or a timedelta, not {keep!r}")
+    return "MAXLEN", keep
+
+
+class Held(Protocol):
+    """An element under a lease."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def id(self) -> bytes: ...
+    @property
+    def token(self) -> str: ...
+    @property
+    def deliveries(self) -> int: ...
+
+
+def bury_words(dead: str, held: Held, element: bytes, reason: str, keep: Keep) -> tuple[Any, ...]:
+    told = (held.token, held.id, element, held.deliveries, reason)
+    return ("EVAL", BURY, 2, held.key, dead, *told, *keep_words(keep))
+
+
 class Verbs:
     """The commands of one queue."""
 
-    def __init__(self, key: str, dead: str, codec: Codec) -> None:
+    def __init__(self, key: str, dead: str, codec: Codec, keep: Keep = None) -> None:
+        keep_words(keep)
+        self.keep = keep
         self.key = key
         self.dead = dead
         self.codec = codec
@@ -227,14 +264,12 @@ class Verbs:
         return Question(words, lambda reply: bool(reply[0] == 1))
 
     def bury(self, delivery: Delivery, reason: str) -> Question[bool]:
-        words = (
-            *("EVAL", BURY, 2, self.key, self.dead, delivery.token, delivery.id),
-            *(delivery.element, delivery.deliveries, reason),
-        )
-        return Question(words, _is_one)
+        return Question(bury_words(self.dead, delivery, delivery.element, reason, self.keep), _is_one)
 
     def limit_attempts(self, attempts: int) -> Question[None]:
-        words = ("DEHYDRATOR.ONDUE", self.key, "HOLD", "DELIVERIES", attempts, "STREAM", self.dead)
+        # The server itself knows no age: those are dropped by the next one that BURY makes.
+        most = keep_words(self.keep) if isinstance(self.keep, int) else ()
+        words = ("DEHYDRATOR.ONDUE", self.key, "HOLD", "DELIVERIES", attempts, "STREAM", self.dead, *most)
         return Question(words, lambda reply: None)
 
     def dead_letters(self, count: int) -> Question[list[DeadLetter]]:

@@ -12,7 +12,7 @@ from dehydrator.job import DeadLetter, Item, Waiting
 from dehydrator.library import REPLY, Client, connect
 from dehydrator.moment import Duration
 from dehydrator.queue import dead_of
-from dehydrator.verbs import Verbs
+from dehydrator.verbs import Keep, Verbs
 
 
 class Queue:
@@ -30,14 +30,19 @@ class Queue:
         *,
         codec: Codec | None = None,
         dead: str | None = None,
+        keep_dead: Keep = None,
         patience: float = 10.0,
     ) -> None:
-        """Names a queue. `server`: a URL, or a client of redis-py or valkey-py that you made yourself."""
+        """Names a queue. `server`: a URL, or a client of redis-py or valkey-py that you made yourself.
+
+        `dead`: the stream of its dead letters. `keep_dead`: how many of them its workers leave there, or, as a
+        timedelta, for how long; all, if it is not given.
+        """
         self._url = server if isinstance(server, str) else None
         client: Client = connect(server, REPLY, asyncio=True) if isinstance(server, str) else server
         self.name = name
         self.server = Server(client, patience)
-        self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json())
+        self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
 
     async def put(
         self,

@@ -24,9 +24,13 @@ from dehydrator.library import passes, reply_in
 from dehydrator.names import look_words, names_of_message, names_of_task, push_words, take_words
 from dehydrator.server import NEWEST, explain, knows
 from dehydrator.terms import reason_of
-from dehydrator.verbs import BATCH, BURY, new_token, pairs
+from dehydrator.verbs import BATCH, Keep, bury_words, new_token, pairs
 
 log = logging.getLogger("dehydrator.kombu")
+
+
+#: Transport options beside those of the Redis transport.
+OPTIONS = ("queue_key", "keep_dead")
 
 
 class Dehydrated(base.Channel):
@@ -46,7 +50,10 @@ class Dehydrated(base.Channel):
     #: queue: so old and new workers do not disturb each other while one takes the place of the other.
     queue_key = "dehydrator:{queue}"
 
-    from_transport_options = (*base.Channel.from_transport_options, "queue_key")
+    #: How many messages that cannot be read are kept, or, as a timedelta, for how long.
+    keep_dead: Keep = None
+
+    from_transport_options = (*base.Channel.from_transport_options, *OPTIONS)
 
     _lease_pool: Any = None
 
@@ -313,10 +320,10 @@ class Dehydrated(base.Channel):
     def _bury(self, delivery: Delivery, reason: str) -> None:
         """Moves what no worker can read to the stream of dead letters."""
         log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
-        words = (delivery.token, delivery.id, delivery.element, delivery.deliveries, reason)
+        words = bury_words(f"{delivery.key}:dead", delivery, delivery.element, reason, self.keep_dead)
         with self.conn_or_acquire() as client:
             try:
-                client.execute_command("EVAL", BURY, 2, delivery.key, f"{delivery.key}:dead", *words)
+                client.execute_command(*words)
             except self.ResponseError as error:
                 if passes(error):
                     raise
@@ -372,4 +379,4 @@ class Channel(Dehydrated):
 class SentinelChannel(Dehydrated, base.SentinelChannel):
     """A channel to the server that Sentinel names."""
 
-    from_transport_options = (*base.SentinelChannel.from_transport_options, "queue_key")
+    from_transport_options = (*base.SentinelChannel.from_transport_options, *OPTIONS)
