@@ -5,8 +5,14 @@
 
     Worker(jobs, send, concurrency=20).run()
 
-`dehydrator.aio` has the same for asyncio; `dehydrator.kombu`, `.dramatiq`, `.taskiq` and `.rq` are for frameworks.
+`dehydrator.aio` has the same for asyncio. `dehydrator.kombu`, `.dramatiq`, `.taskiq`, `.rq` and `.huey` are for
+frameworks.
 """
+
+import sys
+
+if sys.version_info < (3, 10):  # noqa: UP036 - a checkout is used as it is, without what pip says
+    raise ImportError("dehydrator needs Python 3.10 or later, and this is %d.%d" % sys.version_info[:2])  # noqa: UP031
 
 from dehydrator.backoff import Backoff
 from dehydrator.codec import Codec, Json, Raw

@@ -26,7 +26,7 @@ def _found() -> list[ModuleType]:
         except ImportError:
             continue
     if not found:
-        raise ImportError("dehydrator needs redis-py or valkey-py: `pip install redis`")
+        raise ImportError("dehydrator needs a client library: install dehydrator[redis] or dehydrator[valkey]")
     return found
 
 
