@@ -30,6 +30,11 @@ return {'done', redis.call(ARGV[4], KEYS[1], unpack(ARGV, 5))}
 CHANGE = "if (redis.call('GET', KEYS[1]) or '') == ARGV[1] then return redis.call('SET', KEYS[1], ARGV[2]) end"
 
 
+def text(reply):
+    """A reply of a client with `decode_responses`, or without."""
+    return reply.decode() if isinstance(reply, bytes) else reply
+
+
 def home(id, names):
     return max(names, key=lambda name: hashlib.md5(f"{name} {id}".encode()).digest())
 
@@ -40,7 +45,7 @@ class Queue:
         self.read()
 
     def read(self):
-        self.text = self.cluster.get(self.directory) or ""
+        self.text = text(self.cluster.get(self.directory)) or ""
         known = json.loads(self.text or '{"generation": 0, "lists": []}')
         self.generation, self.lists = known["generation"], known["lists"]
 
@@ -61,9 +66,9 @@ class Queue:
             for key in [*dict.fromkeys(key for key in former if key != last), last]:
                 when = "always" if key == last else "if there"
                 said, *reply = self.at(key, when, id, command, *words)
-                if said == "done":
+                if text(said) == "done":
                     return reply[0] if reply else None
-                if said == "stale":
+                if text(said) == "stale":
                     self.read()
                     break
 
@@ -97,9 +102,9 @@ class Queue:
         for key in {name for names in self.lists for name in names}:
             self.at(key, "always", "", "DEHYDRATOR.LEN")  # from now on nobody pushes here by a former list
             cursor = None
-            while cursor != "0":
+            while text(cursor) != "0":
                 cursor, ids = self.cluster.execute_command("DEHYDRATOR.SCAN", key, cursor or 0, "COUNT", 1000)
-                left += sum(home(id, self.lists[-1]) != key for id in ids)
+                left += sum(home(text(id), self.lists[-1]) != key for id in ids)
         if left == 0:
             self.write(self.lists[-1:])
         return left
@@ -107,7 +112,7 @@ class Queue:
 
 def main():
     url, name, what, *count = sys.argv[1:]
-    queue = Queue(redis.RedisCluster.from_url(url, decode_responses=True), name)
+    queue = Queue(redis.RedisCluster.from_url(url), name)
     if what == "keys":
         queue.set_keys(int(count[0]))
         print(f"{name}: {' '.join(queue.lists[-1])}")

@@ -94,7 +94,10 @@ class Key(threading.Thread):
     def confirmed(self, *command):
         """The reply to a write, if replicas have it."""
         reply, replicas = self.send(command, ["WAIT", REPLICAS, 500])
-        return reply if replicas >= REPLICAS else None
+        if replicas < REPLICAS:
+            logging.warning("%s: %d of %d replicas have it: trying again", self.key, replicas, REPLICAS)
+            return None
+        return reply
 
     def lease(self):
         """Jobs that are due. If a reply is lost, the same jobs come again under the same token."""
