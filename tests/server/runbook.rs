@@ -2,12 +2,14 @@
 //! `sudo` and a `systemctl` that know the test's server.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::process::{Child, Command};
 
 use redis::{Connection, Value};
 
-use harness::{Ask, Server, cli_program, cmd, release_module, text, until};
+use harness::{
+    Ask, Server, cli_program, cmd, free_port, release_module, server_program, text, until,
+};
 
 const PAGE: &str = "docs/operations.md";
 const CONF: &str = "own.conf";
@@ -47,7 +49,7 @@ fn begin(server: &Server, lines: &str) -> Child {
     let folder = server.file("");
     let lines = lines
         .replace("/etc/redis/redis.conf", &server.file(CONF).display().to_string())
-        .replace("/var/lib/redis/", &folder.display().to_string());
+        .replace("/var/lib/redis", &folder.display().to_string());
     let mut shell = Command::new("timeout");
     shell.args(["60", "sh", "-euc", &lines]).env("PATH", format!("{}:{path}", bin.display()));
     shell.current_dir(server.file(""));
@@ -57,6 +59,13 @@ fn begin(server: &Server, lines: &str) -> Child {
 fn run(server: &Server, lines: &str) {
     let status = begin(server, lines).wait().expect("a child");
     assert!(status.success(), "{status}: {lines}");
+}
+
+/// Runs shell lines in the server's folder, by the programs that are there anyway.
+fn run_elsewhere(server: &Server, lines: &str) {
+    let mut shell = Command::new("timeout");
+    let status = shell.args(["60", "sh", "-euc", lines]).current_dir(server.file("")).status();
+    assert!(status.is_ok_and(|it| it.success()), "{lines}");
 }
 
 fn start(more: &str) -> Server {
@@ -116,6 +125,19 @@ fn the_append_only_file_is_turned_on_as_the_page_says_and_a_kill_at_any_moment_l
 }
 
 #[test]
+fn the_lines_that_turn_it_on_end_with_an_error_where_a_password_is_missing() {
+    let server = start("save 3600 1\n");
+    server.connect().ask("CONFIG SET requirepass secret");
+    let status = begin(&server, &block("CONFIG SET appendonly yes")).wait().expect("a child");
+    assert!(!status.success());
+    let conf = fs::read_to_string(server.file(CONF)).expect("a configuration");
+    assert!(!conf.contains("CONFIG REWRITE"), "{conf}");
+    run(&server, &format!("export REDISCLI_AUTH=secret\n{}", block("CONFIG SET appendonly yes")));
+    let conf = fs::read_to_string(server.file(CONF)).expect("a configuration");
+    assert!(conf.contains("appendonly yes"), "{conf}");
+}
+
+#[test]
 fn a_server_that_started_empty_gets_its_data_back_as_the_page_says() {
     let mut server = start("save 3600 1\nappendonly no\n");
     fill(&mut server.connect());
@@ -140,17 +162,140 @@ fn a_server_that_started_empty_gets_its_data_back_as_the_page_says() {
 fn a_backup_is_made_and_loaded_as_the_page_says() {
     let mut server = start("save 3600 1\nappendonly yes\n");
     fill(&mut server.connect());
-    run(&server, "redis-cli --rdb /var/lib/redis/backup");
+    run(&server, "umask 077; redis-cli --rdb /var/lib/redis/backup");
     server.connect().ask("FLUSHALL");
-    let lines = block("rescued.rdb")
-        .replace("cp -p /var/lib/redis/dump.rdb", "cp -p /var/lib/redis/backup");
+    // As on Debian, where the folder is not the operator's.
+    let folder = server.file("");
+    if rustix::process::geteuid().is_root() {
+        chown(&folder, Some(65_534), Some(65_534)).expect("root may");
+    }
+    let lines =
+        block("rescued.rdb").replace("cp /var/lib/redis/dump.rdb", "cp /var/lib/redis/backup");
     run(&server, &lines);
+    let owner = |name: &str| server.file(name).metadata().expect("a file").uid();
+    assert_eq!(owner("dump.rdb"), owner(""), "the server may read it");
+    assert_eq!(
+        fs::read(server.file("rescued.rdb")).expect("the copy is kept"),
+        fs::read(server.file("backup")).expect("a file")
+    );
     server.wait_until_ended();
     server.relaunch();
     assert_eq!(elements(&server), ELEMENTS);
     run(&server, &block("CONFIG SET appendonly yes"));
     server.crash_and_restart();
     assert_eq!(elements(&server), ELEMENTS);
+}
+
+#[test]
+fn a_drill_counts_what_a_backup_holds() {
+    let server = start("");
+    let mut client = server.connect();
+    // What is due is still there when it is counted.
+    client.ask("DEHYDRATOR.ONDUE k DROP");
+    client.ask("DEHYDRATOR.PUSH k 3000 element one");
+    client.ask("DEHYDRATOR.PUSH other 600000 element two");
+    let page = fs::read_to_string(PAGE).expect("the page");
+    let user =
+        page.lines().find_map(|line| line.split_once("> ACL SETUSER backup")).expect("a user");
+    client.ask(&format!("ACL SETUSER backup{}", user.1));
+    run(&server, "redis-cli --user backup --pass secret4 --rdb backup.rdb");
+    until("it is due", || (client.ask("DEHYDRATOR.LEN k") == Value::Int(0)).then_some(()));
+    // Another server than that of `run`.
+    let cli = |arguments: &str| format!("'{}' {arguments}", cli_program().display());
+    let lines = block("mkdir drill")
+        .replace("redis-server ", &format!("'{}' ", server_program().display()))
+        .replace("/usr/lib/redis/modules/libdehydrator.so", &release_module().display().to_string())
+        .replace("redis-cli ", &cli(""))
+        .replace("6390", &free_port().to_string());
+    run_elsewhere(&server, &format!("({lines}) >counted"));
+    let counted = fs::read_to_string(server.file("counted")).expect("what it prints");
+    assert_eq!(counted.replace('\r', ""), "dehydrator_dehydrators:2\ndehydrator_elements:2\n");
+}
+
+#[test]
+fn tls_is_turned_on_as_the_page_says() {
+    let mut server = start("");
+    if server.connect().ask("CONFIG GET tls-port") == Value::Array(Vec::new()) {
+        return; // This server was built without it.
+    }
+    let port = free_port();
+    let lines = block("tls-port 6379")
+        .replace("6379", &port.to_string())
+        .replace("/etc/redis/tls", &server.file("").display().to_string());
+    run(
+        &server,
+        "openssl req -x509 -newkey rsa:2048 -nodes -keyout server.key -out server.crt -subj /CN=here -days 1 2>/dev/null
+         cp server.crt ca.crt",
+    );
+    run(&server, &lines);
+    server.wait_until_ended();
+    server.relaunch();
+    let tls = format!("-p {port} --tls --cacert ca.crt --insecure PING");
+    run_elsewhere(&server, &format!("'{}' {tls} | grep PONG", cli_program().display()));
+}
+
+/// Runs shell lines as [`run`] does, as the operator of the page, and returns what they print.
+fn printed_to_the_operator(server: &Server, lines: &str) -> String {
+    let page = fs::read_to_string(PAGE).expect("the page");
+    let user =
+        page.lines().find_map(|line| line.split_once("> ACL SETUSER operator")).expect("a user");
+    server.connect().ask(&format!("ACL SETUSER operator{}", user.1));
+    let lines =
+        lines.replace("redis-cli", "redis-cli --user operator --pass secret3 --no-auth-warning");
+    // A pipe: `tee` would begin a file again.
+    run(server, &format!("({lines}) 2>&1 | cat >printed"));
+    fs::read_to_string(server.file("printed")).expect("what it prints")
+}
+
+#[test]
+fn what_was_due_before_a_moment_is_removed_as_the_page_says() {
+    let server = start("");
+    let mut client = server.connect();
+    let mut pipe = redis::pipe();
+    for id in 0..2500 {
+        let deadline = 1_794_999_998_500_u64 + id;
+        pipe.cmd("DEHYDRATOR.PUSH")
+            .arg("jobs")
+            .arg(0)
+            .arg("x")
+            .arg(id)
+            .arg("AT")
+            .arg(deadline)
+            .ignore();
+    }
+    pipe.exec(&mut client).expect("pushes");
+    let lines = block("'DEHYDRATOR.REM'");
+    assert_eq!(printed_to_the_operator(&server, &lines), "1000\n501\n0\n");
+    assert_eq!(client.ask("DEHYDRATOR.LEN jobs"), Value::Int(999));
+    client.ask("DEL jobs");
+    client.ask("SET jobs text");
+    assert!(printed_to_the_operator(&server, &lines).contains("WRONGTYPE"));
+}
+
+#[test]
+fn leases_of_a_clock_that_was_ahead_are_moved_back_as_the_page_says() {
+    let server = Server::start_with_clock(&[]);
+    let mut client = server.connect();
+    for (id, ttl) in [("before", 0), ("meanwhile", 600_000), ("waits", 9_000_000)] {
+        client.ask(&format!("DEHYDRATOR.PUSH jobs {ttl} x {id}"));
+    }
+    client.ask("DEHYDRATOR.POLL jobs LEASE 7200000");
+    server.shift_clock(1_800_000);
+    client.ask("DEHYDRATOR.POLL jobs LEASE 300000");
+    server.shift_clock(0);
+    let mut minutes = || {
+        ["before", "meanwhile", "waits"].map(|id| {
+            let Value::Int(ttl) = client.ask(&format!("DEHYDRATOR.PTTL jobs {id}")) else {
+                panic!("a ttl")
+            };
+            (ttl + 30_000) / 60_000
+        })
+    };
+    assert_eq!(minutes(), [120, 35, 150], "this is what the page warns of");
+    for _ in 0..2 {
+        printed_to_the_operator(&server, &block("'DEHYDRATOR.TOUCH'"));
+        assert_eq!(minutes(), [120, 5, 150]);
+    }
 }
 
 /// Uninstalls by the page a server whose users were made by the page, and starts it without the module.
@@ -197,20 +342,25 @@ fn uninstalled(aclfile: bool) {
 
     // Step 1, in each database, and 2. The limit must not hold back any of the elements.
     client.ask("CONFIG SET dehydrator.reply-max 1");
-    let out = [block("TYPE dehy-type"), block("UNLINK \"$key\"")];
-    for (database, out) in ["0", "3"].into_iter().flat_map(|it| out.clone().map(|out| (it, out))) {
-        let mut out = out;
-        for name in ["-n ", "keys-", "elements-"] {
-            out = out.replace(&format!("{name}0"), &format!("{name}{database}"));
+    let run_in_each = |lines: &str| {
+        for database in ["0", "3"] {
+            let mut lines = lines.to_owned();
+            for name in ["-n ", "keys-", "elements-"] {
+                lines = lines.replace(&format!("{name}0"), &format!("{name}{database}"));
+            }
+            run(&server, &lines);
         }
-        run(&server, &out);
-    }
+    };
+    run_in_each(&block("TYPE dehy-type"));
+    run(&server, &format!("({}) >counts", block("reduce inputs")));
+    run_in_each(&block("UNLINK \"$key\""));
     // Byte for byte: not all of them are text.
     let read = |name: &str| {
         let bytes = fs::read(server.file(name)).expect("a file");
         bytes.into_iter().map(char::from).collect::<String>()
     };
     assert_eq!(read("keys-0"), " a key\njobs\n");
+    assert_eq!(read("counts"), "4\ndehydrator_elements:4\r\n");
     let elements = read("elements-0.json");
     let (first, second) = elements.split_once('\n').expect("two lines");
     assert_eq!(first, "[null,[[\"a\\\"b\",5,0,0,0,\"\\u0000\u{ff}\"]]]");
@@ -223,7 +373,7 @@ fn uninstalled(aclfile: bool) {
     client.ask("BGREWRITEAOF");
     let waiting = block("CONFIG SET appendonly yes");
     let (_, waiting) = waiting.split_once('\n').expect("lines");
-    let waiting = waiting.replace("redis-cli CONFIG REWRITE\n", "");
+    let waiting = waiting.replace(" && redis-cli CONFIG REWRITE", "");
     run(&server, &waiting);
     client.ask("SAVE");
     // Step 3 and 4.
