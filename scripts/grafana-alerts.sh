@@ -18,6 +18,7 @@ works() {
 settle="redis.call('DEHYDRATOR.SETTLE', 'k', token, id)"
 backlog() { for _ in {1..20}; do echo "DEHYDRATOR.PUSH k 0 x $RANDOM$RANDOM"; done | ask >/dev/null; }
 
+down() { kill "${started[-1]}"; }
 nobody_polls() { backlog; }
 workers_elsewhere() { ask DEHYDRATOR.PUSH other 0 x id && pushes 5 && works "$settle"; }
 nothing_due() { ask DEHYDRATOR.PUSH k 600000 x id && works "$settle"; }
@@ -48,6 +49,7 @@ dead_letters() {
 
 # The cases, and what fires; in alphabetical order, as Prometheus is asked.
 expected='dead_letters DeadLetters
+down Down
 nobody_polls Backlog
 paused_backlog PausedForLong
 rare_polls Late

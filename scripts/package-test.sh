@@ -132,6 +132,12 @@ SH
 sha256sum --quiet -c SHA256SUMS
 for name in $servers; do set -- "$@" $name-server; done
 apt-get -q install -y --no-install-recommends ./dehydrator*.deb "$@" >/tmp/apt.log 2>&1 || { cat /tmp/apt.log; exit 1; }
+# Each link of the pages leads to a file that came with them.
+for page in $(find /usr/share/doc/dehydrator -name '*.md'); do
+    for link in $(grep -oE '\]\([^):# ]+[)#]' "$page" | sed 's/^](//; s/.$//'); do
+        test -e "${page%/*}/$link" || fail "$page leads to $link"
+    done
+done
 packaged() {
     name=$1
     conf=/etc/$name/$name.conf

@@ -35,13 +35,18 @@ trap 'rm -rf "$work"' EXIT
 scripts/release-notes.sh >"$out/RELEASE-NOTES.md"
 scripts/third-party.sh >"$work/THIRD-PARTY"
 
-# with_docs <folder>: what the links of README lead to, from there.
+# with_docs <folder>: what the links of the pages lead to, from there.
 with_docs() {
+    local file
     install -D -m 644 -t "$1/docs" docs/*.md
     install -D -m 644 -t "$1/docs/charts" docs/charts/*.svg
     install -D -m 644 -t "$1/grafana" grafana/*
     install -D -m 644 -t "$1/examples" examples/*.* tests/data/rede-0.5-future.rdb
     install -D -m 644 -t "$1/examples/workers" examples/workers/*.*
+    for file in integrations/README.md integrations/*/README.md integrations/*/examples/*.* \
+        integrations/*/tests/upstream/exceptions.txt; do
+        install -D -m 644 "$file" "$1/$file"
+    done
     install -m 644 CONTRIBUTING.md SECURITY.md "$1/"
 }
 

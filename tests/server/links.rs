@@ -10,10 +10,9 @@ fn pages() -> Vec<PathBuf> {
             .map(|entry| entry.path())
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
-    [".", "docs", "examples", "examples/workers", "grafana", "integrations/python"]
-        .into_iter()
-        .flat_map(in_folder)
-        .collect()
+    let folders = [".", "docs", "examples", "examples/workers", "grafana", "integrations"];
+    let packages = ["integrations/python", "integrations/node", "integrations/sidekiq"];
+    folders.into_iter().chain(packages).flat_map(in_folder).collect()
 }
 
 /// The name by which a heading is linked to.
