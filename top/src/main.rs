@@ -11,7 +11,7 @@ mod view;
 mod watch;
 
 use std::io;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -26,7 +26,8 @@ fn main() -> ExitCode {
     let options = match Options::parse(lexopt::Parser::from_env()) {
         Ok(Some(options)) => options,
         Ok(None) => {
-            println!("{USAGE}");
+            // Whoever pipes it to `head` may read no more of it.
+            let _ = writeln!(io::stdout(), "{USAGE}");
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if !std::io::stdout().is_terminal() {
+    if !io::stdout().is_terminal() {
         eprintln!("dehydrator-top: this is not a terminal");
         return ExitCode::FAILURE;
     }

@@ -1,0 +1,14 @@
+//! What is printed to somebody who has stopped reading.
+
+use std::io;
+use std::process::Command;
+
+#[test]
+fn help_ends_in_order_when_nobody_reads_it() {
+    let (reader, writer) = io::pipe().expect("a pipe");
+    drop(reader);
+    let mut top = Command::new(env!("CARGO_BIN_EXE_dehydrator-top"));
+    let output = top.arg("--help").stdout(writer).output().expect("a program");
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}
