@@ -107,3 +107,24 @@ fn a_dead_letter_that_was_released_goes_when_its_back_off_is_over() {
     client.ask("DEHYDRATOR.TOUCH k id 0");
     until("it has gone", || (client.ask("XLEN dead") == Value::Int(1)).then_some(()));
 }
+
+#[test]
+fn a_job_of_every_day_is_done_every_day_and_once_as_the_readme_says() {
+    let page = std::fs::read_to_string("README.md").expect("the page");
+    let row = page.split("| is to do the same tomorrow | `").nth(1).expect("a row");
+    let line = row.split('`').next().expect("a command").replace("86400000", "5");
+    let server = Server::start(&[]);
+    let mut client = server.connect();
+    // What ended a chain of SETTLE and PUSH.
+    client.ask("DEHYDRATOR.LIMIT jobs REMEMBER 600000");
+    client.ask("DEHYDRATOR.PUSH jobs 0 element order:17");
+    for day in 1..=3 {
+        let poll = "DEHYDRATOR.POLL jobs BLOCK 5000 LEASE 60000 TOKEN anna-1";
+        let Value::Array(given) = client.ask(poll) else { panic!("day {day}") };
+        assert_eq!(given.len(), 1);
+        assert_eq!(client.ask(&line), Value::Array(vec![Value::Int(1)]));
+        // Once more, as by somebody who comes late: no second chain.
+        assert_eq!(client.ask(&line), Value::Array(vec![Value::Int(0)]));
+        assert_eq!(client.ask("DEHYDRATOR.LEN jobs"), Value::Int(1));
+    }
+}
