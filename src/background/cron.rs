@@ -2,8 +2,8 @@
 //!
 //! It looks after keys that clients wait for, in case something reached them unnoticed, finds
 //! dehydrators that were renamed, and gives memory back: dehydrators that a burst left sparse are compacted,
-//! one at a time. All within one budget; what is left carries on at the next tick. Serving blocked clients,
-//! delivering and searching are done at the end of a [`pass`] of the event loop, with budgets of their own; the
+//! one at a time. All within one budget; what is left carries on at the next tick. Serving blocked clients
+//! and delivering are done at the end of a [`pass`] of the event loop, with budgets of their own; the
 //! tick sees to it that nothing was missed, and that a wall clock which has stepped is noticed.
 
 use std::cell::Cell;

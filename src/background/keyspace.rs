@@ -8,7 +8,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::commands::poll;
 use crate::metrics::start;
-use crate::pending::{blocked, compaction, fading, schedule, search, timer};
+use crate::pending::{blocked, compaction, fading, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event, quiet};
 
@@ -57,7 +57,6 @@ unsafe extern "C" fn on_swap(
         schedule::swapped(info.dbnum_first, info.dbnum_second);
         compaction::swapped(info.dbnum_first, info.dbnum_second);
         fading::swapped(info.dbnum_first, info.dbnum_second);
-        search::swapped(info.dbnum_first, info.dbnum_second);
         poll::swapped(info.dbnum_first, info.dbnum_second);
     });
 }

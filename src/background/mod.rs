@@ -10,15 +10,13 @@
 //! | `cron` | the server's cron: the per-tick bookkeeping |
 //! | `delivery` | moving what came due to its stream or channel |
 //! | `renamed` | finding dehydrators that were renamed |
-//! | `searching` | finding out which leases run |
 //! | `keyspace` | FLUSHALL, SWAPDB, a load, a change of roles |
 //!
-//! The server calls three of these: `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `delivery`,
-//! `renamed` and `searching`; `cron` sees to it that nothing was missed.
+//! The server calls three of these: `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `delivery`
+//! and `renamed`; `cron` sees to it that nothing was missed.
 
 pub mod cron;
 mod delivery;
 pub mod keyspace;
 pub mod pass;
 mod renamed;
-mod searching;

@@ -21,10 +21,10 @@ use std::ffi::c_void;
 
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
-use super::{delivery, renamed, searching};
+use super::{delivery, renamed};
 use crate::clock;
 use crate::commands::poll;
-use crate::pending::{blocked, schedule, search, timer};
+use crate::pending::{blocked, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event};
 
@@ -96,7 +96,7 @@ pub fn plan(context: &Context) {
     let blocked = grace.or_else(poll::next_us);
     // Where nothing may be replicated, the next tick looks again.
     let delivery = schedule::next_us().filter(|_| context.may_replicate());
-    let next = [blocked, delivery, renamed::next_us(), search::next_us()];
+    let next = [blocked, delivery, renamed::next_us()];
     let next = next.into_iter().flatten().min();
     timer::set(context, next);
 }
@@ -131,7 +131,6 @@ fn ends(context: &Context) {
     poll::serve(context, may_serve);
     delivery::run(context);
     renamed::go_on(context);
-    searching::go_on(context);
     plan(context);
     timer::rest();
 }

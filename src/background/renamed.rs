@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use crate::clock;
 use crate::data_type::{inspect_open, is_scheduled, moved, track_all};
 use crate::pending::overdue::names;
-use crate::pending::{schedule, search, timer};
+use crate::pending::{schedule, timer};
 use crate::server::Context;
 use crate::server::key::Name;
 use crate::server::notify::publishes_module_events;
@@ -93,9 +93,6 @@ impl Finder {
                         let name = Name { db, key: name.bytes().into() };
                         schedule::add(&name, tracking.serial());
                         dehydrator.note_memory(db, &name.key);
-                        if dehydrator.lawn.searches_held() {
-                            search::note(context, name);
-                        }
                     }
                     tracking.found(is_scheduled(dehydrator));
                     if names::is_wanted(tracking.serial()) {

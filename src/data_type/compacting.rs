@@ -2,8 +2,7 @@
 
 use super::dehydrator_in;
 use super::writing::delete_leftover;
-use crate::clock;
-use crate::pending::{blocked, compaction};
+use crate::pending::compaction;
 use crate::server::guard::{Whole, trap};
 use crate::server::hold::Hold;
 use crate::server::{Context, Key, Str};
@@ -58,10 +57,5 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
         return Compacted::More;
     }
     dehydrator.tracking().mark().looked_at();
-    if dehydrator.rules.limits.is_some() {
-        // It is known by now what is held.
-        dehydrator.note_next(clock::now);
-        blocked::note(context, name, || dehydrator.outlook());
-    }
     Compacted::Done
 }

@@ -48,9 +48,6 @@ pub fn sticks(ttl: u64, deadline: u64) -> bool {
     deadline == STUCK && (ttl == STUCK || ttl == REJECTED)
 }
 
-/// While it is being found out what is held, it is looked at again after so many milliseconds.
-const SEARCH_MS: u64 = 100;
-
 /// The value of a key.
 pub struct Dehydrator {
     pub lawn: Lawn,
@@ -66,13 +63,7 @@ impl Dehydrator {
     }
 
     /// Makes one that remembers ids, and counts it.
-    pub fn with_past(mut lawn: Lawn, rules: Rules, past: Past) -> Self {
-        if rules.limits.as_ref().is_some_and(|limits| limits.held > 0) {
-            lawn.watch_held(true);
-            // What has run out by now is not counted among those that run, and then moved.
-            lawn.look_at_leases(clock::now());
-            lawn.count_held();
-        }
+    pub fn with_past(lawn: Lawn, rules: Rules, past: Past) -> Self {
         let new = Self { lawn, rules: rules.into(), past, tracking: Tracking::none() };
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
         Counted::default().become_those_of(&new);
@@ -127,16 +118,15 @@ impl Dehydrator {
         usize::try_from(rate.min(held)).unwrap_or(usize::MAX)
     }
 
-    /// Returns since when something may be given out, or from when on, as far as limits say: 0 without any. `None`: it is
-    /// being found out what is held.
-    fn room_from(&self, now: u64) -> Option<u64> {
-        let Some(limits) = &self.rules.limits else { return Some(0) };
+    /// Returns since when something may be given out, or from when on, as far as limits say: 0 without any.
+    fn room_from(&self, now: u64) -> u64 {
+        let Some(limits) = &self.rules.limits else { return 0 };
         let rate = limits.rate.as_ref().map_or(0, |rate| rate.next(now));
         if limits.held == 0 || (self.lawn.running(now) as u64) < limits.held {
-            return Some(rate);
+            return rate;
         }
         // There may be more than allowed. Then it is looked at again when the first of them ends.
-        self.lawn.first_end(now).map(|end| end.max(rate))
+        self.lawn.first_end(now).map_or(rate, |end| end.max(rate))
     }
 
     /// Returns since when elements may be delivered, or from when on, as far as limits say. What is dropped goes to nobody.
@@ -158,20 +148,10 @@ impl Dehydrator {
         (if sends { self.deliverable(now) } else { self.room(now) }) > 0
     }
 
-    /// Notes what is held, after it was changed, where there is a limit to that.
-    pub fn note_held(&mut self, now: u64) {
-        let held = self.rules.limits.as_ref().map_or(0, |limits| limits.held);
-        if held > 0 {
-            // It may be of another form than before.
-            self.lawn.watch_held(true);
-            self.lawn.look_at_leases(now);
-        }
-    }
-
     /// Returns when something can be given out, or since when, as far as deadlines, a pause and limits say.
     pub fn next(&self) -> Option<u64> {
         // Without limits no clock is read.
-        let room_from = if self.rules.limits.is_some() { self.room_from(clock::now())? } else { 0 };
+        let room_from = if self.rules.limits.is_some() { self.room_from(clock::now()) } else { 0 };
         let next = self.next_deadline()?.max(room_from);
         match self.rules.pause {
             Some(pause) => pause.end().map(|end| end.max(next)),
@@ -196,7 +176,7 @@ impl Dehydrator {
                 let from = match &self.rules.limits {
                     None => 0,
                     Some(_) if sends => self.delivers_from(now),
-                    Some(_) => self.room_from(now).unwrap_or(now + SEARCH_MS),
+                    Some(_) => self.room_from(now),
                 };
                 let is_held_back = from > now && next.is_some_and(|next| next <= now);
                 Task { next: next.map(|next| next.max(from)), delivers: sends, is_held_back }

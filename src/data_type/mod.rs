@@ -9,7 +9,6 @@
 //! | this file | the type, and looking at what is in a key |
 //! | `writing` | changing what is in a key, and what is noted, in [`pending`](crate::pending), once it was |
 //! | `compacting` | giving back memory |
-//! | `searching` | finding out which leases run |
 //! | `callbacks` | what the server calls: load, save, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn, its policy, what the census counts |
 //! | `past` | ids that a dehydrator remembers |
@@ -25,7 +24,6 @@ mod encoding;
 mod fields;
 mod leaving;
 mod past;
-mod searching;
 mod writing;
 
 use std::ptr::{self, NonNull};
@@ -50,7 +48,6 @@ pub use dehydrator::{
     track_all,
 };
 pub use leaving::forget_some;
-pub use searching::search_held;
 pub use writing::{Writing, restore_expiry};
 
 /// The type, once it is registered.

@@ -9,7 +9,7 @@ use super::{dehydrator_in, is_scheduled, kind, new_lawn};
 use crate::clock;
 use crate::metrics::latency::Overdue;
 use crate::pending::blocked::{self, Outlook};
-use crate::pending::{compaction, schedule, search};
+use crate::pending::{compaction, schedule};
 use crate::policy::{Change, Limits, Pause, Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::error::Result;
@@ -234,11 +234,9 @@ impl<'a> Writing<'a> {
         self.existing().and_then(|dehydrator| dehydrator.rules.limits.as_deref())
     }
 
-    /// Returns how many leases may run at the most, 0 if there is no limit. After that, to ask how many do costs nothing.
+    /// Returns how many leases may run at the most, 0 if there is no limit.
     pub fn held_limit(&mut self) -> u64 {
-        let (now, limit) = (self.now(), self.limits().map_or(0, |limits| limits.held));
-        self.existing().into_iter().for_each(|dehydrator| dehydrator.note_held(now));
-        limit
+        self.limits().map_or(0, |limits| limits.held)
     }
 
     /// Returns how many elements there may be at the most, 0 if there is no limit.
@@ -256,7 +254,6 @@ impl<'a> Writing<'a> {
         match self.existing() {
             Some(dehydrator) if dehydrator.rules.limits == limits => return false,
             Some(dehydrator) => {
-                dehydrator.lawn.watch_held(limits.as_ref().is_some_and(|limits| limits.held > 0));
                 dehydrator.rules = Rules { limits, ..Rules::clone(&dehydrator.rules) }.into();
                 dehydrator.keep_past();
             }
@@ -271,9 +268,7 @@ impl<'a> Writing<'a> {
 
     /// Returns how many may be given out at this time, as far as limits say.
     pub fn room(&mut self, now: u64) -> usize {
-        let Some(dehydrator) = self.existing() else { return usize::MAX };
-        dehydrator.note_held(now);
-        dehydrator.room(now)
+        self.existing().map_or(usize::MAX, |dehydrator| dehydrator.room(now))
     }
 
     /// Notes that so many were given out at a moment, where there is a limit to that. Returns whether there is.
@@ -400,13 +395,6 @@ fn follow_up(
     has_grown: bool,
 ) {
     counted.into_iter().for_each(|counted| counted.become_those_of(dehydrator));
-    if dehydrator.rules.limits.is_some() {
-        // First: when the next one may go depends on it.
-        dehydrator.note_held(now.unwrap_or_else(clock::now));
-        if dehydrator.lawn.searches_held() {
-            search::note(context, Name::of(context, name));
-        }
-    }
     dehydrator.note_next(|| now.unwrap_or_else(clock::now));
     let mark = dehydrator.tracking().mark();
     if !has_grown && !mark.is_noted() && dehydrator.is_sparse() {

@@ -212,9 +212,10 @@ impl Full {
 
     pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
         let Some(handle) = self.find(id) else { return false };
-        self.count_deliveries(handle, deliveries);
+        let before = self.count_deliveries(handle, deliveries);
         let turn = self.records.turn(handle);
-        self.leases.set(handle, token.filter(|_| deliveries > 0), turn, turn);
+        let before = (before > 0).then_some(turn);
+        self.leases.set(handle, token.filter(|_| deliveries > 0), before, turn);
         true
     }
 
@@ -222,11 +223,11 @@ impl Full {
         if self.leases.is_empty() || element.deliveries == 0 {
             return None;
         }
-        self.leases.token(self.find(element.id)?)
+        self.held_under(self.find(element.id)?)
     }
 
     pub fn holds(&self, id: &[u8], token: Token) -> bool {
-        self.find(id).is_some_and(|handle| self.leases.token(handle) == Some(token))
+        self.find(id).is_some_and(|handle| self.held_under(handle) == Some(token))
     }
 
     pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
@@ -386,7 +387,7 @@ impl Full {
             return;
         }
         if ttl == 0 {
-            self.leases.forget(handle, before);
+            self.leases.forget(before);
         } else {
             self.leases.postpone(handle, before, turn);
         }
@@ -397,20 +398,32 @@ impl Full {
         let (before, deliveries) = (record.turn(), record.deliveries());
         let turn = self.restart(handle, ttl, deadline);
         self.count_deliveries(handle, deliveries.saturating_add(1));
-        self.leases.set(handle, token, before, turn);
+        self.leases.set(handle, token, (deliveries > 0).then_some(before), turn);
+    }
+
+    /// Returns the token under which a record is held.
+    fn held_under(&self, handle: Handle) -> Option<Token> {
+        if self.leases.is_empty() {
+            return None;
+        }
+        let record = self.records.get(handle);
+        (record.deliveries() > 0).then(|| self.leases.token(record.turn()))?
     }
 
     /// Forgets the lease of an element that goes, and still has its turn.
     #[inline(never)]
     pub(super) fn unlease(&mut self, handle: Handle) {
         self.delivered -= 1;
-        self.leases.forget(handle, self.records.turn(handle));
+        self.leases.forget(self.records.turn(handle));
     }
 
-    fn count_deliveries(&mut self, handle: Handle, deliveries: u16) {
-        self.delivered -= usize::from(self.records.deliveries(handle) > 0);
+    /// Sets how often a record was given out. Returns how often it was before.
+    fn count_deliveries(&mut self, handle: Handle, deliveries: u16) -> u16 {
+        let before = self.records.deliveries(handle);
+        self.delivered -= usize::from(before > 0);
         self.delivered += usize::from(deliveries > 0);
         self.records.set_deliveries(handle, deliveries);
+        before
     }
 
     /// Takes a record out of the order of deadlines that is out of the index already.
@@ -426,7 +439,7 @@ impl Full {
     pub(super) fn repoint(&mut self, hash: IdHash, old: Handle, new: Handle) {
         self.index.replace(hash, old, new);
         if self.records.deliveries(new) > 0 {
-            self.leases.replace(old, new, self.records.turn(new));
+            self.leases.replace(new, self.records.turn(new));
         }
         self.queues.replace(self.records.spot(new), new);
     }

@@ -23,12 +23,7 @@ use super::memory::{Mover, rounded};
 use super::shared::Shared;
 use super::small::Small;
 use super::store::Handle;
-use super::tiny::TINY;
 use super::turn::{DEADLINE_MAX, Start};
-use super::upkeep::HELD_AT_A_TIME;
-
-/// So many elements are looked at at once when it is to be known what is held: a millisecond's work.
-const HELD_AT_ONCE: usize = if TINY { 2 } else { 4096 };
 
 /// How much there is in a lawn.
 #[derive(Clone, Copy)]
@@ -343,51 +338,13 @@ impl Lawn {
         either!(&self.form, it => it.leased())
     }
 
-    /// Has the leases that run be counted, or no more. What is held in a large lawn is searched for then, a little at a time,
-    /// by [`Lawn::compact`], or at once by [`Lawn::count_held`].
-    pub fn watch_held(&mut self, on: bool) {
-        if let Form::Full(full) = &mut self.form {
-            full.leases.watch(on);
-            if on {
-                full.search_held(HELD_AT_ONCE);
-            }
-        }
-    }
-
-    /// Searches for all that is held.
-    pub fn count_held(&mut self) {
-        if let Form::Full(full) = &mut self.form {
-            while full.search_held(HELD_AT_ONCE) {}
-        }
-    }
-
-    /// Goes on with the search for what is held. Returns whether there was any to do.
-    pub fn search_held(&mut self) -> bool {
-        match &mut self.form {
-            Form::Small(_) => false,
-            Form::Full(full) => full.search_held(HELD_AT_A_TIME),
-        }
-    }
-
-    /// Returns whether what is held is being searched for.
-    pub fn searches_held(&self) -> bool {
-        matches!(&self.form, Form::Full(full) if full.leases.search().is_some())
-    }
-
-    /// Looks at the clock, so that to count the leases that run costs nothing.
-    pub fn look_at_leases(&mut self, now: u64) {
-        if let Form::Full(full) = &mut self.form {
-            full.leases.look(now);
-        }
-    }
-
     /// Returns how many leases run: how many elements are held whose deadline is yet to come, but for those that never come
-    /// due ([`DEADLINE_MAX`]). While that is being found out, all count that are held.
+    /// due ([`DEADLINE_MAX`]). O(log n); a small lawn looks at all it has.
     pub fn running(&self, now: u64) -> usize {
         either!(&self.form, it => it.running(now))
     }
 
-    /// Returns when the first of the leases that run at this time runs out, if that is known.
+    /// Returns when the first of the leases that run at this time runs out. Costs what [`Lawn::running`] does.
     pub fn first_end(&self, now: u64) -> Option<u64> {
         either!(&self.form, it => it.first_end(now))
     }

@@ -36,7 +36,7 @@
 //! | `store` | the bytes of elements | `records`: an element's; `slab`: slots in pages; `handle`: a slot's name; `shelves`: a list that grows without copying; `boxes`: what is too wide for a slot |
 //! | `index` | from id to record | `index`: all ids; `table`: some of them, in buckets; `lanes`: which of eight hashes are equal to one |
 //! | `queues` | in which order elements come due | `queues`: a FIFO for each TTL; `timeline`: what fits into no queue, by ranges of deadlines; `block`, `blocks`: a piece of either; `ranges`, `order`: where those of the timeline begin, and the order within one; `votes`: which TTLs are worth a queue; `heads`, `first`, `unsettled`: which queue is next; `directory`, `listing`: where to begin to look in a long one; `walk`: looking along a queue; `iter`: looking at all elements in order; `upkeep`: giving back its memory |
-//! | `lease` | who holds what | `token`: a lease's name; `leases`: under which token an element is held; `running`: which leases have not run out; `tokens`: the table behind that; `chosen`: what is held under the tokens that clients have chosen |
+//! | `lease` | who holds what | `token`: a lease's name; `leases`: under which token an element is held, and how many leases run; `tokens`: the tree behind that, by turn; `chosen`: what is held under the tokens that clients have chosen |
 //!
 //! These files put the rooms together, or are what all of them use:
 //!
@@ -71,9 +71,10 @@
 //! | [`Lawn::start`] | O(1) at the end of a queue. An element that is out of order, or whose TTL has no queue (all but the first sixteen and those that are wanted often, 1,024 at the most), goes to the timeline: O(log n), of a search in 25,000 entries for a million, and the splitting of a block for some thirty |
 //! | [`Lawn::stop`], [`Lawn::look`](Lawn::look), [`Lawn::update`] | O(1) |
 //! | [`Lawn::drain`], [`Lawn::lease_due`] | O(log TTLs), for `drain` once in a run; from the timeline also the sorting of a block, for each some forty; nothing due: O(1) |
+//! | a lease that begins, is put off or ends, besides; [`Lawn::running`] | O(log n) of what is held |
 //! | [`Lawn::next_deadline`](Lawn::next_deadline) | O(1), exact |
 //! | [`Lawn::iter`](Lawn::iter), [`Lawn::rows`](Lawn::rows) | O(log TTLs) for each element; to begin in the middle O(TTLs), whatever is before |
-//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 1,024 queues, the elements of two blocks, or the table of pages, 24 bytes for each 256 KiB; where leases that run are counted, the turns of all that have run out since they were counted last |
+//! | the most that one call moves | some thousands of entries of the index, half a page of 64 KiB, 1,024 queues, the elements of two blocks, or the table of pages, 24 bytes for each 256 KiB |
 //!
 //! # Rules
 //!

@@ -2,18 +2,13 @@
 
 use super::full::Full;
 use super::memory::Mover;
-use super::tiny::TINY;
 #[cfg(any(test, feature = "checks"))]
 use super::turn::DEADLINE_MAX;
-
-/// So many elements are looked at in one go when it is to be known what is held. A few would cost as much: the index is
-/// walked table by table.
-pub(super) const HELD_AT_A_TIME: usize = if TINY { 2 } else { 1024 };
 
 impl Full {
     /// Returns whether [`Full::compact`] would find something to do. O(1).
     pub fn is_sparse(&self) -> bool {
-        self.records.is_sparse() || self.queues.is_sparse() || self.leases.is_unfinished()
+        self.records.is_sparse() || self.queues.is_sparse()
     }
 
     /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
@@ -21,9 +16,7 @@ impl Full {
     pub fn compact(&mut self, moves: usize) -> bool {
         let mut done = 0;
         while done < moves {
-            done += if self.search_held(HELD_AT_A_TIME) || self.leases.free_waste(moves) {
-                moves
-            } else if self.compact_record() {
+            done += if self.compact_record() {
                 1
             } else if let Some(told) = self.queues.compact(&mut self.records) {
                 told
@@ -95,20 +88,6 @@ impl Full {
             + self.leases.allocations()
     }
 
-    /// Goes on with the search for what is held, where the leases that run are counted. Returns whether there was any to do.
-    pub fn search_held(&mut self, count: usize) -> bool {
-        let Some(cursor) = self.leases.search() else { return false };
-        let Self { index, records, leases, .. } = self;
-        let mut turns = Vec::new();
-        let next = index.scan(cursor, count, |handle| {
-            if records.deliveries(handle) > 0 && leases.token(handle).is_some() {
-                turns.push(records.turn(handle));
-            }
-        });
-        leases.found(turns.into_iter(), next);
-        true
-    }
-
     fn compact_record(&mut self) -> bool {
         let Some(old) = self.records.sparse_slot() else { return false };
         let hash = self.index.hash(self.records.id(old));
@@ -134,18 +113,8 @@ impl Full {
         let all = self.iter_until(DEADLINE_MAX);
         let delivered = all.filter(|(_, element)| element.deliveries > 0).count();
         assert_eq!(self.delivered, delivered, "elements under a lease");
-        let live: std::collections::HashSet<_> = handles.into_iter().collect();
-        let held = self.leases.check(|handle| {
-            let record = live.contains(&handle).then(|| self.records.get(handle))?;
-            (record.deliveries() > 0).then(|| record.turn())
-        });
-        assert!(held <= delivered, "a token of what is not given out");
-        if let Some(turns) = self.leases.turns() {
-            let all = self.iter_until(DEADLINE_MAX).map(|(_, element)| element);
-            let all = all.filter(|element| element.deadline < DEADLINE_MAX);
-            let tokens = all.filter(|element| self.token(element).is_some());
-            let handles = tokens.map(|element| self.find(element.id).expect("it is there"));
-            assert!(turns.eq(handles.map(|handle| self.records.turn(handle))), "what is held");
-        }
+        let given_out = handles.into_iter().map(|handle| (self.records.get(handle), handle));
+        let given_out = given_out.filter(|(record, _)| record.deliveries() > 0);
+        self.leases.check(given_out.map(|(record, handle)| (record.turn(), handle)));
     }
 }

@@ -12,8 +12,7 @@
 //! | `take` | how a client has asked for what is due, which is kept while it sleeps |
 //! | `compaction` | dehydrators that have memory to give back |
 //! | `fading` | dehydrators that have ids to forget |
-//! | `search` | dehydrators in which it is being found out which leases run |
-//! | `timer` | when the event loop comes round for schedule, blocked and search, which import it |
+//! | `timer` | when the event loop comes round for schedule and blocked, which import it |
 //!
 //! Nobody sets a timer for `compaction` and `fading`: the server's cron looks at them.
 
@@ -22,7 +21,6 @@ pub mod compaction;
 pub mod fading;
 pub mod overdue;
 pub mod schedule;
-pub mod search;
 mod take;
 pub mod timer;
 

@@ -4,13 +4,11 @@
 //! |---|---|
 //! | `token` | the name of a lease |
 //! | `leases` | the tokens of all that is leased in a lawn |
-//! | `tokens` | a table of tokens |
-//! | `running` | which leases have not run out, where that is counted |
+//! | `tokens` | these tokens by turn, counted |
 //! | `chosen` | what is held under tokens that clients have chosen |
 
 mod chosen;
 mod leases;
-mod running;
 mod token;
 mod tokens;
 

@@ -1,39 +1,42 @@
-//! A table of tokens by record, which grows and shrinks a little at a time.
+//! Tokens by turn, in a B+ tree that counts its entries: how many turns lie between two moments takes no walk to find out.
 //!
-//! *Linear hashing*: the table is cut into small ones, by the lowest bits of the hash. When there is too much in them on
-//! average, one of them is split in two, in turn, whichever it was that something was put into; when there is too
-//! little, the last two are joined again. So nothing ever moves more than one of the small tables.
+//! All leaves are equally deep. Each branch states how many entries are below it, so to count what comes before a turn is to
+//! add up the branches on the left of one path. Vectors have little room to spare, so an entry, which is 24 bytes, takes
+//! about 30 however full the leaves are.
 
-use std::sync::LazyLock;
+use std::mem;
 
-use ahash::RandomState;
-use hashbrown::HashTable;
-
-use super::super::memory::{allotted, push_tight, rounded, shrink};
-use super::super::store::Handle;
+use super::super::memory::allotted;
 use super::super::tiny::TINY;
+use super::super::turn::Turn;
 use super::token::Token;
 
-/// Tokens in a part, on average, when another part is added.
-const PART: usize = if TINY { 8 } else { 128 };
+/// Items of a node at most. A node with more is split.
+const MOST: usize = if TINY { 8 } else { 64 };
+/// Items of a node at least, but for the root. A node with fewer is joined with the one beside it.
+const LEAST: usize = MOST / 4;
 
-/// Hashes handles: drawn at random once a process. Who may choose what is leased chooses handles as well.
-static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
-
-/// Tokens by record.
+/// Tokens by turn.
 #[derive(Clone, Default)]
 pub(super) struct Tokens {
-    parts: Vec<HashTable<(Handle, Token)>>,
+    root: Node,
     len: usize,
 }
 
-fn hash(record: Handle) -> u64 {
-    HASHER.hash_one(Handle::to_bits(Some(record)))
+#[derive(Clone)]
+enum Node {
+    Leaf(Vec<(Turn, Token)>),
+    /// Two branches at least.
+    Inner(Vec<Branch>),
 }
 
-/// Turns a hash round: within a part the lowest bits are all the same.
-fn within(hash: u64) -> u64 {
-    hash.rotate_left(32)
+#[derive(Clone)]
+struct Branch {
+    /// No turn below is earlier, and every turn in the branch before is.
+    from: Turn,
+    /// Entries below.
+    count: usize,
+    node: Node,
 }
 
 impl Tokens {
@@ -41,136 +44,344 @@ impl Tokens {
         self.len
     }
 
-    pub(super) fn get(&self, record: Handle) -> Option<Token> {
-        let hash = hash(record);
-        let part = self.parts.get(self.part_of(hash))?;
-        part.find(within(hash), |entry| entry.0 == record).map(|entry| entry.1)
+    pub(super) fn get(&self, turn: Turn) -> Option<Token> {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Inner(branches) => node = &branches[below(branches, turn)].node,
+                Node::Leaf(entries) => {
+                    let (found, token) = entries.get(before(entries, turn))?;
+                    return (*found == turn).then_some(*token);
+                }
+            }
+        }
     }
 
-    /// Writes the token of a record, in the place of the one that it had.
-    pub(super) fn insert(&mut self, record: Handle, token: Token) {
-        if self.len >= self.parts.len() * PART {
-            self.split();
-        }
-        let hash = hash(record);
-        let part = self.part_of(hash);
-        let part = &mut self.parts[part];
-        if let Some(entry) = part.find_mut(within(hash), |entry| entry.0 == record) {
-            entry.1 = token;
-            return;
-        }
-        part.insert_unique(within(hash), (record, token), rehash);
+    /// Adds a turn that is not there.
+    pub(super) fn insert(&mut self, turn: Turn, token: Token) {
         self.len += 1;
+        let Some(right) = self.root.insert(turn, token) else { return };
+        let node = mem::take(&mut self.root);
+        let left = Branch { from: Turn::FIRST, count: self.len - right.count, node };
+        self.root = Node::Inner(vec![left, right]);
     }
 
-    /// Takes the token of a record out.
-    pub(super) fn remove(&mut self, record: Handle) -> Option<Token> {
-        let hash = hash(record);
-        let part = self.part_of(hash);
-        let part = self.parts.get_mut(part)?;
-        let entry = part.find_entry(within(hash), |entry| entry.0 == record).ok()?;
-        let ((_, token), _) = entry.remove();
+    /// Takes out a turn, if it is there. Returns its token.
+    pub(super) fn remove(&mut self, turn: Turn) -> Option<Token> {
+        let token = self.root.remove(turn)?;
         self.len -= 1;
-        if self.parts.len() > 1 && self.len < self.parts.len() * PART / 4 {
-            self.join();
+        if let Node::Inner(branches) = &mut self.root
+            && let [only] = &mut branches[..]
+        {
+            self.root = mem::take(&mut only.node);
         }
         Some(token)
     }
 
-    #[cfg(any(test, feature = "checks"))]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Handle, Token)> + '_ {
-        self.parts.iter().flatten().copied()
+    /// Returns how many turns come before this one. O(log n).
+    pub(super) fn count_before(&self, turn: Turn) -> usize {
+        let (mut node, mut count) = (&self.root, 0);
+        loop {
+            match node {
+                Node::Leaf(entries) => return count + before(entries, turn),
+                Node::Inner(branches) => {
+                    let at = below(branches, turn);
+                    count += branches[..at].iter().map(|branch| branch.count).sum::<usize>();
+                    node = &branches[at].node;
+                }
+            }
+        }
     }
 
-    /// Returns the bytes allocated, about. O(parts).
+    /// Returns the first turn that is not before this one. O(log n).
+    pub(super) fn first_from(&self, turn: Turn) -> Option<Turn> {
+        self.root.first_from(turn)
+    }
+
+    /// Returns the bytes allocated. O(leaves).
     pub(super) fn memory(&self) -> usize {
-        let parts = self.parts.iter().map(|part| rounded(part.allocation_size()));
-        parts.sum::<usize>() + allotted(&self.parts)
+        self.root.memory()
     }
 
-    /// Returns how many allocations freeing it takes. O(1).
+    /// Returns about how many allocations freeing it takes. O(1).
     pub(super) fn allocations(&self) -> usize {
-        1 + self.parts.len()
+        1 + self.len / (MOST / 2)
     }
 
-    fn part_of(&self, hash: u64) -> usize {
-        let count = self.parts.len();
-        let doubled = count.next_power_of_two();
-        let part = hash as usize & (doubled - 1);
-        if part < count { part } else { part - doubled / 2 }
-    }
-
-    /// Names the part that was cut in two when this one came, which is not the first.
-    fn origin_of(part: usize) -> usize {
-        part - (1 << part.ilog2())
-    }
-
-    /// Adds a part.
-    fn split(&mut self) {
-        push_tight(&mut self.parts, HashTable::new());
-        let last = self.parts.len() - 1;
-        if last > 0 {
-            let split = std::mem::take(&mut self.parts[Self::origin_of(last)]);
-            self.put_back(split);
-        }
-    }
-
-    /// Takes the last part away.
-    fn join(&mut self) {
-        let last = self.parts.pop().expect("there are two");
-        self.put_back(last);
-        shrink(&mut self.parts);
-    }
-
-    fn put_back(&mut self, entries: HashTable<(Handle, Token)>) {
-        for entry in entries {
-            let hash = hash(entry.0);
-            let part = self.part_of(hash);
-            self.parts[part].insert_unique(within(hash), entry, rehash);
-        }
+    /// Panics unless every node has as many items as it should, in order, and every branch counts what is below it.
+    #[cfg(any(test, feature = "checks"))]
+    pub(super) fn check(&self) {
+        let mut turns = Vec::new();
+        self.root.check(0, &mut turns);
+        assert_eq!(turns.len(), self.len, "entries of the tree");
+        assert!(turns.is_sorted(), "entries are in order");
     }
 }
 
-fn rehash(entry: &(Handle, Token)) -> u64 {
-    within(hash(entry.0))
+/// Returns which branch a turn belongs to.
+#[inline]
+fn below(branches: &[Branch], turn: Turn) -> usize {
+    branches.partition_point(|branch| branch.from <= turn).saturating_sub(1)
+}
+
+/// Returns how many entries of a leaf come before a turn.
+#[inline]
+fn before(entries: &[(Turn, Token)], turn: Turn) -> usize {
+    entries.partition_point(|entry| entry.0 < turn)
+}
+
+/// Inserts an item. The vector gets little room to spare.
+#[inline]
+fn insert_tight<T>(items: &mut Vec<T>, at: usize, item: T) {
+    if items.len() == items.capacity() {
+        items.reserve_exact(1 + items.len() / 8);
+    }
+    items.insert(at, item);
+}
+
+/// Removes an item, and gives back room that is spare.
+#[inline]
+fn remove_tight<T>(items: &mut Vec<T>, at: usize) -> T {
+    let item = items.remove(at);
+    if items.capacity() > items.len() + items.len() / 4 + 8 {
+        items.shrink_to(items.len() + items.len() / 8);
+    }
+    item
+}
+
+/// Splits a node that has too many items. Returns the right half.
+#[inline]
+fn split<T>(items: &mut Vec<T>) -> Option<Vec<T>> {
+    (items.len() > MOST).then(|| {
+        let right = items.split_off(items.len() / 2);
+        items.shrink_to_fit();
+        right
+    })
+}
+
+impl Default for Node {
+    fn default() -> Self {
+        Self::Leaf(Vec::new())
+    }
+}
+
+impl Node {
+    fn len(&self) -> usize {
+        match self {
+            Self::Leaf(entries) => entries.len(),
+            Self::Inner(branches) => branches.len(),
+        }
+    }
+
+    /// Inserts an entry. Returns what was split off if there were too many.
+    fn insert(&mut self, turn: Turn, token: Token) -> Option<Branch> {
+        match self {
+            Self::Leaf(entries) => insert_tight(entries, before(entries, turn), (turn, token)),
+            Self::Inner(branches) => {
+                let at = below(branches, turn);
+                let branch = &mut branches[at];
+                branch.from = branch.from.min(turn);
+                branch.count += 1;
+                let right = branch.node.insert(turn, token)?;
+                branch.count -= right.count;
+                insert_tight(branches, at + 1, right);
+            }
+        }
+        self.split()
+    }
+
+    fn remove(&mut self, turn: Turn) -> Option<Token> {
+        match self {
+            Self::Leaf(entries) => {
+                let at = before(entries, turn);
+                entries.get(at).filter(|entry| entry.0 == turn)?;
+                Some(remove_tight(entries, at).1)
+            }
+            Self::Inner(branches) => {
+                let at = below(branches, turn);
+                let branch = &mut branches[at];
+                let token = branch.node.remove(turn)?;
+                branch.count -= 1;
+                if branch.node.len() < LEAST {
+                    join(branches, at.saturating_sub(1));
+                }
+                Some(token)
+            }
+        }
+    }
+
+    fn split(&mut self) -> Option<Branch> {
+        match self {
+            Self::Leaf(entries) => split(entries).map(|right| Branch {
+                from: right[0].0,
+                count: right.len(),
+                node: Self::Leaf(right),
+            }),
+            Self::Inner(branches) => split(branches).map(|right| Branch {
+                from: right[0].from,
+                count: right.iter().map(|branch| branch.count).sum(),
+                node: Self::Inner(right),
+            }),
+        }
+    }
+
+    fn first_from(&self, turn: Turn) -> Option<Turn> {
+        match self {
+            Self::Leaf(entries) => entries.get(before(entries, turn)).map(|entry| entry.0),
+            Self::Inner(branches) => {
+                let branches = &branches[below(branches, turn)..];
+                branches.iter().find_map(|branch| branch.node.first_from(turn))
+            }
+        }
+    }
+
+    fn memory(&self) -> usize {
+        match self {
+            Self::Leaf(entries) => allotted(entries),
+            Self::Inner(branches) => {
+                let below = branches.iter().map(|branch| branch.node.memory());
+                allotted(branches) + below.sum::<usize>()
+            }
+        }
+    }
+
+    /// Panics unless all is as it should be below, at this depth. Collects the turns. Returns how deep the leaves are.
+    #[cfg(any(test, feature = "checks"))]
+    fn check(&self, depth: usize, turns: &mut Vec<Turn>) -> usize {
+        assert!(self.len() <= MOST && (depth == 0 || self.len() >= LEAST), "items of a node");
+        match self {
+            Self::Leaf(entries) => turns.extend(entries.iter().map(|entry| entry.0)),
+            Self::Inner(branches) => {
+                assert!(branches.len() > 1, "an inner node has two branches");
+                let mut depths = branches.iter().map(|branch| {
+                    let before = turns.len();
+                    assert!(
+                        turns.last().is_none_or(|last| *last < branch.from),
+                        "the branch before"
+                    );
+                    let deep = branch.node.check(depth + 1, turns);
+                    assert!(branch.from <= turns[before], "where a branch begins");
+                    assert_eq!(branch.count, turns.len() - before, "what a branch counts");
+                    deep
+                });
+                let deep = depths.next().expect("there are two");
+                assert!(depths.all(|other| other == deep), "leaves are equally deep");
+                return deep;
+            }
+        }
+        depth
+    }
+}
+
+/// Joins a branch with the one after it, and splits the two anew if they are too much for one.
+#[cold]
+fn join(branches: &mut Vec<Branch>, at: usize) {
+    let right = remove_tight(branches, at + 1);
+    let left = &mut branches[at];
+    left.count += right.count;
+    match (&mut left.node, right.node) {
+        (Node::Leaf(left), Node::Leaf(right)) => append_tight(left, right),
+        (Node::Inner(left), Node::Inner(right)) => append_tight(left, right),
+        _ => unreachable!("leaves are equally deep"),
+    }
+    if let Some(right) = left.node.split() {
+        left.count -= right.count;
+        insert_tight(branches, at + 1, right);
+    }
+}
+
+fn append_tight<T>(left: &mut Vec<T>, right: Vec<T>) {
+    left.reserve_exact(right.len());
+    left.extend(right);
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
 
-    #[test]
-    fn what_was_put_in_is_found_while_the_table_grows_and_shrinks() {
-        let record = |number: u64| Handle::from_bits(number as u32 + 1).expect("not zero");
-        let token = |number: u64| Token::drawn(number);
-        let mut tokens = Tokens::default();
-        assert_eq!(
-            (tokens.get(record(7)), tokens.remove(record(7)), tokens.memory()),
-            (None, None, 0)
-        );
-        const COUNT: u64 = 20_000;
-        for number in 0..COUNT {
-            tokens.insert(record(number), token(number));
-            let earlier = number / 2;
-            assert_eq!(tokens.get(record(earlier)), Some(token(earlier)));
-        }
-        assert_eq!(tokens.len(), COUNT as usize);
-        tokens.insert(record(7), token(8));
-        assert_eq!((tokens.get(record(7)), tokens.len()), (Some(token(8)), COUNT as usize));
-        tokens.insert(record(7), token(7));
-        assert_eq!(tokens.iter().count(), COUNT as usize);
-        let full = tokens.memory();
-        if !TINY {
-            assert!(full < 40 * COUNT as usize, "{full} bytes");
-        }
-        for number in 0..COUNT {
-            assert_eq!(tokens.get(record(COUNT - 1)), Some(token(COUNT - 1)));
-            if number < COUNT - 1 {
-                assert_eq!(tokens.remove(record(number)), Some(token(number)));
-                assert_eq!(tokens.remove(record(number)), None);
+    const COUNT: u64 = if TINY { 2000 } else { 60_000 };
+
+    fn turn(deadline: u64) -> Turn {
+        Turn { deadline, push: deadline % 3 }
+    }
+
+    /// The tree and an oracle, beside each other.
+    #[derive(Default)]
+    struct Both {
+        tokens: Tokens,
+        map: BTreeMap<Turn, Token>,
+    }
+
+    impl Both {
+        fn insert(&mut self, deadline: u64) {
+            let token = Token::drawn(deadline);
+            if self.map.insert(turn(deadline), token).is_none() {
+                self.tokens.insert(turn(deadline), token);
             }
         }
-        assert_eq!((tokens.len(), tokens.parts.len()), (1, 1));
-        assert!(tokens.memory() * 5 < full, "{} of {full} bytes", tokens.memory());
+
+        fn remove(&mut self, deadline: u64) {
+            assert_eq!(self.tokens.remove(turn(deadline)), self.map.remove(&turn(deadline)));
+        }
+
+        fn check(&self, moments: impl Iterator<Item = u64>) {
+            self.tokens.check();
+            assert_eq!(self.tokens.len(), self.map.len());
+            for moment in moments {
+                let (at, after) = (turn(moment), Turn::after(moment));
+                assert_eq!(self.tokens.get(at), self.map.get(&at).copied(), "{moment}");
+                let first = self.map.range(after..).next().map(|(first, _)| *first);
+                assert_eq!(self.tokens.first_from(after), first, "{moment}");
+                let count = self.map.range(..after).count();
+                assert_eq!(self.tokens.count_before(after), count, "{moment}");
+            }
+        }
+
+        /// Returns the bytes that each entry takes.
+        fn each(&self) -> usize {
+            self.tokens.memory() / self.tokens.len()
+        }
+    }
+
+    #[test]
+    fn every_count_is_right_while_the_tree_grows_and_shrinks_at_its_ends() {
+        let mut both = Both::default();
+        both.check([0, 5].into_iter());
+        for deadline in 1..=COUNT {
+            both.insert(deadline);
+            both.remove(deadline + 1);
+        }
+        both.check((0..COUNT + 2).step_by(COUNT as usize / 50));
+        if !TINY {
+            assert!(both.each() <= 30, "{} bytes each, in order", both.each());
+        }
+        // The oldest end first, then those that began last.
+        (1..=COUNT / 2).for_each(|deadline| both.remove(deadline));
+        both.check((0..COUNT + 2).step_by(COUNT as usize / 50));
+        (COUNT / 2 + 8..=COUNT).rev().for_each(|deadline| both.remove(deadline));
+        both.check(0..COUNT / 2 + 9);
+        (COUNT / 2..COUNT / 2 + 8).for_each(|deadline| both.remove(deadline));
+        both.check([0, COUNT].into_iter());
+        assert!(both.tokens.memory() < 10 * size_of::<(Turn, Token)>());
+    }
+
+    #[test]
+    fn an_entry_takes_no_more_than_is_said_in_whatever_order_leases_begin_and_end() {
+        let mixed = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 30;
+        let mut both = Both::default();
+        (0..COUNT).for_each(|number| both.insert(mixed(number)));
+        both.check((0..COUNT).step_by(COUNT as usize / 50).map(mixed));
+        if !TINY {
+            assert!(both.each() <= 32, "{} bytes each, in no order", both.each());
+        }
+        for left in [COUNT / 2, COUNT / 4, COUNT / 8, COUNT / 64, 30] {
+            (left..COUNT).for_each(|number| both.remove(mixed(number)));
+            both.check((0..COUNT).step_by(COUNT as usize / 50).map(mixed));
+            if !TINY {
+                assert!(both.each() <= 48, "{} bytes each of {left}", both.each());
+            }
+        }
     }
 }

@@ -6,10 +6,6 @@ use super::super::*;
 
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// Begins to count the leases that run, or ends that.
-    Watch {
-        on: bool,
-    },
     Start {
         id: u16,
         ttl: u64,
@@ -171,7 +167,6 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
         2 => prop_oneof![0_usize..20, Just(usize::MAX)].prop_map(|most| Op::Drain { most }),
         1 => small_max().prop_map(|max| Op::SmallMax { max }),
         3 => (1_usize..20).prop_map(|count| Op::Scan { count }),
-        1 => any::<bool>().prop_map(|on| Op::Watch { on }),
     ]
 }
 
