@@ -11,8 +11,8 @@
 //! And what other clients notice while a million elements that came due at once are moved to a stream.
 //!
 //! ```text
-//!   cargo bench --bench lateness            measures, and writes the table and the chart
-//!   cargo bench --bench lateness -- charts  draws the chart from the table in docs/benchmarks-full.md
+//!   cargo bench -p dehydrator-benches --bench lateness            measures, and writes the table and the chart
+//!   cargo bench -p dehydrator-benches --bench lateness -- charts  draws the chart from the table in docs/benchmarks-full.md
 //! ```
 
 use std::sync::Mutex;

@@ -1,9 +1,9 @@
 //! A quick run of what many TTLs, and deadlines without TTLs, cost beside eight TTLs.
 //!
 //! ```text
-//!   cargo bench --bench core -- --deadlines               some two minutes; --rounds 1: one
-//!   cargo bench --bench core -- --adversary               what deadlines cost that were chosen to hurt; --timers 100000
-//!   BEFORE=path cargo bench --bench core -- --deadlines   with another build of this bench beside it: twice as long
+//!   cargo bench -p dehydrator-benches --bench core -- --deadlines               some two minutes; --rounds 1: one
+//!   cargo bench -p dehydrator-benches --bench core -- --adversary               what deadlines cost that were chosen to hurt; --timers 100000
+//!   BEFORE=path cargo bench -p dehydrator-benches --bench core -- --deadlines   with another build of this bench beside it: twice as long
 //! ```
 //!
 //! All cases take their turn in each round, so that what the machine does meanwhile hits all of them. What others do to

@@ -2,21 +2,21 @@
 //! the paper's own pseudo-code, and what there would be without any timers.
 //!
 //! ```text
-//!   cargo bench --bench core                  everything, and the tables and charts in docs/ anew
-//!   cargo bench --bench core -- --quick       a glance, in less than a minute; docs/ stay
-//!   cargo bench --bench core -- --deadlines   what many TTLs and deadlines cost beside eight TTLs; docs/ stay
-//!   cargo bench --bench core -- --adversary   what deadlines cost that were chosen to hurt; docs/ stay
-//!   cargo bench --bench core -- --deadlines --write   the sections about that in docs/ anew, all else stays
-//!   cargo bench --bench core -- --check       only that all stores are right
-//!   cargo bench --bench core -- --again a,b   a timer's life in these stores once more, the rest from the last run
-//!   cargo bench --bench core -- --report      the tables and charts from the last run's figures
-//!   cargo bench --bench core -- charts        the charts, and docs/benchmarks.md, from the tables in docs/benchmarks-full.md
+//!   cargo bench -p dehydrator-benches --bench core                  everything, and the tables and charts in docs/ anew
+//!   cargo bench -p dehydrator-benches --bench core -- --quick       a glance, in less than a minute; docs/ stay
+//!   cargo bench -p dehydrator-benches --bench core -- --deadlines   what many TTLs and deadlines cost beside eight TTLs; docs/ stay
+//!   cargo bench -p dehydrator-benches --bench core -- --adversary   what deadlines cost that were chosen to hurt; docs/ stay
+//!   cargo bench -p dehydrator-benches --bench core -- --deadlines --write   the sections about that in docs/ anew, all else stays
+//!   cargo bench -p dehydrator-benches --bench core -- --check       only that all stores are right
+//!   cargo bench -p dehydrator-benches --bench core -- --again a,b   a timer's life in these stores once more, the rest from the last run
+//!   cargo bench -p dehydrator-benches --bench core -- --report      the tables and charts from the last run's figures
+//!   cargo bench -p dehydrator-benches --bench core -- charts        the charts, and docs/benchmarks.md, from the tables in docs/benchmarks-full.md
 //!   cargo test --bench core                   as --check
 //!   … -- small                              a lawn of a few elements in either form, printed
 //!   … -- life lawn --timers 1000000 --ttls 8  one measurement, see `Measure`
 //!   … -- one lawn start --timers 10000        one operation, see `one`
 //!   … -- slowest lawn "descending, start" --count 17   one of an adversary's, see `adversary`
-//!   BEFORE=path cargo bench --bench core      with another build of this bench, whose core is called `before`
+//!   BEFORE=path cargo bench -p dehydrator-benches --bench core      with another build of this bench, whose core is called `before`
 //! ```
 //!
 //! Each measurement of each store runs in a process of its own, one after the other, so that none finds

@@ -5,12 +5,12 @@
 //! with those constants. What can be done both ways is done both ways, and the page says how far they are apart.
 //!
 //! ```text
-//!   cargo bench --bench scaling                 measures and simulates: some minutes
-//!   cargo bench --bench scaling -- simulate     simulates with the constants that are kept, and writes the page
-//!   cargo bench --bench scaling -- ten-million  what takes a server of ten million elements: 4 GB of memory
-//!   cargo bench --bench scaling -- commands     what commands cost, alone
-//!   cargo bench --bench scaling -- lives        what others are told of an element's life, alone
-//!   cargo bench --bench scaling -- trials       what is done both ways, alone
+//!   cargo bench -p dehydrator-benches --bench scaling                 measures and simulates: some minutes
+//!   cargo bench -p dehydrator-benches --bench scaling -- simulate     simulates with the constants that are kept, and writes the page
+//!   cargo bench -p dehydrator-benches --bench scaling -- ten-million  what takes a server of ten million elements: 4 GB of memory
+//!   cargo bench -p dehydrator-benches --bench scaling -- commands     what commands cost, alone
+//!   cargo bench -p dehydrator-benches --bench scaling -- lives        what others are told of an element's life, alone
+//!   cargo bench -p dehydrator-benches --bench scaling -- trials       what is done both ways, alone
 //! ```
 
 mod commands;
