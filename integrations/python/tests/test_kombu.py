@@ -383,6 +383,22 @@ def test_the_alias_is_a_scheme(server: RealServer) -> None:
         assert isinstance(connection.default_channel, dehydrator.kombu.Channel)
 
 
+@pytest.mark.parametrize(
+    ("options", "seconds"),
+    [
+        ({}, 300),
+        ({"lease": 60}, 60),
+        ({"visibility_timeout": 7200}, 7200),
+        ({"visibility_timeout": 7200, "lease": 5}, 5),
+    ],
+)
+def test_a_lease_has_a_name_and_a_default_of_its_own(server: RealServer, options: dict[str, Any], seconds: int) -> None:
+    with kombu.Connection(server.url, transport="dehydrator.kombu:Transport", transport_options=options) as connection:
+        channel = connection.default_channel
+        assert channel.leases.lease_ms == seconds * 1000
+        assert channel.visibility_timeout == options.get("visibility_timeout", 3600)
+
+
 def test_the_next_of_several_urls_has_the_same_transport(server: RealServer) -> None:
     nobody = f"redis://127.0.0.1:{free_port()}"
     urls = f"{nobody};{server.url}"

@@ -18,7 +18,8 @@ def installs(extra: str) -> set[str]:
 def test_an_extra_brings_one_client_library() -> None:
     assert installs("valkey") == {"valkey"}
     assert installs("redis") == {"redis"}
-    for extra in ("celery", "dramatiq", "taskiq", "rq", "huey"):
+    assert installs("celery") == {"celery", "kombu", "redis"}
+    for extra in ("dramatiq", "taskiq", "rq", "huey"):
         assert installs(extra) == {extra, "redis"}
 
 

@@ -18,9 +18,10 @@ TRANSPORT_ALIASES["redis"] = "dehydrator.kombu:Transport"
 TRANSPORT_ALIASES["rediss"] = "dehydrator.kombu:Transport"
 TRANSPORT_ALIASES["sentinel"] = "dehydrator.kombu:SentinelTransport"
 
-# Some tests look at the keys of queues.
-dehydrator.kombu.Channel.queue_key = "{queue}"
-dehydrator.kombu.SentinelChannel.queue_key = "{queue}"
+# kombu's tests look at the keys of queues.
+if queue_key := os.environ.get("DEHYDRATOR_QUEUE_KEY"):
+    dehydrator.kombu.Channel.queue_key = queue_key
+    dehydrator.kombu.SentinelChannel.queue_key = queue_key
 
 
 def exceptions() -> list[str]:

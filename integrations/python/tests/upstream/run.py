@@ -47,7 +47,7 @@ KOMBU = Suite(
     "kombu",
     "kombu-*",
     ["-p", "aliased", "t/integration/test_redis.py", "t/integration/test_redis_brpop_qos.py"],
-    {"REDIS_HOST": "127.0.0.1", "REDIS_6379_TCP": "{port}"},
+    {"REDIS_HOST": "127.0.0.1", "REDIS_6379_TCP": "{port}", "DEHYDRATOR_QUEUE_KEY": "{{queue}}"},
 )
 KOMBU_QUICK = Suite(
     "kombu",

@@ -9,9 +9,10 @@ is an alias of the first.
 
 from kombu.transport import TRANSPORT_ALIASES
 
+from dehydrator.kombu import celery_control
 from dehydrator.kombu.channel import Channel, SentinelChannel
 from dehydrator.kombu.transport import SentinelTransport, Transport
 
 TRANSPORT_ALIASES.setdefault("dehydrator", "dehydrator.kombu:Transport")
 
-__all__ = ["Channel", "SentinelChannel", "SentinelTransport", "Transport"]
+__all__ = ["Channel", "SentinelChannel", "SentinelTransport", "Transport", "celery_control"]

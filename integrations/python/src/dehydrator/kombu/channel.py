@@ -30,7 +30,10 @@ log = logging.getLogger("dehydrator.kombu")
 
 
 #: Transport options beside those of the Redis transport.
-OPTIONS = ("queue_key", "keep_dead")
+OPTIONS = ("queue_key", "keep_dead", "lease")
+
+#: Seconds. The default of the Redis transport's `visibility_timeout` is an hour, as nothing renews that.
+LEASE = 300
 
 
 class Dehydrated(base.Channel):
@@ -43,8 +46,8 @@ class Dehydrated(base.Channel):
     connection: Any
 
     #: In seconds. It is renewed while the worker lives, however long a task takes: this is how soon its work is given
-    #: to another worker when it dies.
-    visibility_timeout = 300
+    #: to another worker when it dies. Without one, `visibility_timeout` says it, if that is given, or else LEASE.
+    lease: float | None = None
 
     #: The name of the key of a queue, behind `global_keyprefix`. A list of the Redis transport has the name of its
     #: queue: so old and new workers do not disturb each other while one takes the place of the other.
@@ -65,7 +68,8 @@ class Dehydrated(base.Channel):
         self._no_ack: set[str] = set()
         self._lease_lock = threading.Lock()
         super().__init__(*args, **kwargs)
-        lease_ms = max(100, int(float(self.visibility_timeout) * 1000))
+        lease = vars(self).get("visibility_timeout", LEASE) if self.lease is None else self.lease
+        lease_ms = max(100, int(float(lease) * 1000))
         self.leases = Leases(self._create_lease_client, lease_ms, self._prolong_held)
         if not self.ack_emulation:
             # As on Redis: what was delivered is gone.
