@@ -5,6 +5,7 @@
 //!
 //! An operation costs what it costs a [`Lawn`].
 
+use super::error::StartError;
 use super::lawn::Lawn;
 use super::memory::Mover;
 use super::turn::DEADLINE_MAX;
@@ -49,10 +50,15 @@ impl Remembered {
     /// full, at 32 GiB, the id that would be forgotten next makes room.
     pub fn insert(&mut self, id: &[u8], until: u64) {
         let until = until.min(DEADLINE_MAX);
-        if !self.0.restart_at(id, 0, until) && self.0.start_at(id, 0, b"", until).is_err() {
-            self.forget(u64::MAX, 1);
-            // Fails if that one had another width. There is no memory for this id then.
-            _ = self.0.start_at(id, 0, b"", until);
+        // Nearly all are new.
+        match self.0.start_at(id, 0, b"", until) {
+            Ok(()) => {}
+            Err(StartError::Exists) => _ = self.0.restart_at(id, 0, until),
+            Err(StartError::Full | StartError::TooLate) => {
+                self.forget(u64::MAX, 1);
+                // Fails if that one had another width. Then there is no room for this id.
+                _ = self.0.start_at(id, 0, b"", until);
+            }
         }
     }
 
