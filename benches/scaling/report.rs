@@ -329,7 +329,8 @@ fn errors(constants: &Constants) -> String {
     let mut trials = trials::trials(model::costs(constants));
     trials.retain(|trial| constants.find(&format!("trial_{}_waited_share", trial.name)).is_some());
     if trials.is_empty() {
-        return "Not measured yet: `cargo bench -p dehydrator-benches --bench scaling -- trials`.".into();
+        return "Not measured yet: `cargo bench -p dehydrator-benches --bench scaling -- trials`."
+            .into();
     }
     let results = side_by_side(&trials, |trial| trials::simulated(&trial.plan));
     let measured =

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use redis::Value;
 
+use crate::replication::replica_of;
 use harness::{Ask, Server, cmd, text, texts, until};
 
 #[test]
@@ -393,4 +394,22 @@ fn the_report_of_a_crash_has_the_section_too() {
         Some(server.log()).filter(|log| log.contains("BUG REPORT END"))
     });
     assert!(log.contains("dehydrator_elements:1"), "{log}");
+}
+
+#[test]
+fn limits_are_shown_where_nothing_may_be_written() {
+    let primary = Server::start_with_port(&[]);
+    let replica = replica_of(&primary, &[]);
+    let mut client = primary.connect();
+    client.ask("DEHYDRATOR.LIMIT k HELD 5 LENGTH 7");
+    let script = "return redis.call('DEHYDRATOR.INFO', KEYS[1])";
+    let info =
+        cmd("EVAL_RO").arg(script).arg(1).arg("k").query::<HashMap<String, Value>>(&mut client);
+    let info = info.expect("a script that only reads may ask");
+    assert_eq!((&info["held-limit"], &info["length-limit"]), (&Value::Int(5), &Value::Int(7)));
+    until("the replica has it", || {
+        let info = cmd("DEHYDRATOR.INFO k").query(&mut replica.connect());
+        let info: HashMap<String, Value> = info.expect("a replica shows it");
+        (info.get("held-limit") == Some(&Value::Int(5))).then_some(())
+    });
 }
