@@ -60,10 +60,12 @@ impl Tokens {
     /// Adds a turn that is not there.
     pub(super) fn insert(&mut self, turn: Turn, token: Token) {
         self.len += 1;
-        let Some(right) = self.root.insert(turn, token) else { return };
-        let node = mem::take(&mut self.root);
-        let left = Branch { from: Turn::FIRST, count: self.len - right.count, node };
-        self.root = Node::Inner(vec![left, right]);
+        if self.root.insert(turn, token) {
+            let node = mem::take(&mut self.root);
+            let mut branches = vec![Branch { from: Turn::FIRST, count: self.len, node }];
+            split(&mut branches, 0);
+            self.root = Node::Inner(branches);
+        }
     }
 
     /// Takes out a turn, if it is there. Returns its token.
@@ -118,16 +120,25 @@ impl Tokens {
     }
 }
 
+/// Returns a number that is in the order of turns. Two numbers are compared without a branch that a processor could guess
+/// wrong.
+#[inline(always)]
+fn number(turn: Turn) -> u128 {
+    u128::from(turn.deadline) << 64 | u128::from(turn.push)
+}
+
 /// Returns which branch a turn belongs to.
 #[inline]
 fn below(branches: &[Branch], turn: Turn) -> usize {
-    branches.partition_point(|branch| branch.from <= turn).saturating_sub(1)
+    let turn = number(turn);
+    branches.partition_point(|branch| number(branch.from) <= turn).saturating_sub(1)
 }
 
 /// Returns how many entries of a leaf come before a turn.
 #[inline]
 fn before(entries: &[(Turn, Token)], turn: Turn) -> usize {
-    entries.partition_point(|entry| entry.0 < turn)
+    let turn = number(turn);
+    entries.partition_point(|entry| number(entry.0) < turn)
 }
 
 /// Inserts an item. The vector gets little room to spare.
@@ -149,16 +160,6 @@ fn remove_tight<T>(items: &mut Vec<T>, at: usize) -> T {
     item
 }
 
-/// Splits a node that has too many items. Returns the right half.
-#[inline]
-fn split<T>(items: &mut Vec<T>) -> Option<Vec<T>> {
-    (items.len() > MOST).then(|| {
-        let right = items.split_off(items.len() / 2);
-        items.shrink_to_fit();
-        right
-    })
-}
-
 impl Default for Node {
     fn default() -> Self {
         Self::Leaf(Vec::new())
@@ -173,21 +174,29 @@ impl Node {
         }
     }
 
-    /// Inserts an entry. Returns what was split off if there were too many.
-    fn insert(&mut self, turn: Turn, token: Token) -> Option<Branch> {
+    /// Inserts an entry. Returns whether there are too many items now.
+    fn insert(&mut self, turn: Turn, token: Token) -> bool {
         match self {
-            Self::Leaf(entries) => insert_tight(entries, before(entries, turn), (turn, token)),
+            Self::Leaf(entries) => {
+                // Most leases end after all others.
+                let is_last = entries.last().is_none_or(|last| number(last.0) < number(turn));
+                let at = if is_last { entries.len() } else { before(entries, turn) };
+                insert_tight(entries, at, (turn, token));
+                entries.len() > MOST
+            }
             Self::Inner(branches) => {
-                let at = below(branches, turn);
+                let last = branches.len() - 1;
+                let is_last = number(branches[last].from) <= number(turn);
+                let at = if is_last { last } else { below(branches, turn) };
                 let branch = &mut branches[at];
                 branch.from = branch.from.min(turn);
                 branch.count += 1;
-                let right = branch.node.insert(turn, token)?;
-                branch.count -= right.count;
-                insert_tight(branches, at + 1, right);
+                if branch.node.insert(turn, token) {
+                    split(branches, at);
+                }
+                branches.len() > MOST
             }
         }
-        self.split()
     }
 
     fn remove(&mut self, turn: Turn) -> Option<Token> {
@@ -210,18 +219,18 @@ impl Node {
         }
     }
 
-    fn split(&mut self) -> Option<Branch> {
+    /// Splits off the right half.
+    fn split(&mut self) -> Branch {
         match self {
-            Self::Leaf(entries) => split(entries).map(|right| Branch {
-                from: right[0].0,
-                count: right.len(),
-                node: Self::Leaf(right),
-            }),
-            Self::Inner(branches) => split(branches).map(|right| Branch {
-                from: right[0].from,
-                count: right.iter().map(|branch| branch.count).sum(),
-                node: Self::Inner(right),
-            }),
+            Self::Leaf(entries) => {
+                let right = half_of(entries);
+                Branch { from: right[0].0, count: right.len(), node: Self::Leaf(right) }
+            }
+            Self::Inner(branches) => {
+                let right = half_of(branches);
+                let count = right.iter().map(|branch| branch.count).sum();
+                Branch { from: right[0].from, count, node: Self::Inner(right) }
+            }
         }
     }
 
@@ -284,10 +293,24 @@ fn join(branches: &mut Vec<Branch>, at: usize) {
         (Node::Inner(left), Node::Inner(right)) => append_tight(left, right),
         _ => unreachable!("leaves are equally deep"),
     }
-    if let Some(right) = left.node.split() {
-        left.count -= right.count;
-        insert_tight(branches, at + 1, right);
+    if left.node.len() > MOST {
+        split(branches, at);
     }
+}
+
+/// Splits a branch in two.
+#[cold]
+fn split(branches: &mut Vec<Branch>, at: usize) {
+    let right = branches[at].node.split();
+    branches[at].count -= right.count;
+    insert_tight(branches, at + 1, right);
+}
+
+/// Splits off the right half of the items.
+fn half_of<T>(items: &mut Vec<T>) -> Vec<T> {
+    let right = items.split_off(items.len() / 2);
+    items.shrink_to_fit();
+    right
 }
 
 fn append_tight<T>(left: &mut Vec<T>, right: Vec<T>) {

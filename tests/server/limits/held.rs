@@ -284,7 +284,7 @@ fn who_waits_for_several_keys_is_given_what_one_of_them_has_room_for() {
     assert_eq!(from(second.reply()), text("limited"));
 }
 
-/// Puts so many elements away and leases them all: ten for long, the others for a millisecond.
+/// Stores elements and leases them all: ten for long, the others for a millisecond.
 fn lease_many(client: &mut Connection, count: usize) {
     let mut push = redis::cmd("DEHYDRATOR.MPUSH");
     push.arg("k");
@@ -297,56 +297,30 @@ fn lease_many(client: &mut Connection, count: usize) {
 }
 
 #[test]
-fn a_limit_over_many_leases_counts_them_all_until_it_knows_which_run() {
-    let server = Server::start(&[]);
-    let mut client = server.connect();
-    const COUNT: usize = 30_000;
-    lease_many(&mut client, COUNT);
-    client.ask("DEHYDRATOR.LIMIT k HELD 12");
-    // As long as it is not known, there is no room; then there is room for two, whoever sleeps.
-    let running = field(&mut client, "k", "running");
-    assert!(running == Value::Int(COUNT as i64) || running == Value::Int(10), "{running:?}");
-    let given = client.ask("DEHYDRATOR.POLL k BLOCK 0 COUNT 1000 LEASE 600000");
-    assert_eq!(ids(&given).len(), 2);
-    assert_eq!(field(&mut client, "k", "running"), Value::Int(12));
-    assert_eq!(client.ask("DEHYDRATOR.POLL k"), texts(&[]));
-    client.ask("DEHYDRATOR.LIMIT k HELD 0");
-    assert_eq!(ids(&client.ask("DEHYDRATOR.POLL k COUNT 20 LEASE 600000")).len(), 20);
-}
-
-/// The server's cron comes once a second: what is left to it would take minutes.
-#[test]
-fn which_of_many_leases_run_is_found_out_between_other_commands_and_not_by_the_cron() {
-    let server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
-    let mut client = server.connect();
-    lease_many(&mut client, 100_000);
-    let ticks = || server.info("dehydrator", "dehydrator_ticks");
-    let before = ticks();
-    client.ask("DEHYDRATOR.LIMIT k HELD 12");
-    // Who only looks changes nothing.
-    until("it is known which run", || {
-        (field(&mut client, "k", "running") == Value::Int(10)).then_some(())
-    });
-    let took = ticks() - before;
-    assert!(took < 10, "it took {took} ticks");
-}
-
-#[test]
-fn it_is_found_out_though_the_key_is_brought_to_another_name() {
-    let mut server = Server::start(&["--hz", "1", "--dynamic-hz", "no"]);
-    for (bring, db, name) in
-        [("RENAME k other", 0, "other"), ("MOVE k 1", 1, "k"), ("SWAPDB 0 1", 1, "k")]
-    {
+fn a_limit_over_many_leases_knows_at_once_which_run_whatever_is_done_with_the_key() {
+    let mut server = Server::start(&[]);
+    for (bring, db, name) in [
+        ("PERSIST k", 0, "k"),
+        ("RENAME k other", 0, "other"),
+        ("MOVE k 1", 1, "k"),
+        ("SWAPDB 0 1", 1, "k"),
+        ("COPY k other", 0, "other"),
+    ] {
         let mut client = server.connect();
         lease_many(&mut client, 30_000);
-        // Nothing comes between the two.
-        let mut both = redis::pipe();
-        both.atomic().add_command(cmd("DEHYDRATOR.LIMIT k HELD 12")).add_command(cmd(bring));
-        both.exec(&mut client).expect("it is brought there");
+        std::thread::sleep(Duration::from_millis(2));
+        client.ask("DEHYDRATOR.LIMIT k HELD 12");
+        assert_eq!(field(&mut client, "k", "running"), Value::Int(10), "{bring}");
+        client.ask(bring);
         client.ask(&format!("SELECT {db}"));
-        until(&format!("it is known after {bring}"), || {
-            (field(&mut client, name, "running") == Value::Int(10)).then_some(())
-        });
+        assert_eq!(field(&mut client, name, "running"), Value::Int(10), "{bring}");
+        let given = client.ask(&format!("DEHYDRATOR.POLL {name} BLOCK 0 COUNT 1000 LEASE 600000"));
+        assert_eq!(ids(&given).len(), 2, "{bring}");
+        assert_eq!(field(&mut client, name, "running"), Value::Int(12), "{bring}");
+        assert_eq!(client.ask(&format!("DEHYDRATOR.POLL {name}")), texts(&[]), "{bring}");
+        client.ask(&format!("DEHYDRATOR.LIMIT {name} HELD 0"));
+        let given = client.ask(&format!("DEHYDRATOR.POLL {name} COUNT 20 LEASE 600000"));
+        assert_eq!(ids(&given).len(), 20, "{bring}");
         server.restart();
     }
 }
