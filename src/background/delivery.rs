@@ -24,7 +24,7 @@ use crate::pending::overdue::Serial;
 use crate::pending::schedule::Task;
 use crate::pending::{blocked, schedule};
 use crate::policy::{Policy, Trust};
-use crate::replicate;
+use crate::replicate::Effect;
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str};
 use crate::{clock, config};
@@ -159,7 +159,7 @@ fn tell(context: &Context, name: &Name, key: Str<'_>) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let policy = dehydrator.policy().clone();
     if dehydrator.set_policy(policy.clone(), Trust::Unconfirmed) {
-        replicate::unconfirmed(context, key, &policy);
+        Effect::policy(key, &policy, Trust::Unconfirmed).replicate(context);
     }
     drop(dehydrator);
     schedule::again(name);
@@ -174,7 +174,7 @@ fn resume(context: &Context, name: &Name, key: Str<'_>) {
     if dehydrator.set_pause(None) {
         schedule::begin(name);
         blocked::begin(name);
-        replicate::resumed(context, key);
+        Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }
     schedule::again(name);

@@ -1,10 +1,11 @@
 //! Hooks for tests, in debug builds alone: DEBUG.
 
+use std::ffi::CString;
+
 use crate::clock;
 use crate::data_type::{Writing, inspect};
 use crate::level;
 use crate::pending::timer;
-use crate::replicate;
 use crate::server::guard::trap;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, error::Result};
@@ -33,8 +34,8 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
             Ok(())
         }
         (Some("SAY"), Some(command)) => {
-            let arguments: Vec<_> = args.from(4).collect();
-            replicate::said(context, &command, &arguments);
+            let command = CString::new(command).unwrap_or_default();
+            context.replicate(&command, args.from(4));
             context.reply_ok();
             Ok(())
         }

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
 use crate::data_type::Writing;
-use crate::policy::{Policy, Route};
-use crate::replicate;
+use crate::policy::{Policy, Route, Trust};
+use crate::replicate::Effect;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, OwnedStr, Str, log};
 
@@ -92,7 +92,7 @@ fn apply_to_new(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing
     if let Some(policy) = policy
         && dehydrator.set_policy_of_new(policy.clone())
     {
-        replicate::policy(context, key, &policy);
+        Effect::policy(key, &policy, Trust::Confirmed).replicate(context);
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::data_type::Writing;
 use crate::pending::{blocked, schedule};
 use crate::policy::Pause;
-use crate::replicate;
+use crate::replicate::Effect;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
@@ -24,7 +24,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
-        replicate::paused(context, key, pause);
+        Effect::paused(key, pause).replicate(context);
         defaults::apply(context, key, &mut dehydrator);
         dehydrator.changed(c"dehydrator.pause");
     }
@@ -43,7 +43,7 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
         let name = Name::of(context, key);
         schedule::begin(&name);
         blocked::begin(&name);
-        replicate::resumed(context, key);
+        Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }
     context.reply_integer(was_paused.into());

@@ -54,7 +54,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     }
     dehydrator.forget(id.bytes());
     if at.is_some() {
-        replicate::pushed_as_sent(context, args);
+        replicate::as_sent(context, args, c"DEHYDRATOR.PUSH");
         dehydrator.note_timer(ttl.ms, deadline);
     } else {
         let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };

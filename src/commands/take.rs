@@ -12,7 +12,6 @@ use super::limits;
 
 /// Runs `PULL key id`: the element, due or not, or nil.
 pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
-    let name = args.get(0);
     let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
@@ -30,7 +29,7 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
         removed.push_sent(id);
         removed.finish();
     } else {
-        replicate::removed(context, name, key, id);
+        replicate::as_sent(context, args, c"DEHYDRATOR.REM");
     }
     counters::count(&PULLS, 1);
     dehydrator.shrunk(c"dehydrator.pull");

@@ -11,7 +11,6 @@ use super::{limits, refusal};
 
 /// Runs `UPDATE key id element`: the old element. The deadline stays.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
-    let name = args.get(0);
     let args::Update { key, id, element } = args::read(context, args, args::Update::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
@@ -20,7 +19,7 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     let old = old.map_err(|error| refusal::of_update(error, id.bytes()))?;
     context.reply_bulk(old.element().payload);
     drop(old);
-    replicate::updated(context, name, key, id, element);
+    replicate::as_sent(context, args, c"DEHYDRATOR.UPDATE");
     dehydrator.changed(c"dehydrator.update");
     Ok(())
 }

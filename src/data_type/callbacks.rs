@@ -17,7 +17,7 @@ use super::{TYPE, is_scheduled, new_lawn};
 use crate::clock;
 use crate::pending::{schedule, timer};
 use crate::policy::{Policy, Rate, Rules, Trust};
-use crate::replicate;
+use crate::replicate::{self, Effect};
 use crate::server::guard::{Whole, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
 use crate::server::key::{Name, Transfer};
@@ -200,19 +200,19 @@ unsafe extern "C" fn aof_rewrite(
         replicate::rewrite_level(&io);
         // First, so that what is held is counted as it comes.
         if let Some(limits) = &value.rules.limits {
-            replicate::rewrite_limits(&io, key, limits);
+            Effect::limits(key, limits).for_each(|effect| effect.rewrite(&io));
         }
         for (ttl, element) in value.lawn.iter() {
-            replicate::rewrite(&io, key, ttl, element, value.lawn.token(&element));
+            replicate::rewrite_element(&io, key, ttl, element, value.lawn.token(&element));
         }
         if value.rules.policy != Policy::Hold {
-            replicate::rewrite_policy(&io, key, &value.rules.policy, value.rules.trust);
+            Effect::policy(key, &value.rules.policy, value.rules.trust).rewrite(&io);
         }
         if let Some(pause) = value.rules.pause {
-            replicate::rewrite_pause(&io, key, pause);
+            Effect::paused(key, pause).rewrite(&io);
         }
         for (until, id) in value.past.ids().into_iter().flat_map(Remembered::iter) {
-            replicate::rewrite_settled(&io, key, until, id);
+            Effect::settled(key, until, id).rewrite(&io);
         }
     });
 }

@@ -10,7 +10,7 @@ use crate::server::guard::trap;
 use crate::server::{Context, OwnedStr, Str, api, quiet};
 use lawn::Token;
 
-use super::effect::{greet, timer, verbatim};
+use super::effect::{announce_level, timer, verbatim};
 
 /// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
 /// command itself stay small.
@@ -131,7 +131,7 @@ impl<'a> Batch<'a> {
         if self.room.ids.is_empty() {
             return;
         }
-        greet(self.context);
+        announce_level(self.context);
         let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
         let (ids, count) = (self.room.ids.as_ptr(), self.room.ids.len());
         let remove = c"DEHYDRATOR.REM".as_ptr();

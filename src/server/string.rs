@@ -121,13 +121,6 @@ impl<'a> Args<'a> {
         unsafe { NonNull::new(*self.argv.add(at)).map(|raw| Str::from_raw(raw)) }
     }
 
-    /// Returns the server's own pointers, for the API, from `at` on: the first, and how many there are.
-    pub fn pointers(self, at: usize) -> (*const *mut RedisModuleString, usize) {
-        let at = at.min(self.argc);
-        // SAFETY: `at` is `argc` at the most, so the caller of `from_raw` vouches for what is before it.
-        (unsafe { self.argv.add(at) }, self.argc - at)
-    }
-
     /// Returns the arguments from `at` on.
     pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> {
         (at..self.argc).filter_map(move |at| self.get(at))

@@ -1,4 +1,5 @@
-//! Saying what has happened to a key: to those who watch it, and as keyspace events.
+//! What has happened to a key: told to replicas and the append-only file, to clients that watch it, and as keyspace
+//! events.
 
 use std::ffi::{CStr, c_int};
 
@@ -8,6 +9,17 @@ use super::Context;
 use crate::server::{Str, hold};
 
 impl Context {
+    /// Replicates a command with these words.
+    pub fn replicate<'a>(&self, command: &CStr, words: impl IntoIterator<Item = Str<'a>>) {
+        let words: Vec<_> = words.into_iter().map(Str::as_ptr).collect();
+        let (format, start, count) = (c"v".as_ptr(), words.as_ptr(), words.len());
+        // SAFETY: the context is live, and the format takes an array of the server's strings with its length. The server
+        // counts its own references to them.
+        unsafe {
+            api!(RedisModule_Replicate(self.as_ptr(), command.as_ptr(), format, start, count))
+        };
+    }
+
     /// Tells WATCHing clients and client-side caches that a key has changed.
     pub fn signal_modified(&self, key: Str<'_>) {
         // SAFETY: context and key are live.

@@ -1,6 +1,6 @@
 //! Reading and writing RDB payloads, and digests.
 
-use std::ffi::{CString, c_char};
+use std::ffi::{CStr, CString, c_char};
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::slice;
@@ -8,7 +8,7 @@ use std::slice;
 use redis_module::raw::{RedisModuleDigest, RedisModuleIO};
 
 use super::Name;
-use crate::server::Context;
+use crate::server::{Context, Str};
 
 /// A payload that is being read or written.
 pub struct Io {
@@ -57,6 +57,15 @@ impl Io {
                 message.as_ptr()
             ))
         };
+    }
+
+    /// Writes a command with these words, where an append-only file is being rewritten.
+    pub fn emit<'a>(&self, command: &CStr, words: impl IntoIterator<Item = Str<'a>>) {
+        let words: Vec<_> = words.into_iter().map(Str::as_ptr).collect();
+        let (format, start, count) = (c"v".as_ptr(), words.as_ptr(), words.len());
+        // SAFETY: the io is live, and the format takes an array of the server's strings with its length, which are written
+        // before this returns.
+        unsafe { api!(RedisModule_EmitAOF(self.as_ptr(), command.as_ptr(), format, start, count)) };
     }
 
     /// Reads the next field, if it is a number.
