@@ -29,12 +29,6 @@ mod commands {
     mod args;
 }
 
-mod pending {
-    mod take;
-
-    pub use take::Take;
-}
-
 mod data_type {
     mod encoding;
     mod fields;
@@ -44,17 +38,6 @@ mod data_type {
 mod level {
     pub fn end(_: &crate::server::Context, what: &str) -> ! {
         panic!("{what}")
-    }
-}
-
-/// What is set when nothing is.
-mod config {
-    pub fn default_slack() -> Option<u64> {
-        None
-    }
-
-    pub fn reply_max() -> usize {
-        usize::MAX
     }
 }
 

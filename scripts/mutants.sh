@@ -7,8 +7,9 @@
 #   scripts/mutants.sh --check    compiles what would be changed, and no more
 #   SHARD=k/n    only each n-th change, from the k-th on: 0/20 is a sample
 #
-# The whole module takes too long to build for each change, most of it for the bindings to the server. So what is built
-# is a small crate of those files, which is put together from mutants/ and src/.
+# The whole module takes long to build for each change, most of it for the bindings to the server. So what is built is a
+# small crate of those files, which is put together from mutants/ and src/. The requests of commands stand beside their
+# handlers, which need the server: for those, and for those alone, it is a copy of the module.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,12 +41,14 @@ fi
 
 if [ $# = 0 ]; then
     set -- src/policy/*.rs src/metrics/{latency,start}.rs src/commands/args/*.rs src/data_type/encoding/*.rs \
+        $(grep -l 'fn parse' src/commands/{,poll/}*.rs) \
         src/lawn/*.rs src/lawn/{index,lease,queues,remembered,small,store}/*.rs
 fi
-around=() lawn=()
+around=() requests=() lawn=()
 for file in "$@"; do
     case $file in
         src/policy/* | src/metrics/* | src/commands/args/* | src/data_type/encoding/*) around+=(--file "$file") ;;
+        src/commands/*) requests+=(--file "$file") ;;
         src/lawn/*) lawn+=(--file "$file") ;;
         *)
             echo "mutants.sh: $file is not in mutants/lib.rs" >&2
@@ -56,7 +59,7 @@ done
 
 work=$PWD/target/mutants
 tree=$work/tree
-rm -rf "$work"/{around,tiny,real}
+rm -rf "$work"/{around,requests,tiny,real}
 put_together "$tree"
 
 export CARGO_TARGET_DIR=$work/build
@@ -65,11 +68,12 @@ export PROPTEST_MAX_SHRINK_ITERS=0 PROPTEST_CASES=${PROPTEST_CASES:-64}
 # A loop that a change has made endless must not take all memory before its time is over.
 ulimit -v 6000000
 
-# run <folder> [options...]: what is missed or takes too long is no error here, but a test that fails by itself is.
+# run <folder> <sources> [options...]: what is missed or takes too long is no error here, but a test that fails by
+# itself is.
 run() {
     local status=0
-    cargo mutants --dir "$tree" --in-place --output "$work/$1" --colors never --minimum-test-timeout 20 \
-        "${@:2}" -- --lib || status=$?
+    cargo mutants --dir "$2" --in-place --output "$work/$1" --colors never --minimum-test-timeout 20 \
+        "${@:3}" -- --lib || status=$?
     case $status in
         0 | 2 | 3) ;;
         *) exit "$status" ;;
@@ -78,14 +82,22 @@ run() {
 
 sample=(${SHARD:+--sharding round-robin --shard "$SHARD"})
 if [ ${#around[@]} != 0 ]; then
-    run around --package dehydrator-mutants "${sample[@]}" "${around[@]}"
+    run around "$tree" --package dehydrator-mutants "${sample[@]}" "${around[@]}"
+fi
+if [ ${#requests[@]} != 0 ]; then
+    module=$work/module
+    rm -rf "$module"
+    mkdir -p "$module/.cargo"
+    git ls-files -z | xargs -0 cp --parents -t "$module"
+    cp mutants/mutants.toml "$module/.cargo"
+    run requests "$module" --package dehydrator "${sample[@]}" --re '\b(parse|with_slack|HeldList)' "${requests[@]}"
 fi
 if [ ${#lawn[@]} != 0 ]; then
     # With tiny bounds the oracle sees most; what it misses is for the tests of the real bounds.
-    run tiny --package dehydrator-lawn --features tiny-bounds "${sample[@]}" "${lawn[@]}"
+    run tiny "$tree" --package dehydrator-lawn --features tiny-bounds "${sample[@]}" "${lawn[@]}"
     mapfile -t again < <(sed 's/[][\.*^$+?(){}|]/\\&/g; s/.*/--re=^&$/' "$work/tiny/mutants.out/missed.txt")
     : >"$work/tiny/mutants.out/missed.txt"
-    [ ${#again[@]} = 0 ] || run real --package dehydrator-lawn "${again[@]}" "${lawn[@]}"
+    [ ${#again[@]} = 0 ] || run real "$tree" --package dehydrator-lawn "${again[@]}" "${lawn[@]}"
 fi
 
 # A change to a field of a struct is made in both passes, whatever is asked for: seen once is seen.

@@ -38,8 +38,8 @@
 //! | `config` | `lawn` |
 //! | `level` | `version` |
 //!
-//! *One PUSH*: [`commands()`] names `push::push`; `args` makes a typed request of the arguments;
-//! [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start_at`] does it;
+//! *One PUSH*: [`commands()`] names `push::push`; `Push::parse` makes a typed request of the
+//! arguments; [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start_at`] does it;
 //! [`replicate`] says the effect; the event, the reply. A replica and the append-only file come in by
 //! the same door, with the deadline in the request.
 

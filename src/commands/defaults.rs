@@ -13,7 +13,8 @@ use crate::replicate::Effect;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, OwnedStr, Str, log};
 
-use super::{args, glob};
+use super::glob;
+use super::ondue::OnDue;
 
 /// What stands between two rules.
 const NEXT: &[u8] = b";";
@@ -124,7 +125,7 @@ impl Rule {
         let pointers: Vec<_> = words.iter().map(|word| word.as_str().as_ptr()).collect();
         // SAFETY: the strings live, unchanged, until this returns.
         let args = unsafe { Args::from_raw(pointers.as_ptr(), pointers.len()) };
-        let asked = args::OnDue::parse(args).map_err(reason)?;
+        let asked = OnDue::parse(args).map_err(reason)?;
         if asked.trust.is_confirmed() {
             Ok(asked.policy)
         } else {

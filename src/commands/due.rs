@@ -1,15 +1,31 @@
 //! What is due, and when the next is: XPOLL, TTN, PTTL.
 
 use crate::clock;
+use crate::config;
 use crate::data_type::{Dehydrator, Reading, is_stuck};
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Str, error::Result};
 
-use super::args;
+use super::args::options::Options;
+use super::args::{self, required};
+
+/// `key [COUNT n]`
+pub struct XPoll<'a> {
+    pub key: Str<'a>,
+    pub count: usize,
+}
+
+impl<'a> XPoll<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let key = required(args, 1)?;
+        let count = Options::new(args, 2).only_count()?;
+        Ok(Self { key, count: count.unwrap_or(usize::MAX).min(config::reply_max()) })
+    }
+}
 
 /// Runs `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
 pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::XPoll { key, count } = args::read(context, args, args::XPoll::parse)?;
+    let XPoll { key, count } = args::read(context, args, XPoll::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -54,4 +70,19 @@ pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
     });
     context.reply_integer(left.unwrap_or(NO_SUCH_ID));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn an_xpoll_says_how_many() {
+        needs_all_of("k", only!(XPoll));
+        let xpoll = |args: Args<'_>| XPoll::parse(args).map(|it| (text(it.key), it.count));
+        assert_eq!(request("k", xpoll), Ok(("k".into(), usize::MAX)));
+        assert_eq!(request("k count 2", xpoll), Ok(("k".into(), 2)));
+        refuses_each(&["k COUNT 1 COUNT 1", "k COUNT 0", "k WITHIDS"], only!(XPoll));
+    }
 }

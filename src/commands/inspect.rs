@@ -1,14 +1,18 @@
 //! What is in a dehydrator, as a whole: LEN, SCAN, INFO.
 
 use crate::clock;
+use crate::config;
 use crate::data_type::{Dehydrator, Reading};
 use crate::pending::schedule::{self, Failure};
 use crate::policy::{Limits, Pause, Rate, Rules};
 use crate::server::key::Name;
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Error, Str, error::Result};
 
-use super::{args, glob};
+use super::args::number::number;
+use super::args::options::Options;
+use super::args::{self, required, shown};
+use super::glob;
 
 /// Runs `LEN key`: how many elements there are, due or not.
 pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
@@ -20,9 +24,38 @@ pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
+/// `key cursor [MATCH pattern] [COUNT n]`
+pub struct Scan<'a> {
+    pub key: Str<'a>,
+    pub cursor: u64,
+    pub pattern: Option<&'a [u8]>,
+    pub count: usize,
+}
+
+impl<'a> Scan<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        /// As HSCAN's.
+        const COUNT: usize = 10;
+        let word = required(args, 2)?.bytes();
+        let cursor =
+            number(word).map_err(|_| Error::from(format!("invalid cursor '{}'", shown(word))))?;
+        let (mut pattern, mut count) = (None, None);
+        let mut options = Options::new(args, 3);
+        while let Some(option) = options.next() {
+            match option.name() {
+                b"MATCH" if pattern.is_none() => pattern = Some(options.value("MATCH")?.bytes()),
+                b"COUNT" if count.is_none() => count = Some(options.count()?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        let count = count.unwrap_or(COUNT).min(config::reply_max());
+        Ok(Self { key: required(args, 1)?, cursor, pattern, count })
+    }
+}
+
 /// Runs `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor, and ids.
 pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Scan { key, cursor, pattern, count } = args::read(context, args, args::Scan::parse)?;
+    let Scan { key, cursor, pattern, count } = args::read(context, args, Scan::parse)?;
     let dehydrator = Reading::open(context, key)?;
 
     let mut ids = Vec::new();
@@ -40,9 +73,21 @@ pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
+/// `key [FULL]`
+pub struct Info<'a> {
+    pub key: Str<'a>,
+    pub full: bool,
+}
+
+impl<'a> Info<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        Ok(Self { key: required(args, 1)?, full: Options::new(args, 2).only_full()? })
+    }
+}
+
 /// Runs `INFO key [FULL]`: a map of what is in it.
 pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Info { key, full } = args::read(context, args, args::Info::parse)?;
+    let Info { key, full } = args::read(context, args, Info::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -117,4 +162,43 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn a_scan_begins_at_a_cursor_and_shows_ten() {
+        needs_all_of("k 0", only!(Scan));
+        let scan = |args: Args<'_>| {
+            let it = Scan::parse(args)?;
+            Ok((text(it.key), it.cursor, it.pattern.map(<[u8]>::to_vec), it.count))
+        };
+        assert_eq!(request("k 0", scan), Ok(("k".into(), 0, None, 10)));
+        let all = Ok(("k".into(), 17, Some(b"a*".to_vec()), 3));
+        assert_eq!(request("k 17 MATCH a* COUNT 3", scan), all);
+        assert_eq!(request("k 17 count 3 match a*", scan), all);
+        refuses_each(
+            &[
+                "k x",
+                "k 0 MATCH",
+                "k 0 MATCH a MATCH a",
+                "k 0 COUNT 0",
+                "k 0 COUNT 1 COUNT 1",
+                "k 0 a*",
+            ],
+            only!(Scan),
+        );
+    }
+
+    #[test]
+    fn info_is_short_or_full() {
+        needs_all_of("k", only!(Info));
+        let info = |args: Args<'_>| Info::parse(args).map(|it| (text(it.key), it.full));
+        assert_eq!(request("k", info), Ok(("k".into(), false)));
+        assert_eq!(request("k full", info), Ok(("k".into(), true)));
+        refuses_each(&["k FULL FULL", "k short"], only!(Info));
+    }
 }

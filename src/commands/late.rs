@@ -1,12 +1,14 @@
 //! Which dehydrators are overdue the longest: LATE.
 
 use crate::clock;
+use crate::config;
 use crate::data_type::inspect;
 use crate::pending::overdue::{self, Oldest, names};
 use crate::server::string::Args;
 use crate::server::{CommandContext, OwnedStr, error::Result};
 
 use super::args;
+use super::args::options::Options;
 
 /// What is told of a dehydrator.
 struct Row {
@@ -19,7 +21,9 @@ struct Row {
 /// second at least; of each the key, the database, for how many ms, and how many elements are overdue. The key is nil until
 /// it has been found.
 pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Late { count } = args::read(context, args, args::Late::parse)?;
+    const COUNT: usize = 10;
+    let count = args::read(context, args, |args| Options::new(args, 1).only_count())?;
+    let count = count.unwrap_or(COUNT).min(config::reply_max());
     let db = context.selected_db();
     let oldest = overdue::oldest(count.min(names::MOST));
     let oldest = oldest.into_iter().filter(|one| one.age >= overdue::OVERDUE);

@@ -2,18 +2,64 @@
 
 use crate::data_type::{Reading, Writing};
 use crate::pending::{blocked, schedule};
-use crate::policy::{Limits, Rate};
+use crate::policy::{Change, Limits, Rate};
 use crate::replicate;
 use crate::server::key::Name;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 
-use super::{args, defaults, limits};
+use super::args::number::{moment, positive};
+use super::args::options::Options;
+use super::args::{self, has_exactly, required};
+use super::{defaults, limits};
+
+/// `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`
+pub struct Limit<'a> {
+    pub key: Str<'a>,
+    /// `None`: the limits are asked for.
+    pub change: Option<Change>,
+}
+
+impl<'a> Limit<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let key = required(args, 1)?;
+        let mut options = Options::new(args, 2);
+        let mut change = Change::default();
+        while let Some(option) = options.next() {
+            match option.name() {
+                b"LENGTH" if change.length.is_none() => {
+                    change.length = Some(options.limit("LENGTH")?);
+                }
+                b"HELD" if change.held.is_none() => change.held = Some(options.limit("HELD")?),
+                b"RATE" if change.rate.is_none() => {
+                    let most = options.limit("RATE")?;
+                    change.rate = Some((most, parse_per(most, &mut options)?));
+                }
+                b"REMEMBER" if change.remember.is_none() => {
+                    change.remember = Some(options.milliseconds("REMEMBER")?);
+                }
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(Self { key, change: Some(change).filter(|change| *change != Change::default()) })
+    }
+}
+
+/// Reads `PER ms`, without which a rate of 0 takes the limit away.
+fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
+    if !options.next_if(b"PER") {
+        let needs = || "RATE needs PER after its value, to say in how many milliseconds".into();
+        return if most == 0 { Ok(0) } else { Err(needs()) };
+    }
+    let word = options.value("PER")?.bytes();
+    let per = positive("PER", word, "a whole number of milliseconds from 1 on")?;
+    Ok(if most == 0 { 0 } else { per })
+}
 
 /// Runs `LIMIT key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK, or, without options, a map of the limits that
 /// hold.
 pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Limit { key, change } = args::read(context, args, args::Limit::parse)?;
+    let Limit { key, change } = args::read(context, args, Limit::parse)?;
     let Some(change) = change else { return show(context, key) };
     let mut dehydrator = Writing::open(context, key)?;
 
@@ -48,10 +94,26 @@ fn show(context: &CommandContext, key: Str<'_>) -> Result {
     Ok(())
 }
 
+/// `key unix-ms n`
+pub struct Given<'a> {
+    pub key: Str<'a>,
+    pub moment: u64,
+    pub count: u64,
+}
+
+impl<'a> Given<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        has_exactly(args, 3)?;
+        let moment = moment("moment", required(args, 2)?.bytes())?;
+        let count = positive("n", required(args, 3)?.bytes(), "a whole number from 1 on")?;
+        Ok(Self { key: required(args, 1)?, moment, count })
+    }
+}
+
 /// Runs `GIVEN key unix-ms n`: 1, or 0 if there is no RATE. The form in which replicas and the append-only file are told how
 /// much was given out when.
 pub fn given(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Given { key, moment, count } = args::read(context, args, args::Given::parse)?;
+    let Given { key, moment, count } = args::read(context, args, Given::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let is_noted = dehydrator.limits().is_some() && dehydrator.note_given(moment, count);
@@ -61,4 +123,66 @@ pub fn given(context: &CommandContext, args: Args<'_>) -> Result {
     }
     context.reply_integer(is_noted.into());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+    use lawn::DEADLINE_MAX;
+
+    #[test]
+    fn limit_asks_for_limits_or_sets_those_it_names() {
+        needs_all_of("k", only!(Limit));
+        let limit = |args: Args<'_>| Limit::parse(args).map(|it| (text(it.key), it.change));
+        assert_eq!(request("k", limit), Ok(("k".into(), None)));
+        let change = |change| Ok(("k".into(), Some(change)));
+        let none = Change::default();
+        assert_eq!(request("k length 5", limit), change(Change { length: Some(5), ..none }));
+        assert_eq!(request("k HELD 0", limit), change(Change { held: Some(0), ..none }));
+        assert_eq!(request("k rate 5 per 7", limit), change(Change { rate: Some((5, 7)), ..none }));
+        let no_rate = Change { rate: Some((0, 0)), ..none };
+        assert_eq!(
+            [request("k rate 0", limit), request("k rate 0 per 5", limit)],
+            [change(no_rate), change(no_rate)]
+        );
+        let most = DEADLINE_MAX;
+        let line = format!("k remember {most} rate {most} per {most} held {most} length {most}");
+        let (length, held, rate) = (Some(most), Some(most), Some((most, most)));
+        assert_eq!(
+            request(&line, limit),
+            change(Change { length, held, rate, remember: Some(most) })
+        );
+        refuses_each(
+            &[
+                "k 5",
+                "k length",
+                "k length -1",
+                "k length 1 length 1",
+                "k held x",
+                "k held 1 held 1",
+                "k rate",
+                "k rate 5",
+                "k rate 5 per",
+                "k rate 5 per 0",
+                "k rate 0 per 0",
+                "k rate 5 7",
+                "k per 7",
+                "k rate 5 per 7 rate 5 per 7",
+                "k remember",
+                "k remember x",
+                "k remember 1 remember 1",
+                "k length 9223372036854775808",
+                "k length 1 more",
+            ],
+            only!(Limit),
+        );
+
+        needs_all_of("k 0 1", only!(Given));
+        takes_no_more("k 0 1", only!(Given));
+        let given =
+            |args: Args<'_>| Given::parse(args).map(|it| (text(it.key), it.moment, it.count));
+        assert_eq!(request("k 5 7", given), Ok(("k".into(), 5, 7)));
+        refuses_each(&["k -1 1", "k 1 0", "k x 1", "k 1 x"], only!(Given));
+    }
 }

@@ -3,14 +3,29 @@
 use crate::clock;
 use crate::data_type::{Reading, is_stuck};
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Str, error::Result};
 use lawn::Row;
 
-use super::args;
+use super::args::options::Options;
+use super::args::{self, required};
+
+/// `key id [FULL]`
+pub struct Look<'a> {
+    pub key: Str<'a>,
+    pub id: &'a [u8],
+    pub full: bool,
+}
+
+impl<'a> Look<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let (key, id) = (required(args, 1)?, required(args, 2)?.bytes());
+        Ok(Self { key, id, full: Options::new(args, 3).only_full()? })
+    }
+}
 
 /// Runs `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
 pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Look { key, id, full } = args::read(context, args, args::Look::parse)?;
+    let Look { key, id, full } = args::read(context, args, Look::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -41,4 +56,19 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
 /// Returns whether it was given out, is not due again yet, and is no dead letter.
 pub(super) fn is_leased(row: &Row<'_>, now: u64) -> bool {
     row.element.deliveries > 0 && row.element.deadline > now && !is_stuck(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn a_look_is_short_or_full() {
+        needs_all_of("k i", only!(Look));
+        let look = |args: Args<'_>| Look::parse(args).map(|it| (it.id.to_vec(), it.full));
+        assert_eq!(request("k full", look), Ok((b"full".to_vec(), false)));
+        assert_eq!(request("k i full", look), Ok((b"i".to_vec(), true)));
+        refuses_each(&["k i FULL FULL", "k i short"], only!(Look));
+    }
 }

@@ -1,4 +1,4 @@
-//! The commands, a file for each family: how each reads its arguments, what it does to the dehydrator,
+//! The commands, a file for each family: the request that each makes of its arguments, what it does to the dehydrator,
 //! what it tells replicas, and what it replies, in that order.
 //!
 //! | module | noun |
@@ -19,7 +19,7 @@
 //! | `limit` | LIMIT, GIVEN: how much a key holds and gives out at the most |
 //! | `require` | REQUIRE: what a primary asks of its replicas |
 //! | `debug` | DEBUG, in debug builds alone |
-//! | `args` | what all of these call first: typed requests, and every syntax error |
+//! | `args` | what their requests share: options, numbers, ids, tokens |
 //! | `defaults` | what ONDUE says of a key of which nobody has said anything |
 //! | `limits` | what an operator allows: the longest TTL, the most elements |
 //! | `refusal` | errors that programs tell by their codes |

@@ -2,15 +2,81 @@
 
 use crate::data_type::Writing;
 use crate::pending::schedule;
-use crate::policy::{Policy, Route};
+use crate::policy::{End, Policy, Route, Trust};
 use crate::replicate;
 use crate::server::command::{Dest, access};
 use crate::server::key::{KeyKind, Name};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, Key, OwnedStr, Str, error::Result};
 
-use super::args::{self, shown};
+use super::args::options::{Opt, Options};
+use super::args::{self, required, shown};
 use super::limits;
+
+/// `key HOLD [DELIVERIES n route] | route`, in replication with `UNCONFIRMED` behind a route to elsewhere.
+pub struct OnDue<'a> {
+    pub key: Str<'a>,
+    pub policy: Policy,
+    pub trust: Trust,
+}
+
+impl<'a> OnDue<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let key = required(args, 1)?;
+        let mut options = Options::new(args, 2);
+        let word = options.next().ok_or(Error::Arity)?;
+        let policy = if word.name() == b"HOLD" {
+            match options.next() {
+                None => Policy::Hold,
+                Some(option) if option.name() == b"DELIVERIES" => {
+                    let deliveries = options.deliveries()?;
+                    let route = options.next().ok_or(
+                        "DELIVERIES needs DROP, STREAM, LIST or PUBLISH after its value, to say where dead letters go",
+                    )?;
+                    Policy::Limit { deliveries, route: parse_route(key, &route, &mut options)? }
+                }
+                Some(option) => return Err(option.unexpected()),
+            }
+        } else {
+            Policy::Send(parse_route(key, &word, &mut options)?)
+        };
+        let is_unconfirmed = policy.sends_elsewhere() && options.next_if(b"UNCONFIRMED");
+        options.end()?;
+        let trust = if is_unconfirmed { Trust::Unconfirmed } else { Trust::Confirmed };
+        Ok(Self { key, policy, trust })
+    }
+}
+
+/// Reads `DROP | STREAM dest [MAXLEN [~ | =] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel`, of which the first word is read.
+fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> Result<Route> {
+    match word.name() {
+        b"DROP" => Ok(Route::Drop),
+        b"STREAM" => {
+            let dest = parse_dest(key, "STREAM", options)?;
+            let maxlen = options.next_if(b"MAXLEN").then(|| options.maxlen()).transpose()?;
+            Ok(Route::Stream { dest: dest.into(), maxlen })
+        }
+        b"LIST" => {
+            let dest = parse_dest(key, "LIST", options)?.into();
+            let is_left = options.next_if(b"LEFT");
+            if !is_left {
+                options.next_if(b"RIGHT");
+            }
+            Ok(Route::List { dest, end: if is_left { End::Left } else { End::Right } })
+        }
+        b"PUBLISH" => Ok(Route::Publish { channel: options.value("PUBLISH")?.bytes().into() }),
+        _ => Err(word.unexpected()),
+    }
+}
+
+/// Reads the key behind that word, which is another one.
+fn parse_dest<'a>(key: Str<'a>, word: &str, options: &mut Options<'a>) -> Result<&'a [u8]> {
+    let dest = options.value(word)?.bytes();
+    if dest == key.bytes() {
+        return Err(format!("{word} must not be the dehydrator's own key").into());
+    }
+    Ok(dest)
+}
 
 /// Runs `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] |
 /// LIST dest [LEFT | RIGHT] | PUBLISH channel`. It confirms a policy that came by RESTORE; in replication `UNCONFIRMED` behind it says that nobody has
@@ -20,7 +86,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         say_where(context, args);
         return Ok(());
     }
-    let args::OnDue { key, policy, trust } = args::read(context, args, args::OnDue::parse)?;
+    let OnDue { key, policy, trust } = args::read(context, args, OnDue::parse)?;
     if !trust.is_confirmed() && !context.is_replaying() {
         return Err("syntax error, unexpected 'UNCONFIRMED'".into());
     }
@@ -96,5 +162,130 @@ fn say_where(context: &Context, args: Args<'_>) {
         && args.get(route + 1).is_some()
     {
         context.key_at(route + 1, dest.access);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+    use crate::policy::MaxLen;
+    use crate::server::fake::with_args;
+    use lawn::DEADLINE_MAX;
+
+    #[test]
+    fn ondue_takes_the_words_of_every_policy_and_no_others() {
+        needs_all_of("k HOLD", only!(OnDue));
+        let on_due = |args: Args<'_>| OnDue::parse(args).map(|it| (text(it.key), it.policy));
+        assert_eq!(request("k hold", on_due), Ok(("k".into(), Policy::Hold)));
+        let stream = |maxlen| Route::Stream { dest: b"d"[..].into(), maxlen };
+        let maxlen = |length, approximate| stream(Some(MaxLen { length, approximate }));
+        let list = |end| Route::List { dest: b"d"[..].into(), end };
+        for (words, route) in [
+            ("drop", Route::Drop),
+            ("STREAM d", stream(None)),
+            ("stream d maxlen 1", maxlen(1, false)),
+            ("STREAM d MAXLEN = 5", maxlen(5, false)),
+            ("STREAM d MAXLEN ~ 9223372036854775807", maxlen(DEADLINE_MAX, true)),
+            ("LIST d", list(End::Right)),
+            ("list d right", list(End::Right)),
+            ("LIST d left", list(End::Left)),
+            ("PUBLISH k", Route::Publish { channel: b"k"[..].into() }),
+        ] {
+            let policy = Policy::Send(route.clone());
+            assert_eq!(request(&format!("k {words}"), on_due), Ok(("k".into(), policy)), "{words}");
+            for deliveries in [1, u16::MAX] {
+                let line = format!("k hold deliveries {deliveries} {words}");
+                let policy = Policy::Limit { deliveries, route: route.clone() };
+                assert_eq!(request(&line, on_due), Ok(("k".into(), policy)), "{line}");
+            }
+        }
+        let trust = |line: &str| request(line, |args| Ok(OnDue::parse(args)?.trust));
+        assert_eq!(trust("k STREAM unconfirmed"), Ok(Trust::Confirmed));
+        for words in [
+            "STREAM d",
+            "STREAM d MAXLEN ~ 5",
+            "PUBLISH c",
+            "LIST d",
+            "LIST d LEFT",
+            "HOLD DELIVERIES 5 STREAM d",
+        ] {
+            assert_eq!(trust(&format!("k {words}")), Ok(Trust::Confirmed), "{words}");
+            assert_eq!(trust(&format!("k {words} unconfirmed")), Ok(Trust::Unconfirmed), "{words}");
+        }
+        refuses_each(
+            &[
+                "k HOLD UNCONFIRMED",
+                "k DROP UNCONFIRMED",
+                "k HOLD DELIVERIES 5 DROP UNCONFIRMED",
+                "k STREAM d UNCONFIRMED MAXLEN 5",
+                "k STREAM d UNCONFIRMED UNCONFIRMED",
+                "k NONE",
+                "k HOLD DROP",
+                "k HOLD 5",
+                "k HOLD DELIVERIES",
+                "k HOLD DELIVERIES 5",
+                "k HOLD DELIVERIES 0 DROP",
+                "k HOLD DELIVERIES 65536 DROP",
+                "k HOLD DELIVERIES x DROP",
+                "k HOLD DELIVERIES 5 HOLD",
+                "k HOLD DELIVERIES 5 DROP more",
+                "k HOLD DELIVERIES 5 STREAM",
+                "k HOLD DELIVERIES 5 STREAM k",
+                "k HOLD DELIVERIES 5 DELIVERIES 5 DROP",
+                "k HOLD DROP DELIVERIES 5",
+                "k DROP DELIVERIES 5",
+                "k DELIVERIES 5 DROP",
+                "k STREAM",
+                "k STREAM k",
+                "k STREAM d e",
+                "k STREAM d MAXLEN",
+                "k STREAM d MAXLEN 0",
+                "k STREAM d MAXLEN ~",
+                "k STREAM d MAXLEN =",
+                "k STREAM d MAXLEN ~ = 5",
+                "k STREAM d MAXLEN 9223372036854775808",
+                "k STREAM d MAXLEN 5 MAXLEN 5",
+                "k LIST",
+                "k LIST k",
+                "k LIST d middle",
+                "k LIST d LEFT RIGHT",
+                "k LIST d LEFT LEFT",
+                "k LIST d MAXLEN 5",
+                "k HOLD DELIVERIES 5 LIST",
+                "k HOLD DELIVERIES 5 LIST k",
+                "k PUBLISH",
+                "k PUBLISH c d",
+            ],
+            only!(OnDue),
+        );
+    }
+
+    /// As replication and the append-only file say them.
+    #[test]
+    fn a_policy_s_own_words_ask_for_it() {
+        let maxlen = |length, approximate| Some(MaxLen { length, approximate });
+        let stream = |maxlen| Route::Stream { dest: b"d\0\xff"[..].into(), maxlen };
+        let routes = [
+            Route::Drop,
+            stream(None),
+            stream(maxlen(1, false)),
+            stream(maxlen(DEADLINE_MAX, true)),
+            Route::Publish { channel: b"STREAM"[..].into() },
+            Route::List { dest: b"left"[..].into(), end: End::Right },
+            Route::List { dest: b"d\0\xff"[..].into(), end: End::Left },
+        ];
+        let limit = |route: &Route| Policy::Limit { deliveries: 7, route: route.clone() };
+        let limits = routes.iter().map(limit);
+        let sends = routes.iter().map(|route| Policy::Send(route.clone()));
+        for policy in limits.chain(sends).chain([Policy::Hold]) {
+            let words = policy.words();
+            let words: Vec<&[u8]> =
+                [&b"k"[..]].into_iter().chain(words.iter().map(AsRef::as_ref)).collect();
+            assert_eq!(
+                with_args(&words, |args| OnDue::parse(args).map(|it| it.policy)),
+                Ok(policy)
+            );
+        }
     }
 }

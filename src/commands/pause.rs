@@ -2,22 +2,65 @@
 
 use crate::data_type::Writing;
 use crate::pending::{blocked, schedule};
-use crate::policy::Pause;
+use crate::policy;
 use crate::replicate::Effect;
 use crate::server::key::Name;
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Str, error::Result};
 
-use super::{args, defaults, limits};
+use super::args::number::positive;
+use super::args::options::Options;
+use super::args::{self, required};
+use super::{defaults, limits};
+
+/// When a pause ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PauseEnd {
+    /// When somebody ends it.
+    Never,
+    /// After so many milliseconds.
+    After(u64),
+    /// Then, in milliseconds since the epoch.
+    At(u64),
+}
+
+/// `key [ms | AT unix-ms]`
+pub struct Pause<'a> {
+    pub key: Str<'a>,
+    pub end: PauseEnd,
+}
+
+impl<'a> Pause<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let key = required(args, 1)?;
+        let mut options = Options::new(args, 2);
+        let end = match (options.next(), args.get(2)) {
+            (Some(option), _) if option.name() == b"AT" => {
+                let word = options.value("AT")?.bytes();
+                let wanted = "a whole number of unix milliseconds from 1 on";
+                PauseEnd::At(positive("AT", word, wanted)?)
+            }
+            (Some(_), Some(word)) => {
+                let wanted = "a whole number of milliseconds from 1 on";
+                PauseEnd::After(positive("PAUSE", word.bytes(), wanted)?)
+            }
+            _ => PauseEnd::Never,
+        };
+        options.end()?;
+        Ok(Self { key, end })
+    }
+}
 
 /// Runs `PAUSE key [ms | AT unix-ms]`: OK. Until RESUME, or for so long, nothing is given out or delivered.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Pause { key, end } = args::read(context, args, args::Pause::parse)?;
+    let Pause { key, end } = args::read(context, args, Pause::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let pause = match end {
-        args::PauseEnd::Never => Pause::UNTIL_RESUMED,
-        args::PauseEnd::After(ms) => Pause::until(limits::pause(ms, dehydrator.now())?),
-        args::PauseEnd::At(at) => Pause::until(limits::pause_until(context, at, dehydrator.now())?),
+        PauseEnd::Never => policy::Pause::UNTIL_RESUMED,
+        PauseEnd::After(ms) => policy::Pause::until(limits::pause(ms, dehydrator.now())?),
+        PauseEnd::At(at) => {
+            policy::Pause::until(limits::pause_until(context, at, dehydrator.now())?)
+        }
     };
 
     if dehydrator.set_pause(Some(pause)) {
@@ -48,4 +91,34 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
     }
     context.reply_integer(was_paused.into());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn a_pause_is_for_good_for_a_while_or_until_a_moment() {
+        needs_all_of("k", only!(Pause));
+        let pause = |args: Args<'_>| Pause::parse(args).map(|it| (text(it.key), it.end));
+        assert_eq!(request("k", pause), Ok(("k".into(), PauseEnd::Never)));
+        assert_eq!(request("k 1", pause), Ok(("k".into(), PauseEnd::After(1))));
+        assert_eq!(request("k at 9", pause), Ok(("k".into(), PauseEnd::At(9))));
+        refuses_each(
+            &[
+                "k 0",
+                "k -1",
+                "k x",
+                "k 9223372036854775808",
+                "k AT",
+                "k AT 0",
+                "k AT x",
+                "k AT 9 9",
+                "k 9 AT 9",
+                "k 9 9",
+            ],
+            only!(Pause),
+        );
+    }
 }

@@ -2,22 +2,154 @@
 
 use std::collections::BTreeSet;
 
+use crate::config;
 use crate::data_type::Writing;
 use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random};
-use lawn::{Lawn, StartError};
+use lawn::{DEADLINE_MAX, Lawn, StartError, Token};
 
-use super::args::{self, IfThere, Listed};
+use super::args::number::milliseconds;
+use super::args::options::{Opt, Options};
+use super::args::timer::Timer;
+use super::args::{self, required};
 use super::{defaults, limits, refusal};
+
+/// How long to put something away.
+#[derive(Clone, Copy)]
+pub struct Ttl {
+    /// In milliseconds, with the slack worked in.
+    pub ms: u64,
+    /// In milliseconds, as it was asked for.
+    pub asked: u64,
+}
+
+impl Ttl {
+    fn new(asked: u64) -> Self {
+        Self { ms: asked, asked }
+    }
+
+    fn parse(word: Str<'_>) -> Result<Self> {
+        milliseconds("ttl", word.bytes()).map(Self::new)
+    }
+
+    /// Rounds it up to the coarsest power-of-two step by which it is at most `slack` late, so that elements which may
+    /// wait a little share queues.
+    fn with_slack(self, slack: Option<u64>) -> Result<Self> {
+        let (Some(slack), ttl) = (slack, self.asked) else { return Ok(self) };
+        // Rounding up to a step adds at most the step less one. Both are below 2^63.
+        let step = 1 << (slack + 1).ilog2();
+        let ms = ttl.next_multiple_of(step);
+        if ms > DEADLINE_MAX {
+            return Err(
+                format!("ttl '{ttl}' is too large: with its slack it must fit in 63 bits").into()
+            );
+        }
+        Ok(Self { ms, ..self })
+    }
+}
+
+/// What becomes of an id that is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IfThere {
+    /// An error.
+    Refuse,
+    /// Nil, and it stays as it was.
+    Keep,
+    /// It goes, and element and timer start anew.
+    Replace,
+}
+
+/// `[NX | REPLACE] [SLACK ms] [AT unix-ms]`, in any order: what PUSH and MPUSH have behind their elements.
+struct How {
+    if_there: IfThere,
+    slack: Option<u64>,
+    at: Option<u64>,
+}
+
+const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
+
+impl How {
+    /// Reads an option. Returns `false` if it is none of these, or there already.
+    fn parse<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
+        match option.name() {
+            b"NX" if self.if_there == IfThere::Refuse => self.if_there = IfThere::Keep,
+            b"REPLACE" if self.if_there == IfThere::Refuse => self.if_there = IfThere::Replace,
+            b"NX" if self.if_there == IfThere::Replace => return Err(NX_OR_REPLACE.into()),
+            b"REPLACE" if self.if_there == IfThere::Keep => return Err(NX_OR_REPLACE.into()),
+            b"SLACK" if self.slack.is_none() => self.slack = Some(options.milliseconds("SLACK")?),
+            b"AT" if self.at.is_none() => self.at = Some(options.deadline()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Returns whether a word is the name of one.
+    fn is_one(word: Str<'_>) -> bool {
+        let names: [&[u8]; 4] = [b"NX", b"REPLACE", b"SLACK", b"AT"];
+        names.iter().any(|name| word.bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Works the slack into a TTL: what is said, or what the operator has set, but none where the deadline is said.
+    fn with_slack(&self, ttl: Ttl) -> Result<Ttl> {
+        match (self.at, self.slack) {
+            (Some(_), Some(_)) => Err("syntax error, SLACK and AT exclude each other".into()),
+            (Some(_), None) => Ok(ttl),
+            (None, slack) => ttl.with_slack(slack.or_else(config::default_slack)),
+        }
+    }
+}
+
+/// `key ttl[@unix-ms] element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`, and, in replication,
+/// `[DELIVERIES n [TOKEN token]]`.
+pub struct Push<'a> {
+    pub key: Str<'a>,
+    pub ttl: Ttl,
+    pub element: Str<'a>,
+    pub id: Str<'a>,
+    pub if_there: IfThere,
+    /// The deadline, when it is not to be `ttl` from now.
+    pub at: Option<u64>,
+    /// How often it was given out under a lease: the append-only file says so, with AT.
+    pub deliveries: u16,
+    /// Under which token.
+    pub token: Option<Token>,
+}
+
+impl<'a> Push<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let timer = Timer::parse(required(args, 2)?)?;
+        let (element, id) = (required(args, 3)?, required(args, 4)?);
+        let mut how = How { if_there: IfThere::Refuse, slack: None, at: timer.deadline };
+        let (mut deliveries, mut token) = (0, None);
+        let mut options = Options::new(args, 5);
+        while let Some(option) = options.next() {
+            match option.name() {
+                b"DELIVERIES" if deliveries == 0 => deliveries = options.deliveries()?,
+                b"TOKEN" if token.is_none() => token = Some(options.token()?),
+                _ if how.parse(&option, &mut options)? => {}
+                _ => return Err(option.unexpected()),
+            }
+        }
+        if deliveries > 0 && how.at.is_none() {
+            return Err("syntax error, DELIVERIES needs AT".into());
+        }
+        if token.is_some() && deliveries == 0 {
+            return Err("syntax error, TOKEN needs DELIVERIES".into());
+        }
+        let ttl = how.with_slack(Ttl::new(timer.ttl))?;
+        let How { if_there, at, .. } = how;
+        Ok(Self { key: required(args, 1)?, ttl, element, id, if_there, at, deliveries, token })
+    }
+}
 
 /// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`: OK, or nil. In replication `DELIVERIES n` and
 /// `TOKEN token` go with AT.
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
-    let request = args::read(context, args, args::Push::parse)?;
+    let request = args::read(context, args, Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let args::Push { key, ttl, element, id, if_there, at, deliveries, token } = request;
+    let Push { key, ttl, element, id, if_there, at, deliveries, token } = request;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
@@ -91,9 +223,28 @@ fn refuses(context: &Context, dehydrator: &mut Writing<'_>, id: Str<'_>) -> bool
     dehydrator.remembers(id.bytes()) && !context.is_replaying()
 }
 
+/// `key ttl element [SLACK ms]`
+pub struct GidPush<'a> {
+    pub key: Str<'a>,
+    pub ttl: Ttl,
+    pub element: Str<'a>,
+}
+
+impl<'a> GidPush<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let (key, element) = (required(args, 1)?, required(args, 3)?);
+        let ttl = Ttl::parse(required(args, 2)?)?;
+        let mut options = Options::new(args, 4);
+        let slack = options.next_if(b"SLACK").then(|| options.milliseconds("SLACK"));
+        let slack = slack.transpose()?;
+        options.end()?;
+        Ok(Self { key, ttl: ttl.with_slack(slack.or_else(config::default_slack))?, element })
+    }
+}
+
 /// Runs `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::GidPush { key, ttl, element } = args::read(context, args, args::GidPush::parse)?;
+    let GidPush { key, ttl, element } = args::read(context, args, GidPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
@@ -121,11 +272,53 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
+/// `key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`
+pub struct MultiPush<'a> {
+    pub key: Str<'a>,
+    pub elements: Vec<Listed<'a>>,
+    pub if_there: IfThere,
+    /// The deadline of all of them, when it is not to be their ttl from now.
+    pub at: Option<u64>,
+}
+
+/// An element among several that are put away.
+#[derive(Clone, Copy)]
+pub struct Listed<'a> {
+    pub ttl: Ttl,
+    pub element: Str<'a>,
+    pub id: Str<'a>,
+}
+
+impl<'a> MultiPush<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 4)?;
+        let key = required(args, 1)?;
+        let mut elements = Vec::with_capacity(args.len() / 3);
+        let mut at = 2;
+        // Where a ttl is to stand no option is taken for one.
+        while let Some(word) = args.get(at).filter(|word| at == 2 || !How::is_one(*word)) {
+            let (element, id) = (required(args, at + 1)?, required(args, at + 2)?);
+            elements.push(Listed { ttl: Ttl::parse(word)?, element, id });
+            at += 3;
+        }
+        let mut how = How { if_there: IfThere::Refuse, slack: None, at: None };
+        let mut options = Options::new(args, at);
+        while let Some(option) = options.next() {
+            if !how.parse(&option, &mut options)? {
+                return Err(option.unexpected());
+            }
+        }
+        for listed in &mut elements {
+            listed.ttl = how.with_slack(listed.ttl)?;
+        }
+        Ok(Self { key, elements, if_there: how.if_there, at: how.at })
+    }
+}
+
 /// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, 0 where the
 /// id was there already, or -1 where LIMIT's LENGTH leaves no room.
 pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::MultiPush { key, elements, if_there, at } =
-        args::read(context, args, args::MultiPush::parse)?;
+    let MultiPush { key, elements, if_there, at } = args::read(context, args, MultiPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
@@ -284,4 +477,178 @@ fn generated_id() -> [u8; 32] {
         digits[1] = b"0123456789abcdef"[usize::from(byte & 15)];
     }
     id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    type Read = ([String; 3], (u64, u64), (IfThere, Option<u64>, u16));
+
+    fn push(args: Args<'_>) -> Result<Read> {
+        let it = Push::parse(args)?;
+        Ok((
+            [it.key, it.element, it.id].map(text),
+            (it.ttl.asked, it.ttl.ms),
+            (it.if_there, it.at, it.deliveries),
+        ))
+    }
+
+    #[test]
+    fn a_push_is_its_words_and_its_options_in_any_order() {
+        use IfThere::{Keep, Refuse, Replace};
+        needs_all_of("k 5 e i", only!(Push));
+        let pushed = |ttl: (u64, u64), rest| Ok((["k", "e", "i"].map(Into::into), ttl, rest));
+        let plain = (1000, 1000);
+        assert_eq!(request("k 1000 e i", push), pushed(plain, (Refuse, None, 0)));
+        assert_eq!(request("k 1000 e i NX", push), pushed(plain, (Keep, None, 0)));
+        assert_eq!(request("k 1000 e i rePlace", push), pushed(plain, (Replace, None, 0)));
+        assert_eq!(request("k 1000 e i AT 0", push), pushed(plain, (Refuse, Some(0), 0)));
+        let all = pushed(plain, (Replace, Some(77), 65_535));
+        assert_eq!(request("k 1000 e i REPLACE AT 77 DELIVERIES 65535", push), all);
+        assert_eq!(request("k 1000 e i at 77 deliveries 65535 replace", push), all);
+        assert_eq!(request("k 1000 e i DELIVERIES 65535 REPLACE AT 77", push), all);
+        let slack = pushed((1000, 1024), (Keep, None, 0));
+        assert_eq!(request("k 1000 e i NX SLACK 100", push), slack);
+        assert_eq!(request("k 1000 e i slack 100 nx", push), slack);
+        assert_eq!(request("k 1000 e i SLACK 0", push), pushed(plain, (Refuse, None, 0)));
+        assert_eq!(request("k 1024 e i SLACK 9", push), pushed((1024, 1024), (Refuse, None, 0)));
+        let longest = pushed((DEADLINE_MAX, DEADLINE_MAX), (Refuse, None, 0));
+        assert_eq!(request("k 9223372036854775807 e i SLACK 0", push), longest);
+        // As effects say it.
+        assert_eq!(request("k 1000@77 e i", push), pushed(plain, (Refuse, Some(77), 0)));
+        assert_eq!(request("k 1000@77 e i REPLACE DELIVERIES 65535", push), all);
+        let token = |args: Args<'_>| Push::parse(args).map(|it| it.token);
+        assert_eq!(request("k 5 e i AT 9 DELIVERIES 1", token), Ok(None));
+        assert_eq!(request("k 5@9 e i DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
+        assert_eq!(request("k 5 e i AT 9 DELIVERIES 1 TOKEN 7", token), Ok(Token::new(7)));
+        assert_eq!(request("k 5 e i TOKEN 7 DELIVERIES 1 NX AT 9", token), Ok(Token::new(7)));
+    }
+
+    #[test]
+    fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
+        refuses_each(
+            &[
+                "k 1.5 e i",
+                "k -1 e i",
+                "k 9223372036854775808 e i",
+                "k 9223372036854775807 e i SLACK 1",
+                "k 5@ e i",
+                "k @5 e i",
+                "k @ e i",
+                "k 5@9@7 e i",
+                "k 5@-9 e i",
+                "k 5@9223372036854775808 e i",
+                "k 5@9 e i AT 9",
+                "k 5@9 e i SLACK 1",
+                "k 5 e i NX NX",
+                "k 5 e i NX REPLACE",
+                "k 5 e i REPLACE NX",
+                "k 5 e i REPLACE REPLACE",
+                "k 5 e i SLACK 1 SLACK 1",
+                "k 5 e i SLACK",
+                "k 5 e i SLACK x",
+                "k 5 e i SLACK 1 AT 9",
+                "k 5 e i AT 9 SLACK 1",
+                "k 5 e i AT 9 SLACK 0",
+                "k 5 e i AT",
+                "k 5 e i AT x",
+                "k 5 e i AT 9 AT 9",
+                "k 5 e i AT 9223372036854775808",
+                "k 5 e i DELIVERIES 1",
+                "k 5 e i AT 9 DELIVERIES",
+                "k 5 e i AT 9 DELIVERIES 0",
+                "k 5 e i AT 9 DELIVERIES 65536",
+                "k 5 e i AT 9 DELIVERIES 1 DELIVERIES 1",
+                "k 5 e i AT 9 TOKEN 7",
+                "k 5 e i AT 9 DELIVERIES 1 TOKEN",
+                "k 5 e i AT 9 DELIVERIES 1 TOKEN 7 TOKEN 7",
+                "k 5 e i more",
+                "k 5 e i NXNXNXNXNXNXNXNXNX",
+            ],
+            only!(Push),
+        );
+    }
+
+    #[test]
+    fn pushes_without_ids_and_of_many_are_their_words() {
+        needs_all_of("k 5 e", only!(GidPush));
+        let gidpush = |args: Args<'_>| {
+            let it = GidPush::parse(args)?;
+            Ok((text(it.key), it.ttl.asked, it.ttl.ms, text(it.element)))
+        };
+        assert_eq!(request("k 1000 e", gidpush), Ok(("k".into(), 1000, 1000, "e".into())));
+        assert_eq!(
+            request("k 1000 e SLACK 100", gidpush),
+            Ok(("k".into(), 1000, 1024, "e".into()))
+        );
+        refuses_each(
+            &["k x e", "k 5 e i", "k 5 e NX", "k 5 e SLACK", "k 5 e SLACK 1 SLACK 1"],
+            only!(GidPush),
+        );
+
+        needs_all_of("k 5 e i", only!(MultiPush));
+        takes_no_more("k 5 e i", only!(MultiPush));
+        takes_no_more("k 5 e i 6 f j 7", only!(MultiPush));
+        refuses_each(
+            &[
+                "k 5 e i x f j",
+                "k NX e i",
+                "k 5 e i NX NX",
+                "k 5 e i NX REPLACE",
+                "k 5 e i SLACK",
+                "k 5 e i SLACK 1 AT 9",
+                "k 5 e i AT 9 AT 9",
+                "k 5 e i AT x",
+                "k 5 e i NX 5 f j",
+                "k 5 e i AT 9 DELIVERIES 1",
+                "k 5@9 e i",
+            ],
+            only!(MultiPush),
+        );
+    }
+
+    #[test]
+    fn options_behind_many_hold_for_all_of_them() {
+        use IfThere::{Keep, Refuse, Replace};
+        let multipush = |args: Args<'_>| {
+            let it = MultiPush::parse(args)?;
+            let element =
+                |it: &Listed<'_>| format!("{} {} {}", it.ttl.ms, text(it.element), text(it.id));
+            let elements = it.elements.iter().map(element).collect::<Vec<_>>().join(", ");
+            Ok((elements, it.if_there, it.at))
+        };
+        let pushed = |elements: &str, if_there, at| Ok((elements.to_owned(), if_there, at));
+        assert_eq!(request("k 5 e i", multipush), pushed("5 e i", Refuse, None));
+        assert_eq!(request("k 5 e i 0 f j", multipush), pushed("5 e i, 0 f j", Refuse, None));
+        assert_eq!(request("k 5 e i 0 f j nx", multipush), pushed("5 e i, 0 f j", Keep, None));
+        let all = pushed("5 e i, 0 f j", Replace, Some(9));
+        assert_eq!(request("k 5 e i 0 f j REPLACE AT 9", multipush), all);
+        assert_eq!(request("k 5 e i 0 f j at 9 replace", multipush), all);
+        let slack = pushed("1024 e i, 1024 f j", Refuse, None);
+        assert_eq!(request("k 1000 e i 1020 f j SLACK 100", multipush), slack);
+        // Words of options are as good as any for elements and ids.
+        let words = pushed("5 NX AT, 5 REPLACE 9", Keep, None);
+        assert_eq!(request("k 5 NX AT 5 REPLACE 9 NX", multipush), words);
+    }
+
+    #[test]
+    fn slack_rounds_up_never_early_and_never_later_than_it_says() {
+        let with_slack = |ttl, slack| Ttl::new(ttl).with_slack(slack).map(|rounded| rounded.ms);
+        assert_eq!(with_slack(1000, None), Ok(1000));
+        assert_eq!(with_slack(1000, Some(0)), Ok(1000));
+        assert_eq!(with_slack(1001, Some(1)), Ok(1002));
+        assert_eq!(with_slack(1000, Some(100)), Ok(1024));
+        assert_eq!(with_slack(0, Some(1000)), Ok(0));
+        for ttl in (0..100_000).step_by(37) {
+            for slack in [0, 1, 2, 3, 7, 10, 63, 64, 100, 1000, 60_000] {
+                let rounded = with_slack(ttl, Some(slack)).expect("it is small");
+                assert!((ttl..=ttl + slack).contains(&rounded), "{ttl} with {slack}: {rounded}");
+            }
+        }
+        assert!(with_slack(DEADLINE_MAX, Some(1)).is_err());
+        assert!(with_slack(DEADLINE_MAX, Some(DEADLINE_MAX)).is_err());
+        assert_eq!(with_slack(0, Some(DEADLINE_MAX)), Ok(0));
+    }
 }

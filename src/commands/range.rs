@@ -1,18 +1,108 @@
 //! Looking ahead without touching, in the order of delivery: RANGE.
 
 use crate::clock;
+use crate::config;
 use crate::data_type::{Dehydrator, Reading};
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result, random};
-use lawn::{Row, Start};
+use crate::server::{CommandContext, Error, Str, error::Result, random};
+use lawn::{DEADLINE_MAX, Row, Start};
 
-use super::args;
+use super::args::number::number;
+use super::args::options::Options;
+use super::args::{self, required, shown};
 use super::look::is_leased;
+
+/// Where a RANGE begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Beginning {
+    pub start: Start,
+    /// Of which dehydrator the number in `start` is.
+    pub serial: Option<u64>,
+}
+
+/// `key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`
+pub struct Range<'a> {
+    pub key: Str<'a>,
+    /// `None`: nothing is that late.
+    pub from: Option<Beginning>,
+    /// `None`: nothing is that early.
+    pub end: Option<u64>,
+    pub count: usize,
+    pub with_elements: bool,
+    pub with_tokens: bool,
+}
+
+impl<'a> Range<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        required(args, 3)?;
+        let from = parse_start(required(args, 2)?)?;
+        let end = parse_end(required(args, 3)?)?;
+        let (mut count, mut with_elements, mut with_tokens) = (None, false, false);
+        let mut options = Options::new(args, 4);
+        while let Some(option) = options.next() {
+            match option.name() {
+                b"COUNT" if count.is_none() => count = Some(options.count()?),
+                b"WITHELEMENTS" if !with_elements => with_elements = true,
+                b"WITHTOKENS" if !with_tokens => with_tokens = true,
+                _ => return Err(option.unexpected()),
+            }
+        }
+        let count = count.unwrap_or(usize::MAX).min(config::reply_max());
+        Ok(Self { key: required(args, 1)?, from, end, count, with_elements, with_tokens })
+    }
+}
+
+/// Reads `-`, `+`, a moment, `(` and a moment, or where an earlier RANGE ended.
+fn parse_start(word: Str<'_>) -> Result<Option<Beginning>> {
+    let at = |deadline| Some(Beginning { start: Start { deadline, behind: None }, serial: None });
+    let bytes = word.bytes();
+    match bytes {
+        b"-" => return Ok(at(0)),
+        b"+" => return Ok(at(DEADLINE_MAX)),
+        _ => {}
+    }
+    let invalid = || refusal("start", bytes);
+    let Some(behind) = bytes.strip_prefix(b"(") else {
+        return number(bytes).map(at).map_err(|_| invalid());
+    };
+    let mut numbers = behind.splitn(3, |byte| *byte == b'-').map(number);
+    let mut next = || numbers.next().transpose().map_err(|_| invalid());
+    let deadline = next()?.ok_or_else(invalid)?;
+    match (next()?, next()?) {
+        (None, _) => Ok((deadline < DEADLINE_MAX).then_some(deadline + 1).and_then(at)),
+        (Some(number), Some(serial)) => {
+            let start = Start { deadline, behind: Some(number) };
+            Ok(Some(Beginning { start, serial: Some(serial) }))
+        }
+        (Some(_), None) => Err(invalid()),
+    }
+}
+
+/// Reads `+`, `-`, a moment, or `(` and a moment.
+fn parse_end(word: Str<'_>) -> Result<Option<u64>> {
+    let bytes = word.bytes();
+    let invalid = |_| refusal("end", bytes);
+    match (bytes, bytes.strip_prefix(b"(")) {
+        (b"+", _) => Ok(Some(DEADLINE_MAX)),
+        (b"-", _) => Ok(Some(0)),
+        (_, Some(bytes)) => Ok(number(bytes).map_err(invalid)?.checked_sub(1)),
+        (_, None) => Ok(Some(number(bytes).map_err(invalid)?)),
+    }
+}
+
+fn refusal(name: &str, word: &[u8]) -> Error {
+    let wanted = if name == "start" {
+        "-, +, a whole number of unix milliseconds, or where a RANGE ended"
+    } else {
+        "-, + or a whole number of unix milliseconds"
+    };
+    format!("{name} '{}' is not {wanted}", shown(word)).into()
+}
 
 /// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`: where to go on, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Range { key, from, end, count, with_elements, with_tokens } =
-        args::read(context, args, args::Range::parse)?;
+    let Range { key, from, end, count, with_elements, with_tokens } =
+        args::read(context, args, Range::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -78,4 +168,59 @@ thread_local! {
 fn serial(dehydrator: &Dehydrator) -> u64 {
     let serial = dehydrator.tracking().serial();
     PROCESS.with(|process| process.wrapping_add(serial) % (1 << 32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn a_range_is_between_two_moments_or_from_where_one_ended() {
+        needs_all_of("k - +", only!(Range));
+        let range = |args: Args<'_>| {
+            let it = Range::parse(args)?;
+            let from = it.from.map(|from| (from.start.deadline, from.start.behind, from.serial));
+            Ok((from, it.end, it.count, it.with_elements))
+        };
+        let all = |from, end| Ok((from, end, usize::MAX, false));
+        let at = |deadline| Some((deadline, None, None));
+        assert_eq!(request("k - +", range), all(at(0), Some(DEADLINE_MAX)));
+        assert_eq!(request("k + -", range), all(at(DEADLINE_MAX), Some(0)));
+        assert_eq!(request("k 7 9", range), all(at(7), Some(9)));
+        assert_eq!(request("k (7 (9", range), all(at(8), Some(8)));
+        assert_eq!(request("k 7 (0", range), all(at(7), None));
+        assert_eq!(request("k (9223372036854775806 9", range), all(at(DEADLINE_MAX), Some(9)));
+        assert_eq!(request("k (9223372036854775807 9", range), all(None, Some(9)));
+        assert_eq!(request("k (7-0-5 9", range), all(Some((7, Some(0), Some(5))), Some(9)));
+        let options = Ok((at(7), Some(9), 3, true));
+        assert_eq!(request("k 7 9 COUNT 3 WITHELEMENTS", range), options);
+        assert_eq!(request("k 7 9 withelements count 3", range), options);
+        refuses_each(
+            &[
+                "k x +",
+                "k -1 +",
+                "k 9223372036854775808 +",
+                "k ( +",
+                "k (- +",
+                "k (7- +",
+                "k (7-1 +",
+                "k (7-1- +",
+                "k (7-1-1-1 +",
+                "k (x-1-1 +",
+                "k 7-1-1 +",
+                "k - x",
+                "k - (",
+                "k - (x",
+                "k - (7-1-1",
+                "k - 9223372036854775808",
+                "k - + COUNT",
+                "k - + COUNT 0",
+                "k - + COUNT 1 COUNT 1",
+                "k - + WITHELEMENTS WITHELEMENTS",
+                "k - + WITHIDS",
+            ],
+            only!(Range),
+        );
+    }
 }

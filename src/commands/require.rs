@@ -4,12 +4,28 @@ use crate::level;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
 
-use super::args;
+use super::args::number::positive;
+use super::args::{self, required, shown};
+
+/// `level [version ...]`. What stands behind the level is for who reads the log; whatever a later version adds there
+/// is let pass.
+pub struct Require {
+    pub level: u64,
+    pub version: String,
+}
+
+impl Require {
+    pub fn parse(args: Args<'_>) -> Result<Self> {
+        let level = positive("REQUIRE", required(args, 1)?.bytes(), "a whole number from 1 on")?;
+        let version = args.get(2).map(|word| shown(word.bytes())).unwrap_or_default();
+        Ok(Self { level, version })
+    }
+}
 
 /// Runs `REQUIRE level [version]`: OK if this version of the module has that [`level`] or a higher one. A server whose
 /// primary or append-only file asks for more ends.
 pub fn require(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Require { level, version } = args::read(context, args, args::Require::parse)?;
+    let Require { level, version } = args::read(context, args, Require::parse)?;
     if level > level::own() {
         if context.must_obey() {
             level::end(context, &format!("it needs level {level}, of version {version}"));
@@ -21,4 +37,19 @@ pub fn require(context: &CommandContext, args: Args<'_>) -> Result {
     }
     context.reply_ok();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn what_a_later_version_adds_to_require_is_let_pass() {
+        needs_all_of("2", only!(Require));
+        let require = |args: Args<'_>| Require::parse(args).map(|it| (it.level, it.version));
+        assert_eq!(request("2", require), Ok((2, String::new())));
+        assert_eq!(request("3 0.3.0 and more", require), Ok((3, "0.3.0".into())));
+        refuses_each(&["0", "-1", "x", "2x"], only!(Require));
+    }
 }

@@ -7,21 +7,77 @@ use crate::courier;
 use crate::data_type::{Reading, Writing, runs};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
-use crate::server::{CommandContext, Str, error::Result};
-use lawn::Lawn;
+use crate::server::{CommandContext, Error, Str, error::Result};
+use lawn::{Lawn, Token};
 
-use super::{args, limits, refusal};
+use super::args::number::milliseconds;
+use super::args::token::token;
+use super::args::{self, required};
+use super::{limits, refusal};
+
+/// An element, and the token under which the client holds it.
+pub struct Held<'a> {
+    pub token: Token,
+    pub id: Str<'a>,
+}
+
+/// `key token id [token id ...]`
+pub struct Settle<'a> {
+    pub key: Str<'a>,
+    pub held: HeldList<'a>,
+}
+
+impl<'a> Settle<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        Ok(Self { key: required(args, 1)?, held: HeldList::parse(args, 2)? })
+    }
+}
+
+/// `token id [token id ...]`, read where they stand.
+#[derive(Clone, Copy)]
+pub struct HeldList<'a> {
+    args: Args<'a>,
+    from: usize,
+    len: usize,
+}
+
+impl<'a> HeldList<'a> {
+    fn parse(args: Args<'a>, from: usize) -> Result<Self> {
+        let words = args.len().saturating_sub(from);
+        if words == 0 || !words.is_multiple_of(2) {
+            return Err(Error::Arity);
+        }
+        let list = Self { args, from, len: words / 2 };
+        // A refused command changes nothing, so all of it is looked at first.
+        (0..list.len).try_for_each(|at| list.get(at).map(drop))?;
+        Ok(list)
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Held<'a>> {
+        (0..self.len).filter_map(move |at| self.get(at).ok())
+    }
+
+    fn get(&self, at: usize) -> Result<Held<'a>> {
+        let word = required(self.args, self.from + 2 * at)?;
+        let id = required(self.args, self.from + 2 * at + 1)?;
+        Ok(Held { token: token(word.bytes())?, id })
+    }
+}
 
 /// Runs `SETTLE key token id [token id ...]`: for each 1 if it was held under that token, and is gone, or 0.
 pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Settle { key, held } = args::read(context, args, args::Settle::parse)?;
+    let Settle { key, held } = args::read(context, args, Settle::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let mut reply = context.reply_array(held.len());
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, key, until);
     let mut leaving = dehydrator.leaving(until);
-    for args::Held { token, id } in held.iter() {
+    for Held { token, id } in held.iter() {
         let held = leaving.as_mut().filter(|leaving| leaving.lawn.holds(id.bytes(), token));
         let is_settled = held.is_some_and(|leaving| leaving.settle(id.bytes()));
         if is_settled {
@@ -36,11 +92,28 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
+/// `key ttl token id [token id ...]`, or of RELEASE `key ms token id [token id ...]`
+pub struct Restart<'a> {
+    pub key: Str<'a>,
+    pub ms: u64,
+    pub held: HeldList<'a>,
+}
+
+impl<'a> Restart<'a> {
+    /// Reads the arguments, of which `name` is what an error calls the milliseconds.
+    pub fn parse(args: Args<'a>, name: &str) -> Result<Self> {
+        required(args, 4)?;
+        let ms = milliseconds(name, required(args, 2)?.bytes())?;
+        Ok(Self { key: required(args, 1)?, ms, held: HeldList::parse(args, 3)? })
+    }
+}
+
 /// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token, and comes due `ttl`
 /// milliseconds from now, or 0. A ttl of 0 gives it back. A lease that has run out is not
 /// renewed where as many run as HELD allows.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Renew { key, ttl, held } = args::read(context, args, args::Renew::parse)?;
+    let Restart { key, ms: ttl, held } =
+        args::read(context, args, |args| Restart::parse(args, "ttl"))?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = limits::deadline(context, ttl, ttl, None, dehydrator.now())?;
@@ -51,7 +124,7 @@ pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
 /// Runs `RELEASE key ms token id [token id ...]`: for each 1 if it was held under that token, and is held no more, and comes
 /// due `ms` milliseconds from now, or 0.
 pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Release { key, ms, held } = args::read(context, args, args::Release::parse)?;
+    let Restart { key, ms, held } = args::read(context, args, |args| Restart::parse(args, "ms"))?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let deadline = limits::back_off(context, ms, dehydrator.now())?;
@@ -67,7 +140,7 @@ fn restart(
     context: &CommandContext,
     key: Str<'_>,
     mut dehydrator: Writing<'_>,
-    held: args::HeldList<'_>,
+    held: HeldList<'_>,
     (ttl, deadline): (u64, u64),
     event: &'static CStr,
 ) {
@@ -75,7 +148,7 @@ fn restart(
     let mut any = false;
     let (now, most) = (dehydrator.now(), dehydrator.held_limit());
     let mut lawn = dehydrator.lawn();
-    for args::Held { token, id } in held.iter() {
+    for Held { token, id } in held.iter() {
         let may_run = |lawn: &&mut Lawn| {
             let runs = || lawn.look(id.bytes()).is_some_and(|it| runs(it.deadline, now));
             most == 0 || ttl == 0 || runs() || (lawn.running(now) as u64) < most
@@ -97,7 +170,7 @@ fn restart(
 
 /// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token, and is a dead letter now, or 0.
 pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Settle { key, held } = args::read(context, args, args::Settle::parse)?;
+    let Settle { key, held } = args::read(context, args, Settle::parse)?;
     let now = clock::now();
 
     let policy = {
@@ -108,7 +181,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         // What is not there is held by nobody.
         None => vec![false; held.len()],
         Some(policy) if policy.limits() => {
-            let held: Vec<_> = held.iter().map(|args::Held { token, id }| (token, id)).collect();
+            let held: Vec<_> = held.iter().map(|Held { token, id }| (token, id)).collect();
             courier::reject(context, key, &policy, &held, now)
         }
         Some(_) => return Err(refusal::no_rule()),
@@ -116,4 +189,43 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
     let mut reply = context.reply_array(rejected.len());
     rejected.into_iter().for_each(|is_rejected| reply.push_integer(is_rejected.into()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+    use crate::server::fake::with_args;
+    use lawn::DEADLINE_MAX;
+
+    #[test]
+    fn what_is_held_is_named_in_pairs() {
+        needs_all_of("k 7 i", only!(Settle));
+        takes_no_more("k 7 i", only!(Settle));
+        let read_restart = |args: Args<'_>| Restart::parse(args, "ttl").map(|_| ());
+        needs_all_of("k 5 7 i", read_restart);
+        takes_no_more("k 5 7 i", read_restart);
+        let pair = |held: Held<'_>| (held.token.number(), text(held.id));
+        let settle = |args: Args<'_>| {
+            let it = Settle::parse(args)?;
+            Ok((text(it.key), it.held.iter().map(pair).collect::<Vec<_>>()))
+        };
+        let mine = Token::of_word(b"mine").number();
+        let held = vec![(7, "i".into()), (mine, "7".into())];
+        assert_eq!(request("k 7 i mine 7", settle), Ok(("k".into(), held.clone())));
+        let restart = |args: Args<'_>| {
+            let it = Restart::parse(args, "ttl")?;
+            Ok((text(it.key), it.ms, it.held.iter().map(pair).collect::<Vec<_>>()))
+        };
+        assert_eq!(request("k 0 7 i mine 7", restart), Ok(("k".into(), 0, held)));
+        refuses_each(&["k x 7 i", "k -1 7 i", "k 9223372036854775808 7 i"], read_restart);
+        let empty = with_args(&[b"k", b"", b"i"], only!(Settle));
+        assert!(matches!(empty, Err(Error::Refused(_))));
+        // A number is the token of that number, unless it is none that there is.
+        let number = |word: &str| request(&format!("k {word} i"), settle).map(|it| it.1[0].0);
+        assert_eq!(number("9223372036854775807"), Ok(DEADLINE_MAX));
+        for word in ["0", "9223372036854775808", "07", "7.0"] {
+            assert!(number(word).is_ok_and(|token| token > 7 && token < Token::SERVERS), "{word}");
+        }
+    }
 }

@@ -1,17 +1,36 @@
 //! Changing what was put away: UPDATE its element, TOUCH its timer.
 
+use std::ops::Range;
+
 use crate::data_type::{Writing, runs};
 use crate::replicate;
 use crate::server::string::Args;
-use crate::server::{CommandContext, error::Result};
+use crate::server::{CommandContext, Str, error::Result};
 use lawn::UpdateError;
 
-use super::args::{self, Condition};
+use super::args::number::counted;
+use super::args::options::Options;
+use super::args::timer::Timer;
+use super::args::{self, has_exactly, required};
 use super::{limits, refusal};
+
+/// `key id element`
+pub struct Update<'a> {
+    pub key: Str<'a>,
+    pub id: Str<'a>,
+    pub element: Str<'a>,
+}
+
+impl<'a> Update<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        has_exactly(args, 3)?;
+        Ok(Self { key: required(args, 1)?, id: required(args, 2)?, element: required(args, 3)? })
+    }
+}
 
 /// Runs `UPDATE key id element`: the old element. The deadline stays.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Update { key, id, element } = args::read(context, args, args::Update::parse)?;
+    let Update { key, id, element } = args::read(context, args, Update::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
     let lawn = dehydrator.lawn().ok_or(UpdateError::Missing);
@@ -24,12 +43,79 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
+/// When a deadline may be changed, as EXPIRE's options say it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Condition {
+    Always,
+    /// GT: only to a later one.
+    Later,
+    /// LT: only to an earlier one.
+    Earlier,
+}
+
+/// `key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`; in replication `key id ttl@unix-ms`.
+pub struct Touch<'a> {
+    pub key: Str<'a>,
+    pub ttl: u64,
+    pub condition: Condition,
+    pub at: Option<u64>,
+    args: Args<'a>,
+    /// Where the ids stand.
+    ids: Range<usize>,
+}
+
+const GT_OR_LT: &str = "syntax error, GT and LT exclude each other";
+
+impl<'a> Touch<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        // No ttl looks like this word.
+        let is_list = required(args, 3)?.bytes().eq_ignore_ascii_case(b"IDS");
+        let (timer, ids) = if is_list { (2, 5..5 + parse_numids(args)?) } else { (3, 2..3) };
+        let timer = Timer::parse(required(args, timer)?)?;
+        let mut options = Options::new(args, if is_list { ids.end } else { 4 });
+        let mut request = Self {
+            key: required(args, 1)?,
+            ttl: timer.ttl,
+            condition: Condition::Always,
+            at: timer.deadline,
+            args,
+            ids,
+        };
+        while let Some(option) = options.next() {
+            match option.name() {
+                b"GT" if request.condition == Condition::Always => {
+                    request.condition = Condition::Later;
+                }
+                b"LT" if request.condition == Condition::Always => {
+                    request.condition = Condition::Earlier;
+                }
+                b"GT" if request.condition == Condition::Earlier => return Err(GT_OR_LT.into()),
+                b"LT" if request.condition == Condition::Later => return Err(GT_OR_LT.into()),
+                b"AT" if request.at.is_none() => request.at = Some(options.deadline()?),
+                _ => return Err(option.unexpected()),
+            }
+        }
+        Ok(request)
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
+        let args = self.args;
+        self.ids.clone().map(move |at| args.get(at).map_or(&[][..], Str::bytes))
+    }
+}
+
+/// Returns how many ids follow behind `IDS numids`. They are there.
+fn parse_numids(args: Args<'_>) -> Result<usize> {
+    required(args, 5)?;
+    counted("numids", "ids", args, 4)
+}
+
 /// Runs `TOUCH key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`: how many there are for which the condition
 /// holds.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
-    let request = args::read(context, args, args::Touch::parse)?;
+    let request = args::read(context, args, Touch::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let args::Touch { key, ttl, condition, at, .. } = request;
+    let Touch { key, ttl, condition, at, .. } = request;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl, ttl, at, now)?;
@@ -70,3 +156,65 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
 
 /// The TTL by which the queue is named of what is held and stays so, where a client has said 0.
 const QUEUE_OF_HELD: u64 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+
+    #[test]
+    fn an_update_is_its_words_in_order() {
+        needs_all_of("k i e", only!(Update));
+        takes_no_more("k i e", only!(Update));
+        let update =
+            |args: Args<'_>| Update::parse(args).map(|it| [it.key, it.id, it.element].map(text));
+        assert_eq!(request("k i e", update), Ok(["k", "i", "e"].map(Into::into)));
+    }
+
+    #[test]
+    fn a_touch_has_one_condition() {
+        use Condition::{Always, Earlier, Later};
+        needs_all_of("k i 5", only!(Touch));
+        let touch = |args: Args<'_>| {
+            let it = Touch::parse(args)?;
+            let ids: Vec<_> = it.ids().map(String::from_utf8_lossy).collect();
+            Ok((text(it.key), ids.join(" "), it.ttl, it.condition, it.at))
+        };
+        let touched = |condition, at| Ok(("k".into(), "i".to_owned(), 5, condition, at));
+        assert_eq!(request("k i 5", touch), touched(Always, None));
+        assert_eq!(request("k i 5 GT", touch), touched(Later, None));
+        assert_eq!(request("k i 5 lt AT 9", touch), touched(Earlier, Some(9)));
+        assert_eq!(request("k i 5 AT 9 GT", touch), touched(Later, Some(9)));
+        assert_eq!(request("k i 5@9", touch), touched(Always, Some(9)));
+        needs_all_of("k 5 IDS 1 i", only!(Touch));
+        assert_eq!(request("k 5 IDS 1 i", touch), touched(Always, None));
+        assert_eq!(request("k 5 ids 1 i AT 9 GT", touch), touched(Later, Some(9)));
+        let many = |condition| Ok(("k".into(), "AT 9 GT".to_owned(), 5, condition, None));
+        assert_eq!(request("k 5 IDS 3 AT 9 GT", touch), many(Always));
+        assert_eq!(request("k 5 IDS 3 AT 9 GT LT", touch), many(Earlier));
+        // An id may be any word.
+        let one = Ok(("k".into(), "5".to_owned(), 7, Always, None));
+        assert_eq!(request("k 5 7", touch), one);
+        refuses_each(
+            &[
+                "k i x",
+                "k i 5 GT GT",
+                "k i 5 GT LT",
+                "k i 5 LT GT",
+                "k i 5 LT LT",
+                "k i 5 AT",
+                "k i 5 AT x",
+                "k i 5 AT 9 AT 9",
+                "k i 5 NX",
+                "k i 5 IDS 1 j",
+                "k i IDS 1 j",
+                "k 5 IDS 0 i",
+                "k 5 IDS x i",
+                "k 5 IDS 2 i",
+                "k 5 IDS 1 i j",
+                "k 5 IDS 1 i GT LT",
+            ],
+            only!(Touch),
+        );
+    }
+}

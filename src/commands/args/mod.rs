@@ -1,51 +1,30 @@
-//! From argument vectors to typed requests. Every syntax error is said here, before anything is
-//! opened.
+//! From argument vectors to typed requests: what several verbs share. What a verb alone asks for stands beside its handler,
+//! and is read before anything is opened.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `push`, `take`, `settle`, `update`, `range`, `inspect`, `ondue`, `pause`, `limit`, `require` | the requests of each family of verbs |
+//! | this file | requests of a key, an id, or ids alone |
 //! | `options` | the words at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
 //! | `timer` | a TTL and its deadline in one word |
 //! | `token` | tokens of leases |
 //! | `word` | a word as the client is shown it |
-//! | `requests` | unit tests of the requests |
+//! | `testing` | what unit tests of requests share |
 //!
-//! The families use `options` and `number`, and not each other. What cannot be said before the clock is read,
-//! as whether now + ttl fits, is said by [`limits`](super::limits).
+//! What cannot be said before the clock is read, as whether now + ttl fits, is said by [`limits`](super::limits).
 
-mod inspect;
-mod limit;
-mod number;
-mod ondue;
-mod options;
-mod pause;
-mod push;
-mod range;
+pub mod number;
+pub mod options;
 #[cfg(test)]
-mod requests;
-mod require;
-mod settle;
-mod take;
-mod timer;
-mod token;
-mod update;
+pub mod testing;
+pub mod timer;
+pub mod token;
 mod word;
 
 use crate::level;
 use crate::server::string::Args;
 use crate::server::{Context, Error, Str, error::Result};
 
-pub use inspect::{Info, Late, Scan};
-pub use limit::{Given, Limit};
-pub use ondue::OnDue;
-pub use pause::{Pause, PauseEnd};
-pub use push::{GidPush, IfThere, Listed, MultiPush, Push};
-pub use range::{Look, Range};
-pub use require::Require;
-pub use settle::{Held, HeldList, Release, Renew, Settle, Settled};
-pub use take::{Lease, MPoll, Poll, XPoll, numkeys};
-pub use update::{Condition, Touch, Update};
 pub use word::shown;
 
 /// Makes a request of a command's arguments.
@@ -118,11 +97,40 @@ impl<'a> OfIds<'a> {
     }
 }
 
-fn required<'a>(args: Args<'a>, at: usize) -> Result<Str<'a>> {
+/// Returns the argument at this place.
+pub fn required<'a>(args: Args<'a>, at: usize) -> Result<Str<'a>> {
     args.get(at).ok_or(Error::Arity)
 }
 
 /// Refuses any other number of arguments behind the command's name.
-fn has_exactly(args: Args<'_>, count: usize) -> Result<()> {
+pub fn has_exactly(args: Args<'_>, count: usize) -> Result<()> {
     if args.len() == count + 1 { Ok(()) } else { Err(Error::Arity) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::*;
+    use super::*;
+
+    #[test]
+    fn requests_without_options_are_their_words_in_order() {
+        needs_all_of("k", only!(OfKey));
+        takes_no_more("k", only!(OfKey));
+        assert_eq!(request("k", |args| Ok(text(OfKey::parse(args)?.key))), Ok("k".into()));
+
+        needs_all_of("k i", only!(OfId));
+        takes_no_more("k i", only!(OfId));
+        let of_id = |args: Args<'_>| OfId::parse(args).map(|it| (text(it.key), text(it.id)));
+        assert_eq!(request("k i", of_id), Ok(("k".into(), "i".into())));
+
+        needs_all_of("k i", only!(OfIds));
+        let of_ids = |args: Args<'_>| {
+            OfIds::parse(args).map(|it| (text(it.key), it.ids().map(text).collect::<Vec<_>>()))
+        };
+        assert_eq!(request("k a", of_ids), Ok(("k".into(), vec!["a".into()])));
+        assert_eq!(
+            request("k a b a", of_ids),
+            Ok(("k".into(), ["a", "b", "a"].map(Into::into).into()))
+        );
+    }
 }

@@ -1,42 +1,21 @@
-//! Numbers, and what a client is told that sent none.
+//! Numbers, and the error for a word that is not one.
 
 use crate::server::string::Args;
-use crate::server::{Error, Str, error::Result};
+use crate::server::{Error, error::Result};
 use lawn::DEADLINE_MAX;
 
 use super::required;
 use super::word::shown;
 
-/// Reads a TTL. Whether now plus this fits is known when the clock is read.
-pub fn ttl(arg: Str<'_>) -> Result<u64> {
-    ttl_of(arg.bytes())
+/// Reads milliseconds. Whether now plus these fits is known when the clock is read.
+pub fn milliseconds(name: &str, word: &[u8]) -> Result<u64> {
+    number(word).map_err(|error| error.of(name, word, "a whole number of milliseconds from 0 on"))
 }
 
-/// Reads how many milliseconds a back-off is. Whether now plus this fits is known when the clock is read.
-pub fn back_off(arg: Str<'_>) -> Result<u64> {
-    let wanted = "a whole number of milliseconds from 0 on";
-    number(arg.bytes()).map_err(|error| error.of("ms", arg.bytes(), wanted))
-}
-
-/// As [`ttl`], of a part of a word.
-pub fn ttl_of(word: &[u8]) -> Result<u64> {
-    let wanted = "a whole number of milliseconds from 0 on";
-    number(word).map_err(|error| error.of("ttl", word, wanted))
-}
-
-/// Rounds a TTL up to the coarsest power-of-two step by which it is at most `slack` late, so that
-/// elements which may wait a little share queues.
-pub fn with_slack(ttl: u64, slack: Option<u64>) -> Result<u64> {
-    let Some(slack) = slack else { return Ok(ttl) };
-    // Rounding up to a step adds at most the step less one. Both are below 2^63.
-    let step = 1 << (slack + 1).ilog2();
-    let rounded = ttl.next_multiple_of(step);
-    if rounded > DEADLINE_MAX {
-        return Err(
-            format!("ttl '{ttl}' is too large: with its slack it must fit in 63 bits").into()
-        );
-    }
-    Ok(rounded)
+/// Reads a moment.
+pub fn moment(name: &str, word: &[u8]) -> Result<u64> {
+    let wanted = "a whole number of unix milliseconds from 0 on";
+    number(word).map_err(|error| error.of(name, word, wanted))
 }
 
 /// Why a word is no number.
@@ -132,23 +111,5 @@ mod tests {
         {
             assert_eq!(number(large.as_bytes()), Err(NotNumber::TooLarge), "{large:?}");
         }
-    }
-
-    #[test]
-    fn slack_rounds_up_never_early_and_never_later_than_it_says() {
-        assert_eq!(with_slack(1000, None), Ok(1000));
-        assert_eq!(with_slack(1000, Some(0)), Ok(1000));
-        assert_eq!(with_slack(1001, Some(1)), Ok(1002));
-        assert_eq!(with_slack(1000, Some(100)), Ok(1024));
-        assert_eq!(with_slack(0, Some(1000)), Ok(0));
-        for ttl in (0..100_000).step_by(37) {
-            for slack in [0, 1, 2, 3, 7, 10, 63, 64, 100, 1000, 60_000] {
-                let rounded = with_slack(ttl, Some(slack)).expect("it is small");
-                assert!((ttl..=ttl + slack).contains(&rounded), "{ttl} with {slack}: {rounded}");
-            }
-        }
-        assert!(with_slack(DEADLINE_MAX, Some(1)).is_err());
-        assert!(with_slack(DEADLINE_MAX, Some(DEADLINE_MAX)).is_err());
-        assert_eq!(with_slack(0, Some(DEADLINE_MAX)), Ok(0));
     }
 }

@@ -5,7 +5,7 @@ use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 use lawn::{DEADLINE_MAX, Token};
 
-use super::number::{NotNumber, number, positive};
+use super::number::{self, NotNumber, number, positive};
 use super::token::token;
 use super::word::shown;
 
@@ -52,6 +52,25 @@ impl<'a> Options<'a> {
         is
     }
 
+    /// Refuses whatever is left.
+    pub fn end(&mut self) -> Result<()> {
+        self.next().map_or(Ok(()), |option| Err(option.unexpected()))
+    }
+
+    /// Reads `[COUNT n]`, if nothing else is left.
+    pub fn only_count(mut self) -> Result<Option<usize>> {
+        let count = self.next_if(b"COUNT").then(|| self.count()).transpose()?;
+        self.end()?;
+        Ok(count)
+    }
+
+    /// Reads `[FULL]`, if nothing else is left.
+    pub fn only_full(mut self) -> Result<bool> {
+        let is_full = self.next_if(b"FULL");
+        self.end()?;
+        Ok(is_full)
+    }
+
     pub fn value(&mut self, option: &str) -> Result<Str<'a>> {
         let value = self.args.get(self.at).ok_or_else(|| format!("{option} needs a value"))?;
         self.at += 1;
@@ -59,9 +78,7 @@ impl<'a> Options<'a> {
     }
 
     pub fn milliseconds(&mut self, option: &str) -> Result<u64> {
-        let word = self.value(option)?.bytes();
-        number(word)
-            .map_err(|error| error.of(option, word, "a whole number of milliseconds from 0 on"))
+        number::milliseconds(option, self.value(option)?.bytes())
     }
 
     /// Reads a number of which 0 is none.
@@ -73,9 +90,7 @@ impl<'a> Options<'a> {
     /// Reads a deadline. The greatest number means "never", like the one before it, which is the latest deadline that an
     /// element can have: see [`STUCK`](crate::data_type::STUCK). Replicas read the same word, so they agree.
     pub fn deadline(&mut self) -> Result<u64> {
-        let word = self.value("AT")?.bytes();
-        let wanted = "a whole number of unix milliseconds from 0 on";
-        let at = number(word).map_err(|error| error.of("AT", word, wanted))?;
+        let at = number::moment("AT", self.value("AT")?.bytes())?;
         Ok(at.min(DEADLINE_MAX - 1))
     }
 

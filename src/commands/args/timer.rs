@@ -5,7 +5,7 @@
 use crate::server::{Str, error::Result};
 use lawn::Token;
 
-use super::number::{number, ttl_of};
+use super::number::{milliseconds, number};
 use super::token::token;
 
 /// Stands between the numbers.
@@ -25,13 +25,13 @@ impl Timer {
     pub fn parse(word: Str<'_>) -> Result<Self> {
         let (ttl, rest) = cut(word.bytes());
         let deadline = rest.map(|rest| deadline(word, rest)).transpose()?;
-        Ok(Self { ttl: ttl_of(ttl)?, deadline, token: None })
+        Ok(Self { ttl: milliseconds("ttl", ttl)?, deadline, token: None })
     }
 
     /// Reads `ttl`, or `ttl@unix-ms@token`.
     pub fn parse_lease(word: Str<'_>) -> Result<Self> {
         let (ttl, rest) = cut(word.bytes());
-        let ttl = ttl_of(ttl)?;
+        let ttl = milliseconds("ttl", ttl)?;
         let Some(rest) = rest else { return Ok(Self { ttl, deadline: None, token: None }) };
         let (at, rest) = cut(rest);
         let token = token(rest.ok_or("LEASE needs ttl@unix-ms@token")?)?;

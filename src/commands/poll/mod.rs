@@ -4,6 +4,7 @@
 //! |---|---|
 //! | this file | POLL |
 //! | `mpoll` | MPOLL |
+//! | `request` | what both ask for |
 //! | `give` | giving out what is due, to whoever it is for |
 //! | `sleep` | falling asleep, where nothing is due |
 //! | `serve` | waking: whose turn it is, by [`pending`](crate::pending::blocked), is given something |
@@ -23,6 +24,7 @@ mod claims;
 mod give;
 mod mpoll;
 mod parcel;
+mod request;
 mod serve;
 mod sleep;
 mod unblocked;
@@ -34,6 +36,7 @@ use crate::server::{CommandContext, Str, error::Result};
 
 use self::claims::claim;
 use self::give::{held, take_due};
+use self::request::Poll;
 use self::sleep::{has_to_wait, sleep};
 use super::{args, limits};
 
@@ -45,7 +48,7 @@ pub use self::unblocked::{flushed, swapped};
 /// gone; with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are
 /// some.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
-    let args::Poll { key, block, take, word } = args::read(context, args, args::Poll::parse)?;
+    let Poll { key, block, take, word } = args::read(context, args, Poll::parse)?;
     let take = take.with_token();
     let token = take.spelling(word.map(Str::bytes));
     let mut dehydrator = Writing::open(context, key)?;

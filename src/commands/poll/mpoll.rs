@@ -11,6 +11,7 @@ use crate::server::{CommandContext, Context, Str, error::Result};
 
 use super::claims::claim;
 use super::give::{held, take_due};
+use super::request::{MPoll, parse_numkeys};
 use super::sleep::{Asked, has_to_wait, sleep};
 use crate::commands::{args, limits};
 
@@ -19,10 +20,10 @@ use crate::commands::{args, limits};
 pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
         // What is no request has no keys: it is refused whatever they were.
-        (2..2 + args::numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
+        (2..2 + parse_numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
         return Ok(());
     }
-    let args::MPoll { keys, block, take, word } = args::read(context, args, args::MPoll::parse)?;
+    let MPoll { keys, block, take, word } = args::read(context, args, MPoll::parse)?;
     let take = take.with_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();

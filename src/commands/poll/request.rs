@@ -1,0 +1,149 @@
+//! What POLL and MPOLL ask for.
+
+use ahash::RandomState;
+use hashbrown::HashSet;
+
+use crate::commands::args::number::counted;
+use crate::commands::args::options::Options;
+use crate::commands::args::required;
+use crate::commands::args::token::chosen;
+use crate::config;
+use crate::pending::Take;
+use crate::server::string::Args;
+use crate::server::{Str, error::Result};
+
+/// `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`
+pub struct Poll<'a> {
+    pub key: Str<'a>,
+    /// How long to wait for something to come due, in milliseconds; 0: for ever.
+    pub block: Option<u64>,
+    pub take: Take,
+    /// The token, as the client wrote it that has chosen it.
+    pub word: Option<Str<'a>>,
+}
+
+impl<'a> Poll<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let (block, take, word) = parse_how(args, 2)?;
+        Ok(Self { key: required(args, 1)?, block, take, word })
+    }
+}
+
+/// `numkeys key [key ...]`, and what POLL has behind its key.
+pub struct MPoll<'a> {
+    /// At least one, all different, in the order in which they are asked.
+    pub keys: Vec<Str<'a>>,
+    pub block: Option<u64>,
+    pub take: Take,
+    pub word: Option<Str<'a>>,
+}
+
+impl<'a> MPoll<'a> {
+    pub fn parse(args: Args<'a>) -> Result<Self> {
+        let numkeys = parse_numkeys(args)?;
+        let mut keys: Vec<_> = args.from(2).take(numkeys).collect();
+        let mut seen = HashSet::with_capacity_and_hasher(numkeys, RandomState::new());
+        keys.retain(|key| seen.insert(key.bytes()));
+        let (block, take, word) = parse_how(args, 2 + numkeys)?;
+        Ok(Self { keys, block, take, word })
+    }
+}
+
+/// Returns how many keys follow behind `numkeys`. They are there.
+pub fn parse_numkeys(args: Args<'_>) -> Result<usize> {
+    required(args, 2)?;
+    counted("numkeys", "keys", args, 1)
+}
+
+/// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, from this argument on.
+fn parse_how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take, Option<Str<'_>>)> {
+    let (mut count, mut block, mut with_ids) = (None, None, false);
+    let (mut lease, mut word) = (None, None);
+    let mut options = Options::new(args, from);
+    while let Some(option) = options.next() {
+        match option.name() {
+            b"COUNT" if count.is_none() => count = Some(options.count()?),
+            b"BLOCK" if block.is_none() => block = Some(options.milliseconds("BLOCK")?),
+            b"LEASE" if lease.is_none() => lease = Some(options.lease()?),
+            b"TOKEN" if word.is_none() => word = Some(options.value("TOKEN")?),
+            b"WITHIDS" if !with_ids => with_ids = true,
+            _ => return Err(option.unexpected()),
+        }
+    }
+    let token = word.map(|word| chosen(word.bytes())).transpose()?;
+    if token.is_some() && lease.is_none() {
+        return Err("syntax error, TOKEN needs LEASE".into());
+    }
+    let count = count.unwrap_or(usize::MAX).min(config::reply_max());
+    Ok((block, Take { count, with_ids, lease, token }, word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::args::testing::*;
+    use lawn::Token;
+
+    #[test]
+    fn a_poll_says_how_many_how_long_and_for_how_long() {
+        needs_all_of("k", only!(Poll));
+        let poll = |args: Args<'_>| {
+            let it = Poll::parse(args)?;
+            Ok((text(it.key), it.block, (it.take.count, it.take.lease, it.take.with_ids)))
+        };
+        let token = |line: &str| request(line, |args| Ok(Poll::parse(args)?.take.token));
+        assert_eq!(token("k LEASE 5"), Ok(None));
+        assert_eq!(token("k TOKEN 7 LEASE 5"), Ok(Token::new(7)));
+        assert_eq!(token("k LEASE 5 token mine"), Ok(Some(Token::of_word(b"mine"))));
+        let polled = |block, take| Ok(("k".into(), block, take));
+        assert_eq!(request("k", poll), polled(None, (usize::MAX, None, false)));
+        assert_eq!(request("k COUNT 1", poll), polled(None, (1, None, false)));
+        assert_eq!(request("k BLOCK 0", poll), polled(Some(0), (usize::MAX, None, false)));
+        assert_eq!(request("k withids", poll), polled(None, (usize::MAX, None, true)));
+        let all = polled(Some(7), (3, Some(1), true));
+        assert_eq!(request("k COUNT 3 BLOCK 7 LEASE 1 WITHIDS", poll), all);
+        assert_eq!(request("k WITHIDS LEASE 1 BLOCK 7 COUNT 3", poll), all);
+        refuses_each(
+            &[
+                "k COUNT",
+                "k COUNT 0",
+                "k COUNT -1",
+                "k COUNT 1 COUNT 1",
+                "k BLOCK",
+                "k BLOCK -1",
+                "k BLOCK 0.5",
+                "k BLOCK 1 BLOCK 1",
+                "k LEASE",
+                "k LEASE 0",
+                "k LEASE x",
+                "k LEASE 1 LEASE 1",
+                "k WITHIDS WITHIDS",
+                "k TOKEN 7",
+                "k LEASE 5 TOKEN",
+                "k LEASE 5 TOKEN 7 TOKEN 7",
+                "k LEASE 5 TOKEN 4611686018427387904",
+                "k 5",
+            ],
+            only!(Poll),
+        );
+    }
+
+    #[test]
+    fn an_mpoll_names_its_keys_and_is_a_poll_otherwise() {
+        needs_all_of("1 k", only!(MPoll));
+        let mpoll = |args: Args<'_>| {
+            let it = MPoll::parse(args)?;
+            let keys = it.keys.into_iter().map(text).collect::<Vec<_>>().join(" ");
+            Ok((keys, it.block, (it.take.count, it.take.lease, it.take.with_ids)))
+        };
+        let polled = |keys: &str, block, take| Ok((keys.to_owned(), block, take));
+        assert_eq!(request("1 k", mpoll), polled("k", None, (usize::MAX, None, false)));
+        assert_eq!(request("3 a b a", mpoll), polled("a b", None, (usize::MAX, None, false)));
+        let all = polled("b COUNT", Some(7), (3, Some(1), true));
+        assert_eq!(request("2 b COUNT COUNT 3 BLOCK 7 LEASE 1 WITHIDS", mpoll), all);
+        refuses_each(
+            &["0 k", "-1 k", "01 k", "k k", "2 k", "1 k k", "9223372036854775807 k", "1 k TOKEN 7"],
+            only!(MPoll),
+        );
+    }
+}
