@@ -86,11 +86,11 @@ fn look(context: &Context, key: Str<'_>, now: u64) -> Todo {
             return Todo::None;
         }
         dehydrator.tracking().track();
-        if dehydrator.rules.trust == Trust::Untold {
+        if dehydrator.rules().trust == Trust::Untold {
             return Todo::Tell;
         }
         let serial = dehydrator.tracking().serial();
-        if let Some(pause) = dehydrator.rules.pause {
+        if let Some(pause) = dehydrator.rules().pause {
             let is_on = pause.is_on(now);
             let later = || Todo::Later(serial, dehydrator.next_task(now));
             return if is_on { later() } else { Todo::Resume };
@@ -102,7 +102,7 @@ fn look(context: &Context, key: Str<'_>, now: u64) -> Todo {
                 Todo::Later(serial, Task { next: task.next.map(|next| next.max(now + 1)), ..task })
             }
             Some(deadline) if deadline <= now => {
-                Todo::Due { deadline, goes: goes.then(|| dehydrator.rules.policy.clone()) }
+                Todo::Due { deadline, goes: goes.then(|| dehydrator.rules().policy.clone()) }
             }
             next => Todo::Later(serial, Task { next, delivers: goes, is_held_back: false }),
         }

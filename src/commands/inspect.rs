@@ -106,7 +106,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let encoding = if lawn.is_none_or(|lawn| lawn.is_small()) { "small" } else { "lawn" };
     reply.push(b"encoding").bulk(encoding.as_bytes());
     let usual = Rules::default();
-    let rules = dehydrator.dehydrator().map_or(&usual, |dehydrator| &dehydrator.rules);
+    let rules = dehydrator.dehydrator().map_or(&usual, Dehydrator::rules);
     reply.push(b"policy").bulk(&rules.policy.words_with(rules.trust).join(&b' '));
     let failure = schedule::failure(&Name::of(context, key));
     reply.push(b"failures").integer(failure.as_ref().map_or(0, |failure| failure.count.into()));
@@ -120,7 +120,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
             reply.push(b"last-failure").null();
         }
     }
-    let pause = dehydrator.dehydrator().and_then(|dehydrator| dehydrator.rules.pause);
+    let pause = dehydrator.dehydrator().and_then(|dehydrator| dehydrator.rules().pause);
     let pause = pause.filter(|pause| pause.is_on(now));
     reply.push(b"paused").integer(pause.is_some().into());
     match pause.and_then(Pause::end) {

@@ -81,7 +81,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
 
 fn show(context: &CommandContext, key: Str<'_>) -> Result {
     let dehydrator = Reading::open(context, key)?;
-    let limits = dehydrator.dehydrator().and_then(|it| it.rules.limits.as_deref());
+    let limits = dehydrator.dehydrator().and_then(|it| it.rules().limits.as_deref());
     let none = Limits::default();
     let Limits { length, held, rate, remember } = limits.unwrap_or(&none);
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);

@@ -175,7 +175,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
 
     let policy = {
         let reading = Reading::open(context, key)?;
-        reading.dehydrator().map(|dehydrator| dehydrator.rules.policy.clone())
+        reading.dehydrator().map(|dehydrator| dehydrator.rules().policy.clone())
     };
     let rejected = match policy {
         // What is not there is held by nobody.

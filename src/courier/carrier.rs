@@ -2,8 +2,8 @@
 
 use std::ffi::CStr;
 
-use super::delivery::Delivery;
 use crate::clock;
+use crate::data_type::ElementCopy;
 use crate::pending::timer;
 use crate::policy::{End, MaxLen, Route};
 use crate::server::{Context, OwnedStr};
@@ -67,11 +67,11 @@ impl Carrier {
     }
 
     /// Sends copies of these elements, in order.
-    pub(super) fn send(&mut self, context: &Context, load: &[Delivery]) -> Result<(), String> {
+    pub(super) fn send(&mut self, context: &Context, load: &[ElementCopy]) -> Result<(), String> {
         let result = if self.fields.is_some() {
-            load.iter().try_for_each(|delivery| self.add(context, delivery))
+            load.iter().try_for_each(|copy| self.add(context, copy))
         } else {
-            let elements = load.iter().map(|delivery| &delivery.element);
+            let elements = load.iter().map(|copy| &copy.payload);
             let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
             context.call(self.name, &words.collect::<Vec<_>>())
         };
@@ -83,10 +83,10 @@ impl Carrier {
     }
 
     /// Adds one to the stream.
-    fn add(&mut self, context: &Context, delivery: &Delivery) -> Result<(), String> {
+    fn add(&mut self, context: &Context, copy: &ElementCopy) -> Result<(), String> {
         let Some(fields) = &self.fields else { return Ok(()) };
-        let deliveries = OwnedStr::of_number(delivery.deliveries.into());
-        let mut pairs = vec![&fields.id, &delivery.id, &fields.element, &delivery.element];
+        let deliveries = OwnedStr::of_number(copy.deliveries.into());
+        let mut pairs = vec![&fields.id, &copy.id, &fields.element, &copy.payload];
         pairs.extend(fields.deliveries.iter().flat_map(|name| [name, &deliveries]));
         let add = |id: &OwnedStr| {
             let pairs = pairs.iter().copied().map(OwnedStr::as_str);

@@ -23,15 +23,17 @@
 //! tried from there again and again, of which nobody need hear. So what is first in the order is always something that can
 //! be given out, or that may go; nobody walks over what is stuck, however much that is.
 
+mod batch;
 mod carrier;
-mod delivery;
 
 use std::cell::{Cell, OnceCell};
 
+use self::batch::{BATCH, batch_of, batch_of_held};
 use self::carrier::Carrier;
-use self::delivery::{BATCH, Delivery, batch_of, batch_of_held};
 use crate::clock;
-use crate::data_type::{DEAD_LETTERS_MAX, Dehydrator, REJECTED, STUCK, Writing, inspect, is_dead};
+use crate::data_type::{
+    DEAD_LETTERS_MAX, Dehydrator, ElementCopy, REJECTED, STUCK, Writing, inspect, is_dead,
+};
 use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
 use crate::pending::schedule;
 use crate::policy::{Policy, Route};
@@ -81,9 +83,9 @@ pub fn deliver(
     }
     // Copied, because the commands that follow may call others that listen, who may do as they like.
     let collect = |dehydrator: &Dehydrator| {
-        let due = dehydrator.lawn.iter_until(now).map(|(_, element)| element);
-        let due = due.take(dehydrator.deliverable(now));
-        batch_of(due.take_while(|element| policy.sends(element.deliveries)))
+        let due = dehydrator.lawn.iter_until(now).take(dehydrator.deliverable(now));
+        let due = due.take_while(|(_, element)| policy.sends(element.deliveries));
+        batch_of(due.map(|(ttl, element)| ElementCopy::new(element, ttl, None)))
     };
     let batch = inspect(context, key, collect).unwrap_or_default();
     let (sent, result) = send(context, key, policy, batch, now, go_on);
@@ -96,10 +98,10 @@ fn send(
     context: &Context,
     key: Str<'_>,
     policy: &Policy,
-    batch: Vec<Delivery>,
+    batch: Vec<ElementCopy>,
     now: u64,
     mut go_on: impl FnMut() -> bool,
-) -> (Vec<Delivery>, Result<(), String>) {
+) -> (Vec<ElementCopy>, Result<(), String>) {
     let Some(route) = policy.route().filter(|_| !batch.is_empty()) else {
         return (Vec::new(), Ok(()));
     };
@@ -115,16 +117,17 @@ fn send(
     if adds && comes(context, key) {
         return (Vec::new(), Err(COMES.to_owned()));
     }
-    let is_confirmed = |dehydrator: &Dehydrator| dehydrator.rules.trust.is_confirmed();
+    let is_confirmed = |dehydrator: &Dehydrator| dehydrator.rules().trust.is_confirmed();
     if inspect(context, key, is_confirmed) == Some(false) {
         return (Vec::new(), Err(UNCONFIRMED.to_owned()));
     }
-    let is_there = |delivery: &Delivery, dehydrator: &Dehydrator| {
-        dehydrator.rules.policy == *policy
+    let is_there = |copy: &ElementCopy, dehydrator: &Dehydrator| {
+        dehydrator.rules().policy == *policy
             && is_confirmed(dehydrator)
-            && (delivery.rejected.is_some() || !dehydrator.is_paused(now))
-            && delivery.is_in(&dehydrator.lawn)
-            && delivery.is_as_copied(&dehydrator.lawn)
+            // A client that rejects what it holds need not wait.
+            && (copy.token.is_some() || !dehydrator.is_paused(now))
+            && copy.is_in(&dehydrator.lawn)
+            && copy.has_same_payload(&dehydrator.lawn)
     };
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     let mut whole = None;
@@ -133,7 +136,7 @@ fn send(
     while !left.as_slice().is_empty() {
         let mut load: Vec<_> = left.by_ref().take(most).collect();
         // Nobody is called between this look and the command that takes all of them.
-        inspect(context, key, |dehydrator| load.retain(|delivery| is_there(delivery, dehydrator)))
+        inspect(context, key, |dehydrator| load.retain(|copy| is_there(copy, dehydrator)))
             .unwrap_or_else(|| load.clear());
         if load.is_empty() {
             continue;
@@ -259,13 +262,13 @@ pub enum Retried {
 /// said, are given back: they are due.
 pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> bool) -> Retried {
     let Some(_guard) = Retiring::begin() else { return Retried::Some };
-    let policy = inspect(context, key, |dehydrator| dehydrator.rules.policy.clone());
+    let policy = inspect(context, key, |dehydrator| dehydrator.rules().policy.clone());
     let policy = policy.unwrap_or_default();
     give_back_stuck(context, key, &policy, now);
     let first = |dehydrator: &Dehydrator| {
         dehydrator.look_for_stuck();
         let dead = dehydrator.stuck().take_while(|row| is_dead(row, &policy));
-        batch_of(dead.map(|row| row.element))
+        batch_of(dead.map(|row| ElementCopy::new(row.element, row.ttl, None)))
     };
     let batch = inspect(context, key, first).unwrap_or_default();
     let (moved, result) = send(context, key, &policy, batch, now, go_on);
@@ -330,8 +333,14 @@ pub fn reject(
                 Ok(()) if !sent.is_empty() => schedule::succeeded(context, &name),
                 Ok(()) => {}
             }
-            let by = sent.iter().filter_map(|delivery| delivery.rejected.as_ref());
-            by.for_each(|it| rejected[it.at] = true);
+            // In the same order, though some of these may not have been held.
+            let mut sent = sent.iter().peekable();
+            for ((token, id), is_rejected) in held.iter().zip(&mut rejected).take(next).skip(first)
+            {
+                let is_it =
+                    |copy: &&ElementCopy| copy.token == Some(*token) && copy.id() == id.bytes();
+                *is_rejected = sent.next_if(is_it).is_some();
+            }
         }
         put_rejected_aside(context, key, policy, now, &held[first..next], &mut rejected[first..]);
     }
@@ -373,15 +382,15 @@ fn put_rejected_aside(
 }
 
 /// Takes out what was delivered.
-fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [Delivery]) {
+fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [ElementCopy]) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let until = dehydrator.remembers_until().filter(|_| !policy.limits());
     let mut removed = Batch::settled(context, key, until);
     if let Some(mut leaving) = dehydrator.leaving(until) {
-        for delivery in batch {
-            let id = delivery.id.as_str();
+        for copy in batch {
+            let id = copy.id.as_str();
             // A listener to the stream's events may have taken it, and put another one there.
-            let is_there = delivery.is_in(leaving.lawn) || delivery.is_put_aside(leaving.lawn);
+            let is_there = copy.is_in(leaving.lawn) || copy.is_rejected(leaving.lawn);
             if is_there && leaving.settle(id.bytes()) {
                 removed.push_sent(id);
             }

@@ -182,7 +182,7 @@ unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
-        encoding::save(&value.lawn, &value.rules, value.past.ids(), &mut io);
+        encoding::save(&value.lawn, value.rules(), value.past.ids(), &mut io);
     });
 }
 
@@ -199,16 +199,16 @@ unsafe extern "C" fn aof_rewrite(
         let key = unsafe { Str::from_raw(key) };
         replicate::rewrite_level(&io);
         // First, so that what is held is counted as it comes.
-        if let Some(limits) = &value.rules.limits {
+        if let Some(limits) = &value.rules().limits {
             Effect::limits(key, limits).for_each(|effect| effect.rewrite(&io));
         }
         for (ttl, element) in value.lawn.iter() {
             replicate::rewrite_element(&io, key, ttl, element, value.lawn.token(&element));
         }
-        if value.rules.policy != Policy::Hold {
-            Effect::policy(key, &value.rules.policy, value.rules.trust).rewrite(&io);
+        if value.rules().policy != Policy::Hold {
+            Effect::policy(key, &value.rules().policy, value.rules().trust).rewrite(&io);
         }
-        if let Some(pause) = value.rules.pause {
+        if let Some(pause) = value.rules().pause {
             Effect::paused(key, pause).rewrite(&io);
         }
         for (until, id) in value.past.ids().into_iter().flat_map(Remembered::iter) {
@@ -227,12 +227,17 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut digest, value) = unsafe { (Digest::from_raw(digest), dehydrator(value)) };
-        value.rules.policy.words_with(value.rules.trust).iter().for_each(|word| digest.bytes(word));
-        if let Some(pause) = value.rules.pause {
+        value
+            .rules()
+            .policy
+            .words_with(value.rules().trust)
+            .iter()
+            .for_each(|word| digest.bytes(word));
+        if let Some(pause) = value.rules().pause {
             digest.bytes(b"PAUSE");
             digest.unsigned(pause.end().unwrap_or(0));
         }
-        if let Some(limits) = &value.rules.limits {
+        if let Some(limits) = &value.rules().limits {
             limits.words().iter().for_each(|word| digest.bytes(word));
             for (moment, count) in limits.rate.iter().flat_map(Rate::entries) {
                 digest.unsigned(moment);

@@ -1,6 +1,5 @@
 //! What is in a key: a lawn, and what becomes of what comes due in it.
 
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use super::past::Past;
@@ -51,7 +50,8 @@ pub fn sticks(ttl: u64, deadline: u64) -> bool {
 /// The value of a key.
 pub struct Dehydrator {
     pub lawn: Lawn,
-    pub rules: Kept,
+    /// `None`: the default ones. In a box, as they would be most of a small dehydrator.
+    rules: Option<Box<Rules>>,
     pub past: Past,
     tracking: Tracking,
 }
@@ -64,7 +64,7 @@ impl Dehydrator {
 
     /// Makes one that remembers ids, and counts it.
     pub fn with_past(lawn: Lawn, rules: Rules, past: Past) -> Self {
-        let new = Self { lawn, rules: rules.into(), past, tracking: Tracking::none() };
+        let new = Self { lawn, rules: boxed(rules), past, tracking: Tracking::none() };
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
         Counted::default().become_those_of(&new);
         new.look_for_stuck();
@@ -86,30 +86,49 @@ impl Dehydrator {
     /// Returns whether it has nothing in it and nothing to do, and so should not be there. With a policy an empty one stays,
     /// as a stream with consumer groups does, and so does one that is paused.
     pub fn is_idle(&self) -> bool {
-        self.lawn.is_empty() && self.is_usual()
+        self.lawn.is_empty() && self.has_default_rules()
     }
 
-    /// Returns whether its rules are the usual ones.
+    /// Returns whether it has the rules of a dehydrator of which nobody has said anything.
     #[inline]
-    pub fn is_usual(&self) -> bool {
-        self.rules.are_usual()
+    pub fn has_default_rules(&self) -> bool {
+        self.rules.is_none()
+    }
+
+    /// Returns the policy, the pause and the limits.
+    #[inline]
+    pub fn rules(&self) -> &Rules {
+        static DEFAULT: Rules = Rules::DEFAULT;
+        self.rules.as_deref().unwrap_or(&DEFAULT)
+    }
+
+    /// Changes the rules.
+    pub fn change_rules(&mut self, change: impl FnOnce(&mut Rules)) {
+        let mut rules = self.rules.take().map_or_else(Rules::default, |rules| *rules);
+        change(&mut rules);
+        self.rules = boxed(rules);
+    }
+
+    /// Returns the limit of what is given out in a time, to note that something was.
+    pub fn rate_mut(&mut self) -> Option<&mut Rate> {
+        self.rules.as_mut()?.limits.as_mut()?.rate.as_mut()
     }
 
     /// Forgets all ids if none are to be remembered.
     pub fn keep_past(&mut self) {
-        if self.rules.limits.as_ref().is_none_or(|limits| limits.remember == 0) {
+        if self.rules().limits.as_ref().is_none_or(|limits| limits.remember == 0) {
             self.past.clear();
         }
     }
 
     /// Returns whether nothing is given out or delivered at this time.
     pub fn is_paused(&self, now: u64) -> bool {
-        self.rules.pause.is_some_and(|pause| pause.is_on(now))
+        self.rules().pause.is_some_and(|pause| pause.is_on(now))
     }
 
     /// Returns how many may be given out at this time, as far as limits say.
     pub fn room(&self, now: u64) -> usize {
-        let Some(limits) = &self.rules.limits else { return usize::MAX };
+        let Some(limits) = &self.rules().limits else { return usize::MAX };
         let rate = limits.rate.as_ref().map_or(u64::MAX, |rate| rate.room(now));
         let held = match limits.held {
             0 => u64::MAX,
@@ -120,7 +139,7 @@ impl Dehydrator {
 
     /// Returns since when something may be given out, or from when on, as far as limits say: 0 without any.
     fn room_from(&self, now: u64) -> u64 {
-        let Some(limits) = &self.rules.limits else { return 0 };
+        let Some(limits) = &self.rules().limits else { return 0 };
         let rate = limits.rate.as_ref().map_or(0, |rate| rate.next(now));
         if limits.held == 0 || (self.lawn.running(now) as u64) < limits.held {
             return rate;
@@ -131,14 +150,14 @@ impl Dehydrator {
 
     /// Returns since when elements may be delivered, or from when on, as far as limits say. What is dropped goes to nobody.
     fn delivers_from(&self, now: u64) -> u64 {
-        let limits = self.rules.limits.as_ref().filter(|_| self.rules.policy.delivers());
+        let limits = self.rules().limits.as_ref().filter(|_| self.rules().policy.delivers());
         let rate = limits.and_then(|limits| limits.rate.as_ref());
         rate.map_or(0, |rate| rate.next(now))
     }
 
     /// Returns how many may be delivered at this time.
     pub fn deliverable(&self, now: u64) -> usize {
-        let limits = self.rules.limits.as_ref().filter(|_| self.rules.policy.delivers());
+        let limits = self.rules().limits.as_ref().filter(|_| self.rules().policy.delivers());
         let rate = limits.and_then(|limits| limits.rate.as_ref());
         rate.map_or(usize::MAX, |rate| usize::try_from(rate.room(now)).unwrap_or(usize::MAX))
     }
@@ -151,9 +170,10 @@ impl Dehydrator {
     /// Returns when something can be given out, or since when, as far as deadlines, a pause and limits say.
     pub fn next(&self) -> Option<u64> {
         // Without limits no clock is read.
-        let room_from = if self.rules.limits.is_some() { self.room_from(clock::now()) } else { 0 };
+        let room_from =
+            if self.rules().limits.is_some() { self.room_from(clock::now()) } else { 0 };
         let next = self.next_deadline()?.max(room_from);
-        match self.rules.pause {
+        match self.rules().pause {
             Some(pause) => pause.end().map(|end| end.max(next)),
             None => Some(next),
         }
@@ -167,13 +187,13 @@ impl Dehydrator {
 
     /// Returns what the module has to do here by itself.
     pub fn next_task(&self, now: u64) -> Task {
-        match self.rules.pause {
+        match self.rules().pause {
             // It ends by itself.
             Some(pause) => Task { next: pause.end(), delivers: true, is_held_back: false },
             None => {
                 let next = self.lawn.next_deadline();
                 let sends = self.sends_first();
-                let from = match &self.rules.limits {
+                let from = match &self.rules().limits {
                     None => 0,
                     Some(_) if sends => self.delivers_from(now),
                     Some(_) => self.room_from(now),
@@ -186,7 +206,7 @@ impl Dehydrator {
 
     /// Returns what there is to wait for.
     pub fn outlook(&self) -> Outlook {
-        match self.rules.policy {
+        match self.rules().policy {
             Policy::Send(_) => Outlook::Delivered,
             // A dead letter is first. When it has gone, there is something to wait for.
             Policy::Limit { .. } if self.sends_first() => Outlook::Next(None),
@@ -197,7 +217,7 @@ impl Dehydrator {
     /// Returns the first of what POLL gives out at this time, in order: what is due, but for dead letters.
     pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
         let count = if self.is_paused(now) { 0 } else { count.min(self.room(now)) };
-        let limit = Some(&self.rules.policy).filter(|policy| policy.limits());
+        let limit = Some(&self.rules().policy).filter(|policy| policy.limits());
         let passed_over = if limit.is_some() { DEAD_LETTERS_MAX } else { 0 };
         let due = self.lawn.iter_until(now).take(count.saturating_add(passed_over));
         let is_dead = move |deliveries| limit.is_some_and(|limit| limit.sends(deliveries));
@@ -206,12 +226,12 @@ impl Dehydrator {
 
     /// Returns whether the first in the order of delivery, when it is due, goes by the policy.
     pub fn sends_first(&self) -> bool {
-        match self.rules.policy {
+        match self.rules().policy {
             Policy::Hold => false,
             Policy::Send(_) => true,
             Policy::Limit { .. } => {
                 let first = self.lawn.first();
-                first.is_some_and(|first| self.rules.policy.sends(first.deliveries))
+                first.is_some_and(|first| self.rules().policy.sends(first.deliveries))
             }
         }
     }
@@ -223,12 +243,15 @@ impl Dehydrator {
         /// What the schedule keeps of its name, about.
         const SCHEDULED: usize = 240;
         let own = KEPT_IN + rounded(size_of::<Self>());
+        let rules = self.rules.as_ref().map_or(0, |rules| {
+            let limits = rules.limits.as_ref().map_or(0, |limits| {
+                let log = limits.rate.as_ref().map_or(0, Rate::memory);
+                rounded(size_of::<Limits>()) + rounded(log)
+            });
+            rounded(size_of::<Rules>()) + rounded(rules.policy.memory()) + limits
+        });
         let scheduled = if self.tracking.is_tracked() { SCHEDULED } else { 0 };
-        self.lawn.memory() - size_of::<Lawn>()
-            + own
-            + self.rules.memory_kept()
-            + self.past.memory()
-            + scheduled
+        self.lawn.memory() - size_of::<Lawn>() + own + rules + self.past.memory() + scheduled
     }
 
     /// Returns whether it holds memory that it could give back.
@@ -276,7 +299,7 @@ impl Dehydrator {
     #[inline]
     pub fn note_next(&mut self, now: impl FnOnce() -> u64) {
         let mut next = self.lawn.settle_first();
-        if !self.rules.are_usual() || next == Some(STUCK) {
+        if !self.has_default_rules() || next == Some(STUCK) {
             next = self.next();
         }
         self.tracking.place.note(next, now);
@@ -285,7 +308,7 @@ impl Dehydrator {
     /// Returns since when what is due in it is overdue. `None`: since its deadline.
     #[inline]
     pub fn overdue(&self) -> Option<Overdue> {
-        let is_plain = self.is_usual() && !self.tracking.place.is_floored();
+        let is_plain = self.has_default_rules() && !self.tracking.place.is_floored();
         (!is_plain).then(|| self.overdue_since())
     }
 
@@ -315,7 +338,7 @@ impl Dehydrator {
         // A lawn numbers its elements in 32 bits, so there are no more.
         let [elements, given_out, leased, ttls] =
             [elements, given_out, leased, ttls].map(|count| count as u32);
-        let paused = (!self.is_usual() && self.rules.pause.is_some()).into();
+        let paused = (!self.has_default_rules() && self.rules().pause.is_some()).into();
         Counted { elements, given_out, leased, ttls, paused }
     }
 
@@ -328,7 +351,7 @@ impl Dehydrator {
 impl Clone for Dehydrator {
     /// Makes another one, which is in no key yet.
     fn clone(&self) -> Self {
-        Self::with_past(self.lawn.clone(), Rules::clone(&self.rules), self.past.clone())
+        Self::with_past(self.lawn.clone(), self.rules().clone(), self.past.clone())
     }
 }
 
@@ -339,48 +362,8 @@ impl Drop for Dehydrator {
     }
 }
 
-/// Rules, in a place of their own if they are not the usual ones: they would be most of a small dehydrator.
-pub struct Kept(Option<Box<Rules>>);
-
-/// The rules of a dehydrator of which nobody has said anything.
-static USUAL: Rules = Rules::USUAL;
-
-impl Kept {
-    /// Returns whether they are the usual ones. Those have no place of their own.
-    #[inline]
-    fn are_usual(&self) -> bool {
-        debug_assert!(self.0.as_deref() != Some(&USUAL), "usual rules are kept");
-        self.0.is_none()
-    }
-
-    /// Returns bytes on the heap.
-    fn memory_kept(&self) -> usize {
-        let Some(rules) = &self.0 else { return 0 };
-        let limits = rules.limits.as_ref().map_or(0, |limits| {
-            let log = limits.rate.as_ref().map_or(0, Rate::memory);
-            rounded(size_of::<Limits>()) + rounded(log)
-        });
-        rounded(size_of::<Rules>()) + rounded(rules.policy.memory()) + limits
-    }
-
-    /// Returns the limit of what is given out in a time, to note that something was.
-    pub fn rate(&mut self) -> Option<&mut Rate> {
-        self.0.as_mut()?.limits.as_mut()?.rate.as_mut()
-    }
-}
-
-impl From<Rules> for Kept {
-    fn from(rules: Rules) -> Self {
-        Self((rules != USUAL).then(|| Box::new(rules)))
-    }
-}
-
-impl Deref for Kept {
-    type Target = Rules;
-
-    fn deref(&self) -> &Rules {
-        self.0.as_deref().unwrap_or(&USUAL)
-    }
+fn boxed(rules: Rules) -> Option<Box<Rules>> {
+    (rules != Rules::DEFAULT).then(|| Box::new(rules))
 }
 
 /// How much there is in all dehydrators.

@@ -11,6 +11,7 @@
 //! | `compacting` | giving back memory |
 //! | `callbacks` | what the server calls: load, save, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn, its policy, what the census counts |
+//! | `copy` | copies of elements |
 //! | `past` | ids that a dehydrator remembers |
 //! | `leaving` | taking elements out of a dehydrator that may remember their ids, and forgetting those |
 //! | `encoding` | how it looks in an RDB file, a full sync and a DUMP |
@@ -18,6 +19,7 @@
 
 mod callbacks;
 mod compacting;
+mod copy;
 mod dehydrator;
 mod encoding;
 #[cfg(test)]
@@ -43,6 +45,7 @@ use lawn::{Lawn, Shared};
 
 pub use callbacks::register;
 pub use compacting::{Compacted, compact};
+pub use copy::ElementCopy;
 pub use dehydrator::{
     Census, DEAD_LETTERS_MAX, Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, moved, runs,
     track_all,
@@ -74,7 +77,9 @@ fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
 /// Returns whether the module must know a dehydrator by name: it has something to do when an element comes due or a pause
 /// ends, or somebody listens for that.
 pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
-    !dehydrator.is_usual() || dehydrator.tracking().has_stuck() || publishes_module_events()
+    !dehydrator.has_default_rules()
+        || dehydrator.tracking().has_stuck()
+        || publishes_module_events()
 }
 
 /// A dehydrator that is open for looking at it.

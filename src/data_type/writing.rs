@@ -166,13 +166,13 @@ impl<'a> Writing<'a> {
     /// Returns what becomes of what comes due.
     pub fn policy(&mut self) -> &Policy {
         const NONE: &Policy = &Policy::Hold;
-        self.existing().map_or(NONE, |dehydrator| &dehydrator.rules.policy)
+        self.existing().map_or(NONE, |dehydrator| &dehydrator.rules().policy)
     }
 
     /// Says what becomes of what comes due in a dehydrator that a change has just made. Returns whether there is one.
     pub fn set_policy_of_new(&mut self, policy: Policy) -> bool {
         let Some(new) = &mut self.new else { return false };
-        new.rules = Rules { policy, ..Rules::clone(&new.rules) }.into();
+        new.change_rules(|rules| rules.policy = policy);
         true
     }
 
@@ -181,12 +181,12 @@ impl<'a> Writing<'a> {
     pub fn set_policy(&mut self, policy: Policy, trust: Trust) -> bool {
         self.begin();
         match self.existing() {
-            Some(Dehydrator { rules, .. }) if rules.policy == policy && rules.trust == trust => {
-                return false;
-            }
             Some(dehydrator) => {
-                let rules = Rules::clone(&dehydrator.rules);
-                dehydrator.rules = Rules { policy, trust, ..rules }.into();
+                let rules = dehydrator.rules();
+                if rules.policy == policy && rules.trust == trust {
+                    return false;
+                }
+                dehydrator.change_rules(|rules| (rules.policy, rules.trust) = (policy, trust));
                 // An append-only file tells of elements first.
                 dehydrator.look_for_stuck();
             }
@@ -199,10 +199,10 @@ impl<'a> Writing<'a> {
         true
     }
 
-    /// Returns whether nobody has said anything of it: then there are no limits, nor is there anything else to look at.
+    /// Returns whether it has no policy, pause or limits to look at.
     #[inline]
-    pub fn is_usual(&mut self) -> bool {
-        self.existing().is_none_or(|dehydrator| dehydrator.is_usual())
+    pub fn has_default_rules(&mut self) -> bool {
+        self.existing().is_none_or(|dehydrator| dehydrator.has_default_rules())
     }
 
     /// Returns whether nothing is given out or delivered at this time.
@@ -215,10 +215,8 @@ impl<'a> Writing<'a> {
     pub fn set_pause(&mut self, pause: Option<Pause>) -> bool {
         self.begin();
         match self.existing() {
-            Some(dehydrator) if dehydrator.rules.pause == pause => return false,
-            Some(dehydrator) => {
-                dehydrator.rules = Rules { pause, ..Rules::clone(&dehydrator.rules) }.into();
-            }
+            Some(dehydrator) if dehydrator.rules().pause == pause => return false,
+            Some(dehydrator) => dehydrator.change_rules(|rules| rules.pause = pause),
             None if pause.is_none() => return false,
             None => {
                 let rules = Rules { pause, ..Rules::default() };
@@ -231,7 +229,7 @@ impl<'a> Writing<'a> {
     /// Returns the limits that hold, if there are any.
     #[inline]
     pub fn limits(&mut self) -> Option<&Limits> {
-        self.existing().and_then(|dehydrator| dehydrator.rules.limits.as_deref())
+        self.existing().and_then(|dehydrator| dehydrator.rules().limits.as_deref())
     }
 
     /// Returns how many leases may run at the most, 0 if there is no limit.
@@ -252,9 +250,9 @@ impl<'a> Writing<'a> {
         let new = self.limits().unwrap_or(&Limits::default()).changed(change);
         let limits = new.is_any().then(|| Box::new(new));
         match self.existing() {
-            Some(dehydrator) if dehydrator.rules.limits == limits => return false,
+            Some(dehydrator) if dehydrator.rules().limits == limits => return false,
             Some(dehydrator) => {
-                dehydrator.rules = Rules { limits, ..Rules::clone(&dehydrator.rules) }.into();
+                dehydrator.change_rules(|rules| rules.limits = limits);
                 dehydrator.keep_past();
             }
             None if limits.is_none() => return false,
@@ -274,7 +272,7 @@ impl<'a> Writing<'a> {
     /// Notes that so many were given out at a moment, where there is a limit to that. Returns whether there is.
     pub fn note_given(&mut self, moment: u64, count: u64) -> bool {
         self.begin();
-        let rate = self.existing().and_then(|dehydrator| dehydrator.rules.rate());
+        let rate = self.existing().and_then(|dehydrator| dehydrator.rate_mut());
         rate.map(|rate| rate.give(moment, count)).is_some()
     }
 

@@ -27,7 +27,7 @@ pub struct Rules {
 
 impl Rules {
     /// What there is where nobody has said anything.
-    pub const USUAL: Self =
+    pub const DEFAULT: Self =
         Self { policy: Policy::Hold, pause: None, trust: Trust::Confirmed, limits: None };
 }
 

@@ -36,7 +36,7 @@ pub(super) fn take_due_noting<'a>(
     note: impl FnMut(u64),
 ) {
     let mut take = take;
-    if !dehydrator.is_usual() {
+    if !dehydrator.has_default_rules() {
         if dehydrator.is_paused(now) {
             return;
         }

@@ -7,13 +7,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use crate::clock;
-use crate::data_type::{Writing, inspect, restore_expiry};
+use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
 use crate::pending::Take;
 use crate::pending::blocked::Sleeper;
 use crate::replicate::{self, Pushed};
 use crate::server::guard::{Whole, trap};
 use crate::server::{Context, OwnedStr, Str, log};
-use lawn::{Element, Lawn, Token};
+use lawn::{Element, Lawn};
 
 use super::claims::{OnItsWay, claim};
 use super::give::{held, take_due_noting};
@@ -25,7 +25,7 @@ pub(super) struct Parcel {
     take: Take,
     /// The token that the client has chosen.
     word: Option<Rc<[u8]>>,
-    elements: Vec<Copied>,
+    elements: Vec<ElementCopy>,
     /// Whether it is replied from which key that is.
     is_named: bool,
     /// Whether its database was emptied since.
@@ -36,46 +36,16 @@ pub(super) struct Parcel {
     on_its_way: Option<OnItsWay>,
 }
 
-/// An element as it is replied, and as it was before it was taken.
-struct Copied {
-    id: Box<[u8]>,
-    payload: Box<[u8]>,
-    deliveries: u16,
-    before: Before,
+/// Returns what is likely of an element that came to be due while others were taken.
+fn copy_of_unknown(element: Element<'_>, is_leased: bool, now: u64) -> ElementCopy {
+    let deadline = if is_leased { now } else { element.deadline };
+    let deliveries = element.deliveries - u16::from(is_leased);
+    ElementCopy::new(Element { deadline, deliveries, ..element }, 0, None)
 }
 
-/// What an element that is given back is to be again.
-#[derive(Clone, Copy, Default)]
-struct Before {
-    ttl: u64,
-    deadline: u64,
-    deliveries: u16,
-    token: Option<Token>,
-}
-
-impl Before {
-    /// Returns what is likely of an element that came to be due while others were taken.
-    fn of_unknown(element: &Element<'_>, take: Take, now: u64) -> Self {
-        let is_leased = take.lease.is_some();
-        Self {
-            ttl: 0,
-            deadline: if is_leased { now } else { element.deadline },
-            deliveries: element.deliveries - u16::from(is_leased),
-            token: None,
-        }
-    }
-}
-
-impl Copied {
-    fn new(element: Element<'_>, before: Before) -> Self {
-        let Element { id, payload, deliveries, .. } = element;
-        Self { id: id.into(), payload: payload.into(), deliveries, before }
-    }
-
-    fn element(&self) -> Element<'_> {
-        let Self { id, payload, deliveries, before } = self;
-        Element { id, payload, deadline: before.deadline, deliveries: *deliveries }
-    }
+/// Returns how often an element has been given out, now that it is for a client.
+fn deliveries_as_given(copy: &ElementCopy, is_leased: bool) -> u16 {
+    copy.deliveries.saturating_add(is_leased.into())
 }
 
 /// How it is taken.
@@ -93,11 +63,8 @@ impl Parcel {
         sleeper.names.iter().filter(|name| context.select_db(name.db)).find_map(|name| {
             let key = OwnedStr::new(&name.key);
             let elements = inspect(context, key.as_str(), |dehydrator| {
-                let copied = |element: Element<'_>| {
-                    let before = Before { deadline: element.deadline, ..Before::default() };
-                    Copied::new(element, before)
-                };
-                held(&dehydrator.lawn, take, now).map(copied).collect::<Vec<_>>()
+                let held = held(&dehydrator.lawn, take, now);
+                held.map(|element| ElementCopy::new(element, 0, take.token)).collect::<Vec<_>>()
             });
             let elements = elements.filter(|elements| !elements.is_empty())?;
             Some(Self::new(context, sleeper, key, elements))
@@ -107,29 +74,33 @@ impl Parcel {
     /// Takes what is due in a key. `None`: nothing is.
     fn of_due(context: &Context, sleeper: &Sleeper, name: Str<'_>) -> Option<Self> {
         let (take, now) = (sleeper.take, clock::now());
-        let befores = inspect(context, name, |dehydrator| {
-            let count = if dehydrator.rules.policy.holds() { take.count } else { 0 };
-            let due = dehydrator.given_out(now, count);
+        let is_leased = take.lease.is_some();
+        let mut befores = inspect(context, name, |dehydrator| {
+            let count = if dehydrator.rules().policy.holds() { take.count } else { 0 };
             let before = |(ttl, element): (u64, Element<'_>)| {
-                let Element { id, deadline, deliveries, .. } = element;
+                // The payload is copied when it is given.
                 let token = dehydrator.lawn.token(&element);
-                (Box::from(id), Before { ttl, deadline, deliveries, token })
+                ElementCopy::new(Element { payload: &[], ..element }, ttl, token)
             };
-            due.map(before).collect::<VecDeque<(Box<[u8]>, Before)>>()
+            dehydrator.given_out(now, count).map(before).collect::<VecDeque<_>>()
         })?;
         befores.front()?;
         let dehydrator = Writing::open_at(context, name, now).ok()?;
         let expiry = dehydrator.expiry();
         let whole = Whole::begin();
-        let mut befores = befores;
         let mut elements = Vec::new();
         let give = |element: Element<'_>| {
             // Nearly always it is the first. But where dead letters are passed over, events call out, and what a listener
             // pushes may be due.
-            let known = befores.iter().position(|(id, _)| **id == *element.id);
-            let known = known.and_then(|at| befores.remove(at)).map(|(_, before)| before);
-            let before = known.unwrap_or_else(|| Before::of_unknown(&element, take, now));
-            elements.push(Copied::new(element, before));
+            let is_it = |before: &ElementCopy| {
+                before.id() == element.id
+                    && deliveries_as_given(before, is_leased) == element.deliveries
+            };
+            let known = befores.iter().position(is_it).and_then(|at| befores.remove(at));
+            elements.push(match known {
+                Some(before) => ElementCopy { payload: OwnedStr::new(element.payload), ..before },
+                None => copy_of_unknown(element, is_leased, now),
+            });
         };
         // How late it is counts when the client is woken.
         take_due_noting(context, dehydrator, name, now, take, give, |_| {});
@@ -141,7 +112,12 @@ impl Parcel {
         Some(Self { expiry, on_its_way, ..taken })
     }
 
-    fn new(context: &Context, sleeper: &Sleeper, key: OwnedStr, elements: Vec<Copied>) -> Self {
+    fn new(
+        context: &Context,
+        sleeper: &Sleeper,
+        key: OwnedStr,
+        elements: Vec<ElementCopy>,
+    ) -> Self {
         let Sleeper { take, word, is_named, .. } = sleeper;
         let (db, word) = (context.selected_db(), word.clone());
         Self {
@@ -160,9 +136,14 @@ impl Parcel {
 
 /// What becomes of it.
 impl Parcel {
+    /// Returns whether leases of the elements have begun, which the client did not hold before.
+    fn begins_leases(&self) -> bool {
+        self.take.lease.is_some() && self.on_its_way.is_some()
+    }
+
     /// Returns when the first of it came due, in milliseconds since the epoch.
     pub(super) fn deadline(&self) -> u64 {
-        self.elements.first().map_or(0, |element| element.before.deadline)
+        self.elements.first().map_or(0, |element| element.deadline)
     }
 
     /// Replies it to the client.
@@ -176,8 +157,11 @@ impl Parcel {
             context.reply_array(self.elements.len())
         };
         let token = self.take.spelling(self.word.as_deref());
-        for element in &self.elements {
-            self.take.reply(&mut reply, &element.element(), &token);
+        for copy in &self.elements {
+            let (id, payload, deadline) = (copy.id(), copy.payload(), copy.deadline);
+            let deliveries = deliveries_as_given(copy, self.begins_leases());
+            let element = Element { id, payload, deadline, deliveries };
+            self.take.reply(&mut reply, &element, &token);
         }
     }
 
@@ -208,7 +192,7 @@ impl Parcel {
             );
             return;
         }
-        if self.take.lease.is_some() {
+        if self.begins_leases() {
             self.end_leases(context);
         } else {
             self.put_back(context);
@@ -221,17 +205,18 @@ impl Parcel {
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
         let Some((lawn, token)) = dehydrator.lawn().zip(self.take.token) else { return };
         let mut any = false;
-        for copied in &self.elements {
-            let Copied { id, deliveries, before, .. } = copied;
+        for copy in &self.elements {
+            let (id, deliveries) = (copy.id(), deliveries_as_given(copy, true));
             // Somebody who has the token may have changed it meanwhile, or given it back; or it is leased to another.
             let is_held = lawn.holds(id, token)
-                && lawn.look(id).is_some_and(|element| element.deliveries == *deliveries);
-            if !is_held || !lawn.restart_at(id, before.ttl, before.deadline) {
+                && lawn.look(id).is_some_and(|element| element.deliveries == deliveries);
+            if !is_held || !lawn.restart_at(id, copy.ttl, copy.deadline) {
                 continue;
             }
-            lawn.set_deliveries(id, before.deliveries, before.token);
+            lawn.set_deliveries(id, copy.deliveries, copy.token);
             if let Some(element) = lawn.look(id) {
-                replicate_given_back(context, key, &element, *before, true);
+                let payload = OwnedStr::new(element.payload);
+                replicate_given_back(context, key, copy, payload.as_str(), true);
                 any = true;
             }
         }
@@ -246,12 +231,11 @@ impl Parcel {
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
         let mut given_back = Vec::new();
         let put = dehydrator.lawn_or_new(|lawn: &mut Lawn| {
-            for copied in &self.elements {
-                let Copied { id, payload, before, .. } = copied;
+            for copy in &self.elements {
                 // An id that was pushed meanwhile is another element.
-                if lawn.start_at(id, before.ttl, payload, before.deadline).is_ok() {
-                    lawn.set_deliveries(id, before.deliveries, before.token);
-                    given_back.push(copied);
+                if lawn.start_at(copy.id(), copy.ttl, copy.payload(), copy.deadline).is_ok() {
+                    lawn.set_deliveries(copy.id(), copy.deliveries, copy.token);
+                    given_back.push(copy);
                 }
             }
             if given_back.is_empty() { Err(()) } else { Ok(()) }
@@ -262,9 +246,9 @@ impl Parcel {
             return;
         }
         if put.is_ok() {
-            for copied in given_back {
-                dehydrator.forget(&copied.id);
-                replicate_given_back(context, key, &copied.element(), copied.before, false);
+            for copy in given_back {
+                dehydrator.forget(copy.id());
+                replicate_given_back(context, key, copy, copy.payload.as_str(), false);
             }
             dehydrator.changed(c"dehydrator.push");
             expiry.into_iter().for_each(|at| restore_expiry(context, key, at));
@@ -272,16 +256,16 @@ impl Parcel {
     }
 }
 
-/// Tells replicas of an element that is what it was before. `replaces`: it was leased, and is in the lawn.
+/// Tells replicas of an element that is what it was before, but for its payload, which may be another one by now.
+/// `replaces`: it was leased, and is in the lawn.
 fn replicate_given_back(
     context: &Context,
     key: Str<'_>,
-    element: &Element<'_>,
-    before: Before,
+    copy: &ElementCopy,
+    payload: Str<'_>,
     replaces: bool,
 ) {
-    let [id, payload] = [element.id, element.payload].map(OwnedStr::new);
-    let [id, element] = [&id, &payload].map(OwnedStr::as_str);
-    let pushed = Pushed { key, ttl: before.ttl, element, id, deadline: before.deadline };
-    replicate::given_back(context, &pushed, replaces, before.deliveries, before.token);
+    let ElementCopy { ttl, deadline, deliveries, token, .. } = *copy;
+    let pushed = Pushed { key, ttl, element: payload, id: copy.id.as_str(), deadline };
+    replicate::given_back(context, &pushed, replaces, deliveries, token);
 }

@@ -391,7 +391,7 @@ fn limits_are_saved_and_loaded_and_lies_about_them_are_refused() {
     [(1000, 1), (1001, 1), (3000, 3)].into_iter().for_each(|(at, count)| rate.give(at, count));
     let all = Change { length: Some(1), held: Some(DEADLINE_MAX), remember: Some(7), rate: None };
     for limits in [limits(all), given.clone(), given.changed(all)] {
-        let rules = Rules { limits: Some(limits.into()), ..Rules::USUAL };
+        let rules = Rules { limits: Some(limits.into()), ..Rules::DEFAULT };
         let mut fields = Fields::default();
         save(&some_lawn(), &rules, None, &mut fields);
         for kept in 0..fields.0.len() {

@@ -1,0 +1,56 @@
+//! Copies of elements, for as long as the elements themselves may change or go: while a command that delivers them calls
+//! clients' listeners, and while they are on their way to a client.
+
+use super::REJECTED;
+use crate::server::OwnedStr;
+use lawn::{Element, Lawn, Token};
+
+/// A copy of an element, as it was before anything was done with it.
+pub struct ElementCopy {
+    pub id: OwnedStr,
+    pub payload: OwnedStr,
+    pub ttl: u64,
+    pub deadline: u64,
+    pub deliveries: u16,
+    /// The token under which it is held, where that matters.
+    pub token: Option<Token>,
+}
+
+impl ElementCopy {
+    /// Copies an element.
+    pub fn new(element: Element<'_>, ttl: u64, token: Option<Token>) -> Self {
+        let Element { id, payload, deadline, deliveries } = element;
+        let (id, payload) = (OwnedStr::new(id), OwnedStr::new(payload));
+        Self { id, payload, ttl, deadline, deliveries, token }
+    }
+
+    pub fn id(&self) -> &[u8] {
+        self.id.as_str().bytes()
+    }
+
+    pub fn payload(&self) -> &[u8] {
+        self.payload.as_str().bytes()
+    }
+
+    /// Returns whether the lawn still has the element with the same deadline and deliveries, and it is held as it was.
+    pub fn is_in(&self, lawn: &Lawn) -> bool {
+        self.token.is_none_or(|token| lawn.holds(self.id(), token))
+            && lawn.look(self.id()).is_some_and(|element| {
+                element.deadline == self.deadline && element.deliveries == self.deliveries
+            })
+    }
+
+    /// Returns whether the lawn has the same payload under the id.
+    pub fn has_same_payload(&self, lawn: &Lawn) -> bool {
+        lawn.look(self.id()).is_some_and(|element| element.payload == self.payload())
+    }
+
+    /// Returns whether the lawn has the element among the dead letters that were rejected and are stuck.
+    pub fn is_rejected(&self, lawn: &Lawn) -> bool {
+        lawn.row(self.id()).is_some_and(|row| {
+            row.ttl == REJECTED
+                && row.element.payload == self.payload()
+                && row.element.deliveries == self.deliveries
+        })
+    }
+}
