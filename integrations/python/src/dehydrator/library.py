@@ -186,7 +186,9 @@ def _host_port(host: str, port: Any) -> str:
 
 def check_kind(client: Any, *, asyncio: bool) -> None:
     """Raises TypeError for a client of the other kind. A command of such a client is not sent, or is not awaited."""
-    if iscoroutinefunction(getattr(client, "execute_command", None)) != asyncio:
+    # What traces calls may wrap a coroutine function in a plain one.
+    of_asyncio = any(one.__module__.startswith(("redis.asyncio", "valkey.asyncio")) for one in type(client).mro())
+    if (of_asyncio or iscoroutinefunction(client.execute_command)) != asyncio:
         hint = "it is not of asyncio; use dehydrator" if asyncio else "it is of asyncio; use dehydrator.aio"
         raise TypeError(f"wrong kind of client, {type(client).__module__}.{type(client).__name__}: {hint}")
 

@@ -92,7 +92,14 @@ def of_celery(names: list[str], *more: str) -> Suite:
     return Suite("celery", "celery-*", [*options, *files], environment, CELERY_PROCESSES)
 
 
-CELERY = of_celery(["tasks", "canvas", "group_chains", "inspect", "worker"])
+#: Those of other backends ask for libraries of their own: backend, database_backend, security.
+CELERY = of_celery(
+    [
+        *("tasks", "canvas", "group_chains", "inspect", "worker", "backend_leak_in_fixture_teardown", "beat"),
+        *("cache_backend", "connection_recovery", "events_state_memory_leak", "loader", "logfile_format"),
+        *("mem_leak_in_exception_handling", "redis_backend", "request_backend_down", "serialization", "upgrade"),
+    ]
+)
 # Later ones have pytest-celery load this.
 CELERY_OLDEST = of_celery(["tasks", "canvas", "inspect", "worker"], "-p", "celery.contrib.pytest")
 
