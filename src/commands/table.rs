@@ -25,14 +25,14 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"push", handler!(push::push), c"write deny-oom fast", -5, access::TOUCH)
             .described(
                 "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]",
-                c"O(1)",
+                c"O(log(N)) at most, N being the number of elements in the key",
                 c"Puts an element away; it comes due after ttl milliseconds.",
             )
             .with_history(&[(OURS, c"As ReDe has it, with NX, REPLACE, SLACK and AT.")]),
         Command::new(c"mpush", handler!(push::mpush), c"write deny-oom fast", -5, access::TOUCH)
             .described(
                 "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]",
-                c"O(N), N being the number of elements",
+                c"O(N*log(M)) at most, N being the number of elements, M of elements in the key",
                 c"Puts several elements away.",
             ),
         Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE)
@@ -70,13 +70,13 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"renew", handler!(settle::renew), c"write fast", -5, access::TOUCH)
             .described(
                 "key ttl token id [token id ...]",
-                c"O(N), N being the number of ids",
+                c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
                 c"Sets a new deadline for those of the given elements that are held under the given tokens.",
             ),
         Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
             .described(
                 "key ms token id [token id ...]",
-                c"O(N), N being the number of ids",
+                c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
                 c"Gives those of the given elements back that are held under the given tokens, to be given out again later.",
             ),
         Command::new(c"reject", handler!(settle::reject), c"write", -4, access::DELETE).described(
@@ -109,7 +109,7 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
             .described(
                 "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]",
-                c"O(N), N being the number of ids",
+                c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
                 c"Sets a new deadline for elements, and returns how many there were.",
             ),
         Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
@@ -187,7 +187,7 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
             .described(
                 "key ttl element [SLACK ms]",
-                c"O(1)",
+                c"O(log(N)) at most, N being the number of elements in the key",
                 c"For users of ReDe; others use PUSH with NX and an id of their own. Puts an element away under an id that the server makes, and returns the id.",
             )
             .varying()
@@ -210,7 +210,7 @@ pub fn commands() -> Vec<Command> {
             .with_history(&[(OURS, AS_REDE)]),
         Command::new(c"lease", handler!(take::lease), c"write fast", -4, access::TOUCH).described(
             "key ttl@unix-ms@token id [id ...]",
-            c"O(N), N being the number of ids",
+            c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
             c"For replication and tools; workers use POLL. Leases elements by their ids, due or not.",
         ),
         Command::new(c"given", handler!(limit::given), c"write fast", 4, access::TOUCH).described(
