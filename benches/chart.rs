@@ -1,9 +1,10 @@
-//! Charts as SVG, on white whatever the page's colour is, so that all of it can be read.
+//! Charts as SVG, with colours for pages that are light and for those that are dark.
 //!
 //! Bars are linear and begin at zero. What differs by powers of ten is dots or lines on an axis with labels. A colour
 //! says of which [`Family`] something is, the same in all charts. Whatever is shown, less of it is better, and each
 //! chart says so.
 
+use std::fs;
 use std::path::Path;
 
 use plotters::coord::Shift;
@@ -11,8 +12,19 @@ use plotters::coord::combinators::BindKeyPoints;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-const INK: RGBColor = RGBColor(48, 54, 61);
-const FAINT: RGBColor = RGBColor(222, 226, 230);
+/// A colour on a light page, and what it becomes on a dark one.
+type Pair = (RGBColor, RGBColor);
+
+const fn pair(light: u32, dark: u32) -> Pair {
+    const fn rgb(hex: u32) -> RGBColor {
+        RGBColor((hex >> 16) as u8, (hex >> 8) as u8, hex as u8)
+    }
+    (rgb(light), rgb(dark))
+}
+
+const PAPER: Pair = pair(0xFFFFFF, 0x0D1117);
+const INK: Pair = pair(0x1F2328, 0xE6EDF3);
+const FAINT: Pair = pair(0xD8DEE4, 0x30363D);
 
 /// What kind of thing is shown. Each has a colour of its own, in shades for those of a family.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,50 +44,30 @@ pub enum Family {
 }
 
 impl Family {
-    fn shades(self) -> [RGBColor; 5] {
+    const ALL: [Self; 6] =
+        [Self::Ours, Self::Forebear, Self::Wheel, Self::Sorted, Self::Expiry, Self::Plain];
+
+    /// From the strongest on. Two of them that share a chart of lines differ also for those who see no hues.
+    fn shades(self) -> &'static [Pair] {
+        const OURS: &[Pair] =
+            &[pair(0x116329, 0x7EE787), pair(0x2DA44E, 0x3FB950), pair(0x5AC878, 0x238636)];
+        const WHEEL: &[Pair] = &[
+            pair(0x0969DA, 0x58A6FF),
+            pair(0x54AEFF, 0x1F6FEB),
+            pair(0x0A3069, 0xA5D6FF),
+            pair(0x1B7C83, 0x39C5BB),
+        ];
+        const SORTED: &[Pair] =
+            &[pair(0xBC4C00, 0xF0883E), pair(0xFB8F44, 0xBD561D), pair(0x762C00, 0xFFC680)];
+        const PLAIN: &[Pair] =
+            &[pair(0x656D76, 0x8B949E), pair(0xA8B0B8, 0x57606A), pair(0x32383F, 0xC9D1D9)];
         match self {
-            Self::Ours => [
-                RGBColor(26, 140, 60),
-                RGBColor(120, 200, 140),
-                RGBColor(10, 75, 30),
-                RGBColor(170, 220, 60),
-                RGBColor(90, 120, 60),
-            ],
-            Self::Forebear => [
-                RGBColor(130, 80, 210),
-                RGBColor(195, 165, 240),
-                RGBColor(80, 35, 150),
-                RGBColor(160, 120, 180),
-                RGBColor(215, 110, 215),
-            ],
-            Self::Wheel => [
-                RGBColor(20, 100, 210),
-                RGBColor(120, 185, 250),
-                RGBColor(10, 50, 115),
-                RGBColor(60, 175, 215),
-                RGBColor(110, 125, 205),
-            ],
-            Self::Sorted => [
-                RGBColor(210, 100, 20),
-                RGBColor(245, 175, 105),
-                RGBColor(130, 55, 5),
-                RGBColor(215, 165, 30),
-                RGBColor(165, 120, 85),
-            ],
-            Self::Expiry => [
-                RGBColor(200, 35, 50),
-                RGBColor(240, 145, 150),
-                RGBColor(120, 10, 25),
-                RGBColor(220, 90, 120),
-                RGBColor(165, 85, 85),
-            ],
-            Self::Plain => [
-                RGBColor(110, 118, 126),
-                RGBColor(185, 190, 196),
-                RGBColor(70, 75, 82),
-                RGBColor(150, 150, 140),
-                RGBColor(210, 205, 195),
-            ],
+            Self::Ours => OURS,
+            Self::Forebear => const { &[pair(0x8250DF, 0xBC8CFF)] },
+            Self::Wheel => WHEEL,
+            Self::Sorted => SORTED,
+            Self::Expiry => const { &[pair(0xCF222E, 0xF85149)] },
+            Self::Plain => PLAIN,
         }
     }
 }
@@ -92,7 +84,7 @@ impl From<Family> for Colour {
 
 impl Colour {
     fn rgb(self) -> RGBColor {
-        self.0.shades()[self.1]
+        self.0.shades()[self.1].0
     }
 }
 
@@ -147,14 +139,36 @@ pub struct Group {
     pub values: Vec<Option<f64>>,
 }
 
-fn ink(size: u32) -> TextStyle<'static> {
-    TextStyle::from((FONT, size).into_font()).color(&INK)
+/// Text of so many pixels. A size of plotters' is 1.24 times that of the SVG.
+fn ink(pixels: u32) -> TextStyle<'static> {
+    TextStyle::from((FONT, f64::from(pixels) * 1.24).into_font()).color(&INK.0)
 }
 
 fn area(path: &Path, height: i32) -> Area<'_> {
     let area = SVGBackend::new(path, (WIDTH as u32, height as u32)).into_drawing_area();
-    area.fill(&WHITE).expect("a drawing");
+    area.fill(&PAPER.0).expect("a drawing");
     area
+}
+
+/// Writes the file, with a title for those who hear it, and with the colours that the drawing has on a dark page.
+fn finish(area: &Area<'_>, path: &Path, words: &str) {
+    area.present().expect("a file");
+    let svg = fs::read_to_string(path).expect("a file");
+    let hex = |RGBColor(red, green, blue): RGBColor| format!("#{red:02X}{green:02X}{blue:02X}");
+    let shades = Family::ALL.into_iter().flat_map(Family::shades);
+    let mut rules = String::new();
+    for (light, dark) in [PAPER, INK, FAINT].iter().chain(shades) {
+        for of in ["fill", "stroke"] {
+            let drawn = format!("{of}=\"{}\"", hex(*light));
+            if svg.contains(&drawn) {
+                rules += &format!("[{drawn}]{{{of}:{}}}\n", hex(*dark));
+            }
+        }
+    }
+    let (head, drawing) = svg.split_once('\n').expect("lines");
+    let head = head.replace("<svg ", "<svg role=\"img\" ");
+    let style = format!("<style>@media (prefers-color-scheme: dark) {{\n{rules}}}</style>");
+    fs::write(path, format!("{head}\n<title>{words}</title>\n{style}\n{drawing}")).expect("a file");
 }
 
 /// A number on an axis.
@@ -211,7 +225,7 @@ fn title(area: &Area<'_>, words: &str) {
 
 const BELOW_TITLE: i32 = 56;
 
-/// Draws a label that may lie on a line, with white behind it.
+/// Draws a label that may lie on a line, with paper behind it.
 fn label(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &str) {
     let width = room_for(std::iter::once(words), size);
     let left = match anchor {
@@ -220,7 +234,7 @@ fn label(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &str) 
         HPos::Right => at.0 - width + 2,
     };
     let half = size as i32 / 2 + 2;
-    rectangle(area, (left, at.1 - half), (left + width, at.1 + half), WHITE);
+    rectangle(area, (left, at.1 - half), (left + width, at.1 + half), PAPER.0);
     anchored(area, at, anchor, size, words);
 }
 
@@ -263,9 +277,9 @@ pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
     let room = f64::from(WIDTH - left - 70);
     let at = |value: f64| left + (room * value / most) as i32;
     // No lines across the chart: they would go through the values.
-    line(&area, (left, bottom), (at(most), bottom), FAINT);
+    line(&area, (left, bottom), (at(most), bottom), FAINT.0);
     for tick in linear_ticks(most) {
-        line(&area, (at(tick), bottom), (at(tick), bottom + 4), INK);
+        line(&area, (at(tick), bottom), (at(tick), bottom + 4), INK.0);
         anchored(&area, (at(tick), bottom + 13), HPos::Center, 12, &short(tick));
     }
     for (row, bar) in bars.iter().enumerate() {
@@ -276,7 +290,7 @@ pub fn bars(path: &Path, words: &str, bars: &[Bar]) {
         rectangle(&area, (left, top), (at(bar.value), top + ROW - 8), colour);
         anchored(&area, (at(bar.value) + 6, middle), HPos::Left, 13, &value_text(bar.value));
     }
-    area.present().expect("a file");
+    finish(&area, path, words);
 }
 
 /// Medians and 99th percentiles of milliseconds, as dots on a logarithmic axis. What is only known to be over
@@ -301,7 +315,7 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     for tick in logarithmic_ticks(10_f64.powf(first), 10_f64.powf(last) * 1.001) {
         // Powers of ten only: between them there is no room.
         if tick.log10().fract().abs() < 1e-9 {
-            line(&area, (at(tick), TOP - 10), (at(tick), bottom - 8), FAINT);
+            line(&area, (at(tick), TOP - 10), (at(tick), bottom - 8), FAINT.0);
             anchored(&area, (at(tick), bottom + 6), HPos::Center, 12, &time_text(tick));
         }
     }
@@ -320,11 +334,11 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
         area.draw(&head).expect("a drawing");
     };
     let legend = BELOW_TITLE + 6;
-    dot(left, legend, filled(INK));
+    dot(left, legend, filled(INK.0));
     anchored(&area, (left + 12, legend), HPos::Left, 12, "median");
-    dot(left + 90, legend, hollow(INK));
+    dot(left + 90, legend, hollow(INK.0));
     anchored(&area, (left + 102, legend), HPos::Left, 12, "99th percentile");
-    arrow(left + 230, legend, INK);
+    arrow(left + 230, legend, INK.0);
     anchored(&area, (left + 272, legend), HPos::Left, 12, "more than that, how much is not known");
 
     for (row, span) in spans.iter().enumerate() {
@@ -357,7 +371,7 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
             }
         }
     }
-    area.present().expect("a file");
+    finish(&area, path, words);
 }
 
 /// A name for each colour, in two columns from `top` on.
@@ -375,38 +389,31 @@ fn legend<'a>(
     }
 }
 
-/// Groups of vertical bars from zero on, with a legend.
+/// A row for each name, a column for each group, and in each field a bar from zero on.
 pub fn grouped(path: &Path, words: &str, names: &[(String, Colour)], groups: &[Group]) {
-    const BOTTOM: i32 = 350;
-    const TOP: i32 = BELOW_TITLE + 20;
-    let colours: Vec<_> = names.iter().map(|name| name.1.rgb()).collect();
-    let area = area(path, BOTTOM + 66 + (names.len() as i32 + 1) / 2 * 18);
+    const ROW: i32 = 24;
+    const TOP: i32 = BELOW_TITLE + 46;
+    let left = MARGIN + room_for(names.iter().map(|name| name.0.as_str()), 12);
+    let column = (WIDTH - MARGIN - left) / groups.len() as i32;
+    let area = area(path, TOP + ROW * names.len() as i32 + 8);
     title(&area, words);
+    for (row, (name, _)) in names.iter().enumerate() {
+        anchored(&area, (left - 10, TOP + row as i32 * ROW + 8), HPos::Right, 12, name);
+    }
     let most = groups.iter().flat_map(|group| &group.values).flatten().copied().fold(0.0, f64::max);
-    let height = |value: f64| (value / most * f64::from(BOTTOM - TOP)) as i32;
-    for tick in linear_ticks(most) {
-        let y = BOTTOM - height(tick);
-        line(&area, (50, y), (WIDTH - 10, y), FAINT);
-        anchored(&area, (42, y), HPos::Right, 12, &short(tick));
-    }
-    let group_width = (WIDTH - 60) / groups.len() as i32;
-    let bar_width = (group_width - 14) / names.len() as i32;
     for (group, Group { name, meaning, values }) in groups.iter().enumerate() {
-        let left = 56 + group as i32 * group_width;
-        for (bar, value) in values.iter().enumerate() {
+        let x = left + group as i32 * column;
+        anchored(&area, (x, TOP - 34), HPos::Left, 14, name);
+        anchored(&area, (x, TOP - 16), HPos::Left, 12, meaning);
+        for (row, (value, (_, colour))) in values.iter().zip(names).enumerate() {
             let Some(value) = value else { continue };
-            let x = left + bar as i32 * bar_width;
-            let top = BOTTOM - height(*value);
-            rectangle(&area, (x, top), (x + bar_width - 2, BOTTOM), colours[bar]);
-            let middle = x + bar_width / 2 - 1;
-            label(&area, (middle, top - 7), HPos::Center, 9, &format!("{value:.0}"));
+            let top = TOP + row as i32 * ROW;
+            let end = x + (value / most * f64::from(column - 44)) as i32;
+            rectangle(&area, (x, top), (end, top + ROW - 8), colour.rgb());
+            anchored(&area, (end + 6, top + 8), HPos::Left, 12, &value_text(*value));
         }
-        let middle = left + (group_width - 14) / 2;
-        anchored(&area, (middle, BOTTOM + 14), HPos::Center, 14, name);
-        anchored(&area, (middle, BOTTOM + 32), HPos::Center, 12, meaning);
     }
-    legend(&area, BOTTOM + 54, names.iter().map(|name| name.0.as_str()), &colours);
-    area.present().expect("a file");
+    finish(&area, path, words);
 }
 
 /// Lines over two logarithmic axes, with a legend.
@@ -449,8 +456,8 @@ pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]
         .y_label_formatter(&|value| short(*value))
         .label_style(ink(13))
         .axis_desc_style(ink(13))
-        .axis_style(INK)
-        .bold_line_style(FAINT)
+        .axis_style(INK.0)
+        .bold_line_style(FAINT.0)
         .light_line_style(TRANSPARENT)
         .draw()
         .expect("a drawing");
@@ -463,7 +470,7 @@ pub fn lines(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line]
         context.draw_series(points().map(dot)).expect("a drawing");
     }
     legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()), &colours);
-    area.present().expect("a file");
+    finish(&area, path, words);
 }
 
 /// Lines over two linear axes from zero on, with a legend.
@@ -490,8 +497,8 @@ pub fn curves(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line
         .y_label_formatter(&|value| short(*value))
         .label_style(ink(13))
         .axis_desc_style(ink(13))
-        .axis_style(INK)
-        .bold_line_style(FAINT)
+        .axis_style(INK.0)
+        .bold_line_style(FAINT.0)
         .light_line_style(TRANSPARENT)
         .disable_x_mesh()
         .draw()
@@ -502,5 +509,5 @@ pub fn curves(path: &Path, words: &str, below: &str, beside: &str, lines: &[Line
         context.draw_series([path]).expect("a drawing");
     }
     legend(&below_chart, 4, lines.iter().map(|line| line.name.as_str()), &colours);
-    area.present().expect("a file");
+    finish(&area, path, words);
 }

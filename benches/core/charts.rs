@@ -54,7 +54,8 @@ fn colour(store: &str) -> Colour {
         "hierarchy" => Colour(Family::Wheel, 1),
         "quad-wheel" => Colour(Family::Wheel, 2),
         "delay-queue" => Colour(Family::Wheel, 3),
-        _ => Colour(Family::Wheel, 4),
+        // In charts of bars alone, which have their names beside them.
+        _ => Family::Wheel.into(),
     }
 }
 
@@ -87,7 +88,7 @@ fn best_peer(table: &Table, operation: &str) -> &'static str {
 fn operations(table: &Table) {
     let mut stores = vec![OURS];
     let best = OPERATIONS.map(|(operation, _)| best_peer(table, operation));
-    let usual = [ANY_LENGTH, "delay-queue", "heap", "floor-arena"];
+    let usual = [ANY_LENGTH, "hierarchy", "delay-queue", "heap", "floor-arena"];
     for store in best.into_iter().chain(usual) {
         if !stores.contains(&store) {
             stores.push(store);
