@@ -48,11 +48,5 @@ pub fn now_us() -> u64 {
 /// Returns the microseconds since some moment in the past, which never step back: for budgets, not for deadlines.
 pub fn monotonic_us() -> u64 {
     // SAFETY: takes no argument and has no precondition.
-    unsafe {
-        match redis_module::raw::RedisModule_MonotonicMicroseconds {
-            Some(read) => read(),
-            // Before Redis 7.0. A step back makes one budget longer, that is all.
-            None => now() * 1000,
-        }
-    }
+    unsafe { api!(RedisModule_MonotonicMicroseconds()) }
 }

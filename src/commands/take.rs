@@ -4,13 +4,11 @@ use crate::data_type::Writing;
 use crate::metrics::counters::{self, PULLS};
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
-use crate::server::{CommandContext, Error, Str, error::Result};
+use crate::server::{CommandContext, Str, error::Result};
 use lawn::{Lawn, Token};
 
 use super::args::number::moment;
-use super::args::options::Options;
-use super::args::timer::Timer;
-use super::args::{self, required};
+use super::args::{self, required, timer};
 use super::limits;
 
 /// Runs `PULL key id`: the element, due or not, or nil.
@@ -39,43 +37,24 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `key ttl@unix-ms@token id [id ...]`, or, as earlier versions said it, `key ttl [TOKEN token] AT unix-ms id [id ...]`
+/// `key ttl@unix-ms@token id [id ...]`
 pub struct Lease<'a> {
     pub key: Str<'a>,
     pub ttl: u64,
-    pub token: Option<Token>,
     pub deadline: u64,
+    pub token: Token,
     args: Args<'a>,
-    /// Where the ids begin.
-    from: usize,
 }
 
 impl<'a> Lease<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         required(args, 3)?;
-        let key = required(args, 1)?;
-        let Timer { ttl, deadline, mut token } = Timer::parse_lease(required(args, 2)?)?;
-        if let Some(deadline) = deadline {
-            return Ok(Self { key, ttl, token, deadline, args, from: 3 });
-        }
-        required(args, 5)?;
-        let mut from = 5;
-        let mut options = Options::new(args, 3);
-        let mut option = options.next().ok_or(Error::Arity)?;
-        // Before AT, behind which any word is an id.
-        if option.name() == b"TOKEN" {
-            (token, from) = (Some(options.token()?), 7);
-            required(args, from)?;
-            option = options.next().ok_or(Error::Arity)?;
-        }
-        if option.name() != b"AT" {
-            return Err(option.unexpected());
-        }
-        Ok(Self { key, ttl, token, deadline: options.deadline()?, args, from })
+        let (ttl, deadline, token) = timer::parse_lease(required(args, 2)?)?;
+        Ok(Self { key: required(args, 1)?, ttl, deadline, token, args })
     }
 
     pub fn ids(&self) -> impl Iterator<Item = &'a [u8]> {
-        self.args.from(self.from).map(Str::bytes)
+        self.args.from(3).map(Str::bytes)
     }
 }
 
@@ -91,7 +70,7 @@ pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     let mut count = 0;
     if let Some(lawn) = dehydrator.lawn() {
         for id in request.ids() {
-            count += i64::from(lawn.lease_at(id, ttl, deadline, token));
+            count += i64::from(lawn.lease_at(id, ttl, deadline, Some(token)));
         }
     }
     if count > 0 {
@@ -209,31 +188,20 @@ mod tests {
     use crate::commands::args::testing::*;
 
     #[test]
-    fn a_lease_names_its_deadline_and_its_ids() {
-        needs_all_of("k 5 AT 9 i", only!(Lease));
+    fn a_lease_names_its_deadline_its_token_and_its_ids() {
+        needs_all_of("k 5@9@7 i", only!(Lease));
         let lease = |args: Args<'_>| {
             let it = Lease::parse(args)?;
-            let ids: Vec<_> = it.ids().map(<[u8]>::to_vec).collect();
-            Ok((text(it.key), it.ttl, it.token.map(Token::number), it.deadline, ids))
+            let ids: Vec<_> = it.ids().map(String::from_utf8_lossy).collect();
+            Ok((text(it.key), it.ttl, it.deadline, it.token, ids.join(" ")))
         };
-        let leased = |token, ids: [&str; 2]| {
-            Ok(("k".into(), 5, token, 9, ids.map(|id| id.as_bytes().to_vec()).to_vec()))
-        };
-        assert_eq!(request("k 5 at 9 i AT", lease), leased(None, ["i", "AT"]));
-        assert_eq!(request("k 5 at 9 TOKEN 7", lease), leased(None, ["TOKEN", "7"]));
-        assert_eq!(request("k 5 token 7 AT 9 i TOKEN", lease), leased(Some(7), ["i", "TOKEN"]));
-        // As this version says it.
-        needs_all_of("k 5@9@7 i", only!(Lease));
-        assert_eq!(request("k 5@9@7 AT i", lease), leased(Some(7), ["AT", "i"]));
-        let of_word = Token::of_word(b"a@b").number();
-        assert_eq!(request("k 5@9@a@b AT i", lease), leased(Some(of_word), ["AT", "i"]));
-        refuses_each(&["k 5@9 i", "k 5@9@ i", "k @9@7 i", "k 5@x@7 i", "k x@9@7 i"], only!(Lease));
+        let leased = |token, ids: &str| Ok(("k".into(), 5, 9, token, ids.to_owned()));
+        let seven = Token::new(7).expect("a token");
+        assert_eq!(request("k 5@9@7 AT i", lease), leased(seven, "AT i"));
+        assert_eq!(request("k 5@9@a@b i", lease), leased(Token::of_word(b"a@b"), "i"));
         refuses_each(
-            &["k x AT 9 i", "k 5 AT x i", "k 5 BY 9 i", "k 5 TOKEN 7 BY 9 i", "k 5 TOKEN 7 AT x i"],
+            &["k 5 i", "k 5@9 i", "k 5@9@ i", "k @9@7 i", "k 5@x@7 i", "k x@9@7 i", "k 5 AT 9 i"],
             only!(Lease),
         );
-        for short in ["k 5 TOKEN 7 AT 9", "k 5 TOKEN 7 AT", "k 5 TOKEN 7 AT"] {
-            assert_eq!(request(short, only!(Lease)).err(), Some(Error::Arity), "{short}");
-        }
     }
 }

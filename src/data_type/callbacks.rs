@@ -35,7 +35,7 @@ thread_local! {
 /// Registers the type. `false` if the server refuses it, as it does when ReDe is loaded.
 pub fn register(context: &Context) -> bool {
     let mut methods = RedisModuleTypeMethods {
-        // As of Redis 7.0. An earlier server ignores what it does not know.
+        // As of Redis 7.0.
         version: 4,
         rdb_load: Some(rdb_load),
         rdb_save: Some(rdb_save),

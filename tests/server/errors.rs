@@ -20,7 +20,7 @@ const VERBS: [&str; 29] = [
     "DEHYDRATOR.MPUSH KEY 600000 element id",
     "DEHYDRATOR.TOUCH KEY id 600000",
     "DEHYDRATOR.PTTL KEY id",
-    "DEHYDRATOR.LEASE KEY 5 AT 5 id",
+    "DEHYDRATOR.LEASE KEY 5@5@7 id",
     "DEHYDRATOR.SETTLE KEY token id",
     "DEHYDRATOR.RENEW KEY 5 token id",
     "DEHYDRATOR.RELEASE KEY 5 token id",

@@ -274,7 +274,7 @@ fn no_verb_gets_at_a_key_without_the_right_to_it() {
         "MPOLL 1 other",
         "MPOLL 2 k other",
         "MPOLL 2 other k BLOCK 1",
-        "LEASE other 1 AT 1 id",
+        "LEASE other 1@1@7 id",
         "XPOLL other",
         "XACK other id",
         "SETTLE other token id",

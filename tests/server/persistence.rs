@@ -24,13 +24,14 @@ fn fill(client: &mut Connection) {
     push(i64::MAX as u64, b"never", b"never", i64::MAX as u64);
     for (id, times) in [("id-1", 1), ("id-2", 3), ("rare-7", 2)] {
         for _ in 0..times {
-            pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(70_000).arg("AT").arg(far).arg(id);
+            pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(format!("70000@{far}@5")).arg(id);
         }
     }
     for (id, token) in [("id-2", "4611686018427387904"), ("id-3", "7"), ("id-4", "a word")] {
-        pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(70_000).arg("TOKEN").arg(token);
-        pipe.arg("AT").arg(far).arg(id);
+        pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(format!("70000@{far}@{token}")).arg(id);
     }
+    pipe.cmd("DEHYDRATOR.PUSH").arg("k").arg(9).arg("given back").arg("given-back");
+    pipe.arg("AT").arg(far).arg("DELIVERIES").arg(3);
     pipe.exec(client).expect("pushes");
 }
 

@@ -51,7 +51,7 @@ fn what_waits_is_shown_in_the_order_of_delivery_and_stays() {
         client.ask(&format!("DEHYDRATOR.PUSH k {ttl} element-{id} {id} AT {at}"));
     }
     client.ask("DEHYDRATOR.PUSH k 1 element-e e AT 9 DELIVERIES 3");
-    client.ask(&format!("DEHYDRATOR.LEASE k 60000 AT {FAR} d"));
+    client.ask(&format!("DEHYDRATOR.LEASE k 60000@{FAR}@7 d"));
     let before = client.digest("k");
     let row = |id: &str, deadline, ttl, deliveries, leased| {
         (id.to_owned(), deadline, ttl, deliveries, leased)
@@ -127,7 +127,7 @@ fn look_tells_the_same_of_one() {
         // Each with a TTL of its own, so that most have no queue.
         client.ask(&format!("DEHYDRATOR.PUSH k {id} element-{id} {id} AT {}", FAR + id % 50));
     }
-    client.ask(&format!("DEHYDRATOR.LEASE k 60000 AT {FAR} 7 2990"));
+    client.ask(&format!("DEHYDRATOR.LEASE k 60000@{FAR}@7 7 2990"));
     let (_, rows) = page(&mut client, "-", "+", 5000);
     assert_eq!(rows.len(), 3000);
     for (id, deadline, ttl, deliveries, leased) in rows {
@@ -137,7 +137,8 @@ fn look_tells_the_same_of_one() {
         let numbers = ["deadline", "ttl", "deliveries", "leased"].map(number);
         assert_eq!(numbers, [deadline, ttl, deliveries, leased]);
         assert_eq!(found["element"], Value::BulkString(format!("element-{id}").into()));
-        assert_eq!((&found["token"], found.len()), (&Value::Nil, 6));
+        let token = if leased > 0 { Value::BulkString("7".into()) } else { Value::Nil };
+        assert_eq!((&found["token"], found.len()), (&token, 6));
     }
     assert_eq!(client.ask("DEHYDRATOR.LOOK k nobody FULL"), Value::Nil);
     assert_eq!(client.ask("DEHYDRATOR.LOOK nowhere nobody FULL"), Value::Nil);

@@ -11,32 +11,29 @@ use super::token::token;
 /// Stands between the numbers.
 const SIGN: u8 = b'@';
 
-/// `ttl`, or `ttl@unix-ms`, or, of a lease, `ttl@unix-ms@token`.
+/// `ttl`, or `ttl@unix-ms`.
 pub struct Timer {
     /// In milliseconds.
     pub ttl: u64,
     /// In milliseconds since the epoch, if it is said.
     pub deadline: Option<u64>,
-    pub token: Option<Token>,
 }
 
 impl Timer {
-    /// Reads `ttl` or `ttl@unix-ms`.
     pub fn parse(word: Str<'_>) -> Result<Self> {
         let (ttl, rest) = cut(word.bytes());
         let deadline = rest.map(|rest| deadline(word, rest)).transpose()?;
-        Ok(Self { ttl: milliseconds("ttl", ttl)?, deadline, token: None })
+        Ok(Self { ttl: milliseconds("ttl", ttl)?, deadline })
     }
+}
 
-    /// Reads `ttl`, or `ttl@unix-ms@token`.
-    pub fn parse_lease(word: Str<'_>) -> Result<Self> {
-        let (ttl, rest) = cut(word.bytes());
-        let ttl = milliseconds("ttl", ttl)?;
-        let Some(rest) = rest else { return Ok(Self { ttl, deadline: None, token: None }) };
-        let (at, rest) = cut(rest);
-        let token = token(rest.ok_or("LEASE needs ttl@unix-ms@token")?)?;
-        Ok(Self { ttl, deadline: Some(deadline(word, at)?), token: Some(token) })
-    }
+/// Reads `ttl@unix-ms@token`.
+pub fn parse_lease(word: Str<'_>) -> Result<(u64, u64, Token)> {
+    let (ttl, rest) = cut(word.bytes());
+    let ttl = milliseconds("ttl", ttl)?;
+    let (at, rest) = rest.map_or((&[][..], None), cut);
+    let token = token(rest.ok_or("LEASE needs ttl@unix-ms@token")?)?;
+    Ok((ttl, deadline(word, at)?, token))
 }
 
 /// Returns what is before the first sign, and what is behind it, if there is one.

@@ -221,31 +221,22 @@ pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
         if status != raw::REDISMODULE_OK as c_int {
             return false;
         }
-        // Redis 7.0 and later take the rest as well; an earlier server does without.
-        let (Some(get), Some(describe)) =
-            (raw::RedisModule_GetCommand, raw::RedisModule_SetCommandInfo)
-        else {
-            return true;
-        };
-        let registered = get(context.as_ptr(), name.as_ptr());
+        let registered = api!(RedisModule_GetCommand(context.as_ptr(), name.as_ptr()));
+        let described = describe_command(command);
         !registered.is_null()
-            && describe(registered, &describe_command(command)) == raw::REDISMODULE_OK as c_int
+            && api!(RedisModule_SetCommandInfo(registered, &described))
+                == raw::REDISMODULE_OK as c_int
     }
 }
 
 /// Puts commands that are called `prefix.verb` into categories of the server's access control lists: those
 /// that follow from their flags, and one of the module's own. Redis 7.2 has the former alone, 7.4 and Valkey
-/// 8 the latter too; an earlier server does without.
+/// 8 the latter too; Redis 7.0 has neither.
 pub fn categorize(context: &Context, own: &CStr, prefix: &str, commands: &[Command]) {
     // SAFETY: the server has filled in its functions by now, and changes them no more.
-    let (add, get, set) = unsafe {
-        (
-            raw::RedisModule_AddACLCategory,
-            raw::RedisModule_GetCommand,
-            raw::RedisModule_SetCommandACLCategories,
-        )
-    };
-    let (Some(get), Some(set)) = (get, set) else { return };
+    let (add, set) =
+        unsafe { (raw::RedisModule_AddACLCategory, raw::RedisModule_SetCommandACLCategories) };
+    let Some(set) = set else { return };
     // SAFETY: the context is live during loading, and the server copies what it is shown. If it refuses
     // the category, a list with it is refused whole, and one without it is not.
     unsafe {
@@ -254,7 +245,8 @@ pub fn categorize(context: &Context, own: &CStr, prefix: &str, commands: &[Comma
         }
         for command in commands {
             let name = CString::new(format!("{prefix}.{}", command.verb.to_string_lossy()));
-            let registered = get(context.as_ptr(), name.unwrap_or_default().as_ptr());
+            let name = name.unwrap_or_default();
+            let registered = api!(RedisModule_GetCommand(context.as_ptr(), name.as_ptr()));
             if registered.is_null() {
                 continue;
             }

@@ -115,7 +115,7 @@ fn join_tokens(args: Vec<Arg>) -> Vec<Arg> {
         }
         Ok(both) => both.into(),
         Err(args) => {
-            // In the middle of others: `AT unix-ms id`.
+            // In the middle of others: `ttl IDS numids id`.
             let mut joined: Vec<Arg> = Vec::new();
             for arg in args {
                 match joined.last_mut() {
@@ -244,7 +244,6 @@ mod tests {
             "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             "key ttl@unix-ms@token id [id ...]",
-            "key [TOKEN token] AT unix-ms id [id ...]",
             "key ttl token id [token id ...]",
             "key start end [COUNT n] [WITHELEMENTS]",
             "key <HOLD | DROP | STREAM dest [MAXLEN [= | ~] n] | PUBLISH channel>",

@@ -100,7 +100,7 @@ fn nobody_is_given_a_dead_letter_though_he_comes_before_the_server() {
             "DEHYDRATOR.PUSH k 0 element y AT 4 DELIVERIES 2",
             "DEHYDRATOR.PUSH k 0 element c AT 5",
             "DEHYDRATOR.PUSH k 0 element z AT 0 DELIVERIES 65535",
-            "DEHYDRATOR.LEASE k 5 AT 2 x",
+            "DEHYDRATOR.LEASE k 5@2@7 x",
             "DEHYDRATOR.XPOLL k",
             "DEHYDRATOR.POLL k COUNT 2 WITHIDS",
             "DEHYDRATOR.LEN k",
