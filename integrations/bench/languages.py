@@ -72,8 +72,8 @@ def node_table(results: Results) -> str:
         return ""
     fast, broken = (results[f"bullmq {scenario}"] for scenario in ("speed", "workers"))
     said = (
-        f"Node: {fast['load']['jobs']:,} jobs that do nothing and are due at once, all sent, a thousand in a call, then all done by one "
-        f"worker, {fast['load']['concurrency']} at a time; a million that wait for an hour or two; and "
+        f"Node: {fast['load']['jobs']:,} jobs that do nothing and are due at once, all sent, a thousand in a call, "
+        f"then all done by one worker, {fast['load']['concurrency']} at a time; a million that wait for an hour or two; and "
         f"{broken['load']['jobs']:,} jobs of {broken['load']['work'] * 1000:.0f} ms each, "
         f"{broken['load']['concurrency']} at a time, while one of two workers is killed every 2.5 seconds."
     )

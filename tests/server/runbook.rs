@@ -209,15 +209,20 @@ fn a_drill_counts_what_a_backup_holds() {
         .replace("6390", &free_port().to_string());
     run_elsewhere(&server, &format!("({lines}) >counted"));
     let counted = fs::read_to_string(server.file("counted")).expect("what it prints");
-    assert_eq!(counted.replace('\r', ""), "dehydrator_dehydrators:2\ndehydrator_elements:2\n");
+    let counted = counted.replace('\r', "");
+    // Some servers warn of the machine first.
+    assert!(counted.ends_with("dehydrator_dehydrators:2\ndehydrator_elements:2\n"), "{counted}");
 }
 
 #[test]
 fn tls_is_turned_on_as_the_page_says() {
-    let mut server = start("");
-    if server.connect().ask("CONFIG GET tls-port") == Value::Array(Vec::new()) {
-        return; // This server was built without it.
+    // Without a certificate a server gives up; one that was built without TLS says so.
+    let arguments = ["--port", "0", "--tls-port", &free_port().to_string()];
+    let said = Command::new(server_program()).args(arguments).output().expect("a server").stdout;
+    if !String::from_utf8_lossy(&said).contains("Failed to configure TLS") {
+        return;
     }
+    let mut server = start("");
     let port = free_port();
     let lines = block("tls-port 6379")
         .replace("6379", &port.to_string())
