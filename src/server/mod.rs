@@ -45,7 +45,7 @@ mod situation;
 pub mod string;
 
 use context::call;
-pub use context::{CommandContext, Context, flags, notify, reply};
+pub use context::{CommandContext, Context, flags, notify, reply, user};
 pub use error::Error;
 pub use hooks::{blocked_client, command, command_filter, event, loop_timer, options};
 pub use key::{Key, io, walk};

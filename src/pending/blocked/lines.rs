@@ -9,8 +9,9 @@ use hashbrown::HashMap;
 use super::super::{Take, timer};
 use crate::metrics::latency::Overdue;
 use crate::server::Error;
-use crate::server::blocked_client::{BlockedClient, ClientId, Handle};
+use crate::server::blocked_client::{BlockedClient, Handle};
 use crate::server::key::Name;
+use crate::server::user::ClientId;
 
 /// The order in which clients came.
 type Ticket = u64;

@@ -19,7 +19,7 @@ pub mod flags;
 pub mod notify;
 mod positions;
 pub mod reply;
-mod user;
+pub mod user;
 
 use std::cell::Cell;
 use std::ffi::c_int;

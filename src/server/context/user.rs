@@ -7,8 +7,11 @@ use redis_module::raw::{self, RedisModuleString, RedisModuleUser};
 
 use super::Context;
 use super::call::{NO_COMMAND, Reply};
-use crate::server::blocked_client::ClientId;
 use crate::server::{Str, hold};
+
+/// The number of a connection, which no other connection ever has.
+#[derive(Clone, Copy)]
+pub struct ClientId(pub u64);
 
 /// A user from the server's own list.
 struct User(NonNull<RedisModuleUser>);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 
-use crate::server::{CommandContext, Context, guard::guard};
+use crate::server::{CommandContext, Context, guard::guard, user::ClientId};
 
 /// What a blocked client is told when it is unblocked, and what is done when it goes by itself.
 pub trait Waking: Sized + 'static {
@@ -32,10 +32,6 @@ pub trait Waking: Sized + 'static {
 /// What the server calls a blocked client, until that is unblocked. Another one may be called the same afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(NonNull<RedisModuleBlockedClient>);
-
-/// The number of a connection, which no other connection ever has.
-#[derive(Clone, Copy)]
-pub struct ClientId(pub u64);
 
 /// A client that is blocked.
 pub struct BlockedClient {
