@@ -1,4 +1,4 @@
-//! Taking and giving out what is due.
+//! Taking and leasing the elements of a full lawn that are due.
 
 use super::element::Element;
 use super::full::Full;
@@ -9,23 +9,23 @@ use super::queues::{AHEAD, PLACES, TIMELINE};
 use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Turn};
 
-/// Bytes of an id that is hashed before its turn.
+/// Longer ids, in bytes, are not hashed ahead: hashing them takes longer than waiting for the bucket.
 const ID_AHEAD_MAX: usize = 256;
 
-/// The record of an element that is given away: freed when this is dropped, whatever comes of giving it.
-struct Leaving<'a> {
+/// The record of an element that is given away. Freed on drop, even if the receiver panics.
+struct Removal<'a> {
     records: &'a mut Records,
     handle: Handle,
 }
 
-impl Leaving<'_> {
+impl Removal<'_> {
     #[inline(always)]
     fn element(&self) -> Element<'_> {
         self.records.get(self.handle).into()
     }
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for Removal<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         self.records.remove(self.handle);
@@ -43,24 +43,24 @@ impl Full {
         Some(handle)
     }
 
-    /// Has an element leave, but for its record.
+    /// Removes an element, except its record.
     fn pop(&mut self, handle: Handle) {
         let record = self.records.get(handle);
         let (hash, spot, deliveries) =
             (self.index.hash(record.id()), record.spot(), record.deliveries());
         self.index.remove_handle(hash, handle);
-        self.unfile(handle, spot, deliveries);
+        self.remove_from_queues(handle, spot, deliveries);
     }
 
-    /// Costs less than as many calls of [`Full::pop_due`]: elements that follow each other in one queue are taken in a run,
-    /// which reads ahead and changes the heap once.
+    /// Cheaper than `count` calls of [`Full::pop_due`]: consecutive elements of one queue are taken in a run, which
+    /// prefetches records and updates the heap once.
     pub fn drain(
         &mut self,
         now: u64,
         count: usize,
         mut give: impl FnMut(u64, Element<'_>),
     ) -> usize {
-        // To begin a run costs as much as to take one element by itself.
+        // Starting a run costs as much as taking a single element.
         if count == 1 {
             return self.drain_one(now, give).is_some().into();
         }
@@ -69,9 +69,9 @@ impl Full {
             if !self.queues.may_be_due(now) {
                 break;
             }
-            self.queues.settle(&mut self.records);
+            self.queues.refresh_heads(&mut self.records);
             let end = Turn::after(now);
-            let end = self.queues.rival().map_or(end, |rival| rival.min(end));
+            let end = self.queues.second_turn().map_or(end, |second_turn| second_turn.min(end));
             let run = self.drain_run(end, count - done, &mut give);
             if run == 0 {
                 break;
@@ -86,12 +86,13 @@ impl Full {
         let record = self.records.get(handle);
         let ttl = self.queues.ttl(record.spot());
         self.pop(handle);
-        let taken = Leaving { records: &mut self.records, handle };
+        let taken = Removal { records: &mut self.records, handle };
         give(ttl, taken.element());
         Some(())
     }
 
-    /// Takes out of the queue with the earliest head what comes before `end`. Heads are settled.
+    /// Takes out the elements of the earliest queue that come before `end`, at most `most`. The heads must be up to
+    /// date.
     fn drain_run(
         &mut self,
         end: Turn,
@@ -100,7 +101,7 @@ impl Full {
     ) -> usize {
         let Some((number, ttl, _)) = self.queues.earliest() else { return 0 };
         let mut done = 0;
-        // How many are read ahead: more and more, as what is read ahead may come too late for this run.
+        // The distance of the prefetch. It starts at 1 and doubles, because a short run wastes what it prefetches.
         let mut ahead = 1;
         let mut run = [(Handle::PLACEHOLDER, 0_u8); PLACES];
         let mut hashes = [IdHash::default(); PLACES];
@@ -128,7 +129,7 @@ impl Full {
                     let record = self.records.get(run[hashed].0);
                     hashes[hashed] = self.index.hash(record.id());
                     self.index.prefetch(hashes[hashed]);
-                    // It begins near the id. Where it ends was not known before.
+                    // The payload begins near the id; only now is its end known.
                     record.payload().last().into_iter().for_each(prefetch);
                     hashed += 1;
                 }
@@ -140,11 +141,11 @@ impl Full {
                 let spot = Spot { block, place: *place };
                 let ttl = if number == TIMELINE { self.queues.ttl(spot) } else { ttl };
                 self.index.remove_handle(hashes[at], *handle);
-                self.queues.take_head(spot);
+                self.queues.remove_head(spot);
                 if deliveries > 0 {
                     self.unlease(*handle);
                 }
-                let leaving = Leaving { records: &mut self.records, handle: *handle };
+                let leaving = Removal { records: &mut self.records, handle: *handle };
                 give(ttl, leaving.element());
                 done += 1;
                 ahead = (2 * ahead).min(AHEAD / 2);
@@ -166,39 +167,39 @@ impl Full {
         Some((deadline, self.records.get(handle).into()))
     }
 
-    /// Finds the record whose turn is first, if it is due at `now`. Each of those that follow it in its queue waits for
-    /// memory; before the first of a few is given out, `read` reads all of them, so that they wait together.
+    /// Returns the record with the first turn, if it is due at `now`. The records behind it in its queue are likely to
+    /// be read next: before the first of a group is given out, `read` prefetches the whole group, so that the misses
+    /// overlap.
     fn first_due(
         &mut self,
         now: u64,
         read: impl FnOnce(&Self, &[Option<Handle>; AHEAD]),
     ) -> Option<Handle> {
-        // What is asked most often, at every look at the clock, touches neither block nor record.
+        // The most frequent query, at every look at the clock, reads neither block nor record.
         if !self.queues.may_be_due(now) {
             return None;
         }
-        self.queues.settle(&mut self.records);
+        self.queues.refresh_heads(&mut self.records);
         let (turn, handle) = self.first()?;
         if turn.deadline > now {
             return None;
         }
-        if let Some(handles) = self.queues.unread() {
+        if let Some(handles) = self.queues.handles_to_prefetch() {
             read(self, &handles);
         }
         Some(handle)
     }
 
-    /// Asks for records that will be read soon.
+    /// Prefetches records.
     fn read_ahead(&self, handles: &[Option<Handle>; AHEAD]) {
         handles.iter().flatten().for_each(|handle| self.records.prefetch(*handle));
     }
 
-    /// Asks for records that will be read soon and leave the index.
+    /// Prefetches records, and the index buckets that they are about to be removed from.
     fn read_ahead_to_take(&self, handles: &[Option<Handle>; AHEAD]) {
         self.read_ahead(handles);
         for handle in handles.iter().flatten() {
             let record = self.records.get(*handle);
-            // To hash a long id takes longer than to wait for its bucket.
             if record.id().len() <= ID_AHEAD_MAX {
                 self.index.prefetch(self.index.hash(record.id()));
             }

@@ -1,16 +1,15 @@
-//! Why the lawn does not do what it was asked for.
+//! The lawn's errors.
 
 use std::fmt;
 
 /// Why an element was not started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StartError {
-    /// There is one with that id; it stays as it was.
+    /// An element with this id exists. It is unchanged.
     Exists,
     /// The deadline would be after [`DEADLINE_MAX`](super::DEADLINE_MAX).
     TooLate,
-    /// The lawn holds as much as its handles can name: 32 GiB of records, of which one of more than 8 KiB counts as 32
-    /// bytes.
+    /// The lawn is full: its handles name up to 32 GiB of records. A record of more than 8 KiB counts as 32 bytes.
     Full,
 }
 
@@ -29,7 +28,7 @@ impl std::error::Error for StartError {}
 /// Why an element was not updated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UpdateError {
-    /// There is none with that id.
+    /// There is no element with this id.
     Missing,
     /// As [`StartError::Full`].
     Full,

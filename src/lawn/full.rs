@@ -1,4 +1,4 @@
-//! The form of a lawn of any size: an index of ids, records in pages, and a queue for each TTL.
+//! The full form of a lawn, for any size: an index of ids, records in pages, queues by TTL and the timeline.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,11 +9,11 @@ use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
-use super::queues::{Blanked, Foreseen, Iter, Queues, Rows};
+use super::queues::{Blanked, PredictedSlot, Queues, Walk, WalkRows};
 use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
-/// Returns the turn of an element that is pushed now, when there were so many pushes before.
+/// Returns the turn of an element that is pushed now, after `pushes` others.
 #[inline(always)]
 fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
     let push = *pushes % Turn::PUSHES;
@@ -21,60 +21,61 @@ fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
     Turn { deadline, push }
 }
 
-/// What a record has left that is to be filed at another turn.
-enum Left {
-    /// A place that nobody need look at.
+/// The state of the place that a record left and that [`try_move_to_tail`] could not complete.
+enum Vacated {
+    /// The place is blank, and its block needs no repair.
     Blank,
-    /// A place that somebody must look at: see [`Queues::removed`].
-    Disorder(Spot),
+    /// The place is blank, and its block needs [`Queues::repair_block`].
+    NeedsRepair(Spot),
 }
 
-/// Files a record at another turn, if that takes one look at it and two at blocks, as it does for nearly all.
+/// Moves a record to the tail of the predicted queue and gives it a new turn. Nearly all moves succeed here, with one
+/// look at the record and two at blocks.
 ///
 /// # Errors
 ///
-/// What it has left; it is to be [filed](Full::refile) yet.
+/// Returns the state of the old place. [`Full::move_slow`] must complete the move.
 #[inline(always)]
-fn refile_lately(
+fn try_move_to_tail(
     queues: &mut Queues,
     records: &mut Records,
     handle: Handle,
     turn: Turn,
-    foreseen: Foreseen,
-) -> Result<(), Left> {
+    predicted: PredictedSlot,
+) -> Result<(), Vacated> {
     let header = records.header(handle);
     let left = header.spot();
     let blanked = queues.blank(left);
-    if blanked == Blanked::Disorder {
-        return Err(Left::Disorder(left));
+    if blanked == Blanked::NeedsRepair {
+        return Err(Vacated::NeedsRepair(left));
     }
-    let spot = match foreseen {
-        Foreseen::Queue(number) => queues.append_foreseen(number, handle, turn),
-        Foreseen::Timeline(_) => None,
+    let spot = match predicted {
+        PredictedSlot::Queue(number) => queues.append_predicted(number, handle, turn),
+        PredictedSlot::Timeline(_) => None,
     };
     if let Some(spot) = spot {
         header.set_turn(turn, spot);
     }
-    if blanked == Blanked::Head {
-        queues.lost_head(records, left.block);
+    if blanked == Blanked::HeadRemoved {
+        queues.head_removed(records, left.block);
     }
-    spot.map(|_| ()).ok_or(Left::Blank)
+    spot.map(|_| ()).ok_or(Vacated::Blank)
 }
 
-/// A lawn of any size. What it is asked for is what [`Lawn`](super::Lawn) says of the method of the same name.
+/// The full form of a lawn. Methods are documented in [`Lawn`](super::Lawn) under the same name.
 #[derive(Clone)]
 pub struct Full {
     pub(super) records: Records,
     pub(super) index: Index,
     pub(super) queues: Queues,
     pushes: u64,
-    /// Elements that were given out under a lease and are still here.
+    /// Elements that were given out under a lease and are still in the lawn.
     pub(super) delivered: usize,
     pub(super) leases: Leases,
 }
 
 impl Full {
-    /// Makes an empty one. See [`Shared`](super::Shared) for the hasher.
+    /// Creates an empty lawn. See [`Shared`](super::Shared) for the hasher.
     pub fn new(hasher: RandomState) -> Self {
         Self {
             records: Records::new(),
@@ -104,14 +105,14 @@ impl Full {
         let elements = self.len();
         let hash = self.index.hash(id);
         let Self { index, records, queues, .. } = self;
-        // Bucket and block are waited for together.
-        let foreseen = queues.foresee(ttl, turn, || index.prefetch(hash));
-        let vacancy = index.vacancy(hash, |handle| records.get(handle).is_id(id));
+        // Prefetch bucket and block together, to wait for both at once.
+        let predicted = queues.predict_slot(ttl, turn, || index.prefetch(hash));
+        let vacancy = index.vacancy(hash, |handle| records.get(handle).has_id(id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
-        let room = records.reserve(id, payload).ok_or(StartError::Full)?;
-        let spot = queues.push(records, room.handle, (ttl, turn), elements, foreseen);
-        records.write(room, id, payload, turn, spot);
-        vacancy.fill(room.handle);
+        let reservation = records.reserve(id, payload).ok_or(StartError::Full)?;
+        let spot = queues.push(records, reservation.handle, (ttl, turn), elements, predicted);
+        records.write(reservation, id, payload, turn, spot);
+        vacancy.fill(reservation.handle);
         Ok(())
     }
 
@@ -126,11 +127,11 @@ impl Full {
         let Some(old) = self.find_hashed(hash, id) else {
             return self.start_at(id, ttl, payload, deadline);
         };
-        let new = self.store(id, ttl, payload, deadline)?;
+        let new = self.insert_unindexed(id, ttl, payload, deadline)?;
         self.index.replace(hash, old, new);
         let record = self.records.get(old);
         let (spot, deliveries) = (record.spot(), record.deliveries());
-        self.unfile(old, spot, deliveries);
+        self.remove_from_queues(old, spot, deliveries);
         self.free(old);
         Ok(())
     }
@@ -145,39 +146,39 @@ impl Full {
         let hash = self.index.hash(id);
         let Self { index, records, queues, pushes, .. } = self;
         let turn = Turn { deadline, push: *pushes % Turn::PUSHES };
-        let foreseen = queues.foresee(ttl, turn, || index.prefetch(hash));
+        let predicted = queues.predict_slot(ttl, turn, || index.prefetch(hash));
         let found = index.find(hash, |handle| {
-            records.get(handle).is_id(id).then(|| {
+            records.get(handle).has_id(id).then(|| {
                 *pushes += 1;
-                refile_lately(queues, records, handle, turn, foreseen)
+                try_move_to_tail(queues, records, handle, turn, predicted)
             })
         });
         let Some((handle, refiled)) = found else { return false };
         if let Err(left) = refiled {
-            self.refile(handle, left, (ttl, turn), foreseen);
+            self.move_slow(handle, left, (ttl, turn), predicted);
         }
         true
     }
 
-    /// Takes an element out of everything but the store, where it is until [`Full::free`] is told so. Returns its record.
+    /// Removes an element from everything but the store, where it stays until [`Full::free`]. Returns its record.
     pub fn stop(&mut self, id: &[u8]) -> Option<Handle> {
         let hash = self.index.hash(id);
         let Self { index, records, .. } = self;
         let (handle, (spot, deliveries)) = index.remove(hash, |handle| {
             let record = records.get(handle);
-            record.is_id(id).then(|| (record.spot(), record.deliveries()))
+            record.has_id(id).then(|| (record.spot(), record.deliveries()))
         })?;
-        self.unfile(handle, spot, deliveries);
+        self.remove_from_queues(handle, spot, deliveries);
         Some(handle)
     }
 
-    /// Shows the element of a record.
+    /// Returns the element of a record.
     #[inline(always)]
     pub fn at(&self, record: Handle) -> Element<'_> {
         self.records.get(record).into()
     }
 
-    /// Frees the record of what was taken out.
+    /// Frees the record of an element that was taken out.
     #[inline(always)]
     pub fn free(&mut self, record: Handle) {
         self.records.remove(record);
@@ -185,22 +186,22 @@ impl Full {
 
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
         let (_, record) = self.index.find(self.index.hash(id), |handle| {
-            Some(self.records.get(handle)).filter(|record| record.is_id(id))
+            Some(self.records.get(handle)).filter(|record| record.has_id(id))
         })?;
         Some(record.into())
     }
 
-    /// Updates an element. Returns the old record, which is to be freed as in [`Full::stop`].
+    /// Replaces an element's payload. Returns the old record; the caller must free it with [`Full::free`].
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Handle, UpdateError> {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
         let record = self.records.get(old);
         let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
-        let room = self.records.reserve(id, payload).ok_or(UpdateError::Full)?;
-        self.records.write(room, id, payload, turn, spot);
-        let new = room.handle;
+        let reservation = self.records.reserve(id, payload).ok_or(UpdateError::Full)?;
+        self.records.write(reservation, id, payload, turn, spot);
+        let new = reservation.handle;
         self.records.set_deliveries(new, deliveries);
-        self.repoint(hash, old, new);
+        self.replace_handle(hash, old, new);
         Ok(old)
     }
 
@@ -255,10 +256,10 @@ impl Full {
         self.first().map(|(turn, _)| turn.deadline)
     }
 
-    /// Returns how many TTLs have a queue, and how many elements are in none.
+    /// Returns the number of queues, and the number of elements in the timeline.
     #[cfg(test)]
     pub(super) fn shape(&self) -> (usize, usize) {
-        (self.queues.len(), self.queues.timed())
+        (self.queues.len(), self.queues.timeline_len())
     }
 
     pub fn count_due(&self, now: u64) -> usize {
@@ -266,7 +267,7 @@ impl Full {
     }
 
     pub fn ttls(&self) -> usize {
-        self.queues.len() + self.queues.timed()
+        self.queues.len() + self.queues.timeline_len()
     }
 
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
@@ -281,24 +282,24 @@ impl Full {
         self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
 
-    pub fn iter_until(&self, now: u64) -> Iter<'_> {
+    pub fn iter_until(&self, now: u64) -> Walk<'_> {
         self.iter_from(Turn::FIRST, now)
     }
 
-    fn iter_from(&self, start: Turn, end: u64) -> Iter<'_> {
-        Iter::new(&self.records, &self.queues, start, end)
+    fn iter_from(&self, start: Turn, end: u64) -> Walk<'_> {
+        Walk::new(&self.records, &self.queues, start, end)
     }
 
-    pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
+    pub fn rows(&self, start: Start, end: u64) -> WalkRows<'_> {
         let Start { deadline, behind } = start;
-        // Numbers are smaller than that of a push which there never is.
+        // Push numbers are below 2^48, so the next number never wraps.
         let push = behind.map_or(0, |number| number.saturating_add(1));
-        Rows(self.iter_from(Turn { deadline, push }, end))
+        WalkRows(self.iter_from(Turn { deadline, push }, end))
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         let (_, record) = self.index.find(self.index.hash(id), |handle| {
-            Some(self.records.get(handle)).filter(|record| record.is_id(id))
+            Some(self.records.get(handle)).filter(|record| record.has_id(id))
         })?;
         let ttl = self.queues.ttl(record.spot());
         Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
@@ -311,7 +312,7 @@ impl Full {
 
     #[inline(always)]
     fn find_hashed(&self, hash: IdHash, id: &[u8]) -> Option<Handle> {
-        let is_it = |handle| self.records.get(handle).is_id(id).then_some(());
+        let is_it = |handle| self.records.get(handle).has_id(id).then_some(());
         self.index.find(hash, is_it).map(|(handle, ())| handle)
     }
 
@@ -320,7 +321,7 @@ impl Full {
     }
 
     pub(super) fn settle_first(&mut self) -> Option<u64> {
-        self.queues.settle(&mut self.records);
+        self.queues.refresh_heads(&mut self.records);
         self.queues.first_turn().map(|turn| turn.deadline)
     }
 
@@ -328,8 +329,8 @@ impl Full {
         self.first().map(|(_, handle)| self.records.get(handle).into())
     }
 
-    /// Stores a record and files it. It is in the index only when the caller puts it there.
-    fn store(
+    /// Stores a record and adds it to the order, but not to the index. That is left to the caller.
+    fn insert_unindexed(
         &mut self,
         id: &[u8],
         ttl: u64,
@@ -340,45 +341,50 @@ impl Full {
             return Err(StartError::TooLate);
         }
         let turn = next_turn(&mut self.pushes, deadline);
-        let room = self.records.reserve(id, payload).ok_or(StartError::Full)?;
+        let reservation = self.records.reserve(id, payload).ok_or(StartError::Full)?;
         let elements = self.len();
-        let foreseen = self.queues.foresee(ttl, turn, || {});
-        let spot =
-            self.queues.push(&mut self.records, room.handle, (ttl, turn), elements, foreseen);
-        self.records.write(room, id, payload, turn, spot);
-        Ok(room.handle)
+        let predicted = self.queues.predict_slot(ttl, turn, || {});
+        let spot = self.queues.push(
+            &mut self.records,
+            reservation.handle,
+            (ttl, turn),
+            elements,
+            predicted,
+        );
+        self.records.write(reservation, id, payload, turn, spot);
+        Ok(reservation.handle)
     }
 
-    /// Gives a record a new timer. Returns the turn that it has with it.
+    /// Restarts a record's timer. Returns its new turn.
     fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
         let turn = next_turn(&mut self.pushes, deadline);
         let Self { queues, records, .. } = self;
-        let foreseen = queues.foresee(ttl, turn, || {});
-        if let Err(left) = refile_lately(queues, records, handle, turn, foreseen) {
-            self.refile(handle, left, (ttl, turn), foreseen);
+        let predicted = queues.predict_slot(ttl, turn, || {});
+        if let Err(left) = try_move_to_tail(queues, records, handle, turn, predicted) {
+            self.move_slow(handle, left, (ttl, turn), predicted);
         }
         turn
     }
 
-    /// Files a record at a turn that [`refile_lately`] did not, and which still has the one before.
+    /// Completes a move that [`try_move_to_tail`] left undone. The record still has its old turn.
     #[inline(never)]
-    fn refile(
+    fn move_slow(
         &mut self,
         handle: Handle,
-        left: Left,
+        left: Vacated,
         (ttl, turn): (u64, Turn),
-        mut foreseen: Foreseen,
+        mut predicted: PredictedSlot,
     ) {
-        if let Left::Disorder(spot) = left {
-            self.queues.removed(&mut self.records, spot);
-            foreseen = self.queues.foresee(ttl, turn, || {});
+        if let Vacated::NeedsRepair(spot) = left {
+            self.queues.repair_block(&mut self.records, spot);
+            predicted = self.queues.predict_slot(ttl, turn, || {});
         }
         let elements = self.len();
-        let spot = self.queues.push(&mut self.records, handle, (ttl, turn), elements, foreseen);
+        let spot = self.queues.push(&mut self.records, handle, (ttl, turn), elements, predicted);
         self.records.header(handle).set_turn(turn, spot);
     }
 
-    /// Restarts what may be held under a token.
+    /// Restarts a record that may be held under a token.
     #[inline(never)]
     fn restart_held(&mut self, handle: Handle, ttl: u64, deadline: u64) {
         let before = self.records.turn(handle);
@@ -410,14 +416,14 @@ impl Full {
         (record.deliveries() > 0).then(|| self.leases.token(record.turn()))?
     }
 
-    /// Forgets the lease of an element that goes, and still has its turn.
+    /// Drops the lease of a record that is being removed. The record still has its turn.
     #[inline(never)]
     pub(super) fn unlease(&mut self, handle: Handle) {
         self.delivered -= 1;
         self.leases.forget(self.records.turn(handle));
     }
 
-    /// Sets how often a record was given out. Returns how often it was before.
+    /// Sets how often a record was given out. Returns the previous count.
     fn count_deliveries(&mut self, handle: Handle, deliveries: u16) -> u16 {
         let before = self.records.deliveries(handle);
         self.delivered -= usize::from(before > 0);
@@ -426,17 +432,17 @@ impl Full {
         before
     }
 
-    /// Takes a record out of the order of deadlines that is out of the index already.
+    /// Removes a record that is no longer in the index from the order of deadlines.
     #[inline(always)]
-    pub(super) fn unfile(&mut self, handle: Handle, spot: Spot, deliveries: u16) {
+    pub(super) fn remove_from_queues(&mut self, handle: Handle, spot: Spot, deliveries: u16) {
         self.queues.remove(&mut self.records, spot);
         if deliveries > 0 {
             self.unlease(handle);
         }
     }
 
-    /// Points to `new` instead of `old`, which has the same id, turn and spot, wherever something does.
-    pub(super) fn repoint(&mut self, hash: IdHash, old: Handle, new: Handle) {
+    /// Replaces `old` with `new`, which has the same id, turn and spot, in the index, the leases and the order.
+    pub(super) fn replace_handle(&mut self, hash: IdHash, old: Handle, new: Handle) {
         self.index.replace(hash, old, new);
         if self.records.deliveries(new) > 0 {
             self.leases.replace(new, self.records.turn(new));

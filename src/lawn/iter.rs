@@ -1,20 +1,20 @@
-//! Looking at all elements of a lawn in order, whatever its form.
+//! Iteration over all elements in order, for either form.
 
 use super::element::{Element, Row};
 use super::{queues, small};
 
 /// Elements in order of delivery. See [`Lawn::iter`](super::Lawn::iter).
-pub struct Iter<'a>(InForm<'a>);
+pub struct Iter<'a>(IterForm<'a>);
 
 impl<'a> Iter<'a> {
-    pub(super) fn of(form: InForm<'a>) -> Self {
+    pub(super) fn new(form: IterForm<'a>) -> Self {
         Self(form)
     }
 }
 
-pub(super) enum InForm<'a> {
-    Small(small::Iter<'a>),
-    Full(queues::Iter<'a>),
+pub(super) enum IterForm<'a> {
+    Small(small::SmallIter<'a>),
+    Full(queues::Walk<'a>),
 }
 
 impl<'a> Iterator for Iter<'a> {
@@ -22,18 +22,17 @@ impl<'a> Iterator for Iter<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         match &mut self.0 {
-            InForm::Small(iter) => iter.next(),
-            InForm::Full(iter) => iter.next(),
+            IterForm::Small(iter) => iter.next(),
+            IterForm::Full(iter) => iter.next(),
         }
     }
 }
 
-/// Elements in order of delivery, each with its place in that order. See [`Lawn::rows`](super::Lawn::rows).
+/// Elements in order of delivery, each with its row number. See [`Lawn::rows`](super::Lawn::rows).
 pub enum Rows<'a> {
-    /// Of a small lawn, from that deadline on.
-    Small(small::Iter<'a>, u64),
-    /// Of any other.
-    Full(queues::Rows<'a>),
+    /// A small lawn, and the deadline to start at.
+    Small(small::SmallIter<'a>, u64),
+    Full(queues::WalkRows<'a>),
 }
 
 impl<'a> Iterator for Rows<'a> {

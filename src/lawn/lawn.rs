@@ -1,12 +1,11 @@
-//! A lawn in the form that suits its size: [`Small`] at first, [`Full`] when there is more in it than the small form is
-//! good for.
+//! A lawn in the form that suits its size: [`Small`] at first, [`Full`] once it outgrows the small form.
 //!
-//! The form is a matter of memory and time alone; nothing that can be asked of a lawn tells it. It changes once, in one
-//! step that is bounded by what the small form may hold, and does not come back: a lawn that has been large is likely to
-//! be so again, and one at the border would be built anew again and again. An empty lawn of nobody's interest is
-//! thrown away by its owner, and the next one begins small.
+//! The form affects memory and time only. No method's result depends on it, except where its documentation says so. The
+//! form changes once, in one step that is bounded by the limits of the small form. It never changes back: a lawn that
+//! was large is likely to grow again, and one near the limit would be rebuilt over and over. The owner drops an empty
+//! lawn that it no longer needs, and the next one starts small.
 //!
-//! Small to full keeps a scan's promise, because a small lawn shows all it has in one call, at any cursor.
+//! The change keeps a scan's promise, because a small lawn shows everything in one call, whatever the cursor.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +16,7 @@ use ahash::RandomState;
 use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::full::Full;
-use super::iter::{InForm, Iter, Rows};
+use super::iter::{Iter, IterForm, Rows};
 use super::lease::Token;
 use super::memory::{Mover, rounded};
 use super::shared::Shared;
@@ -25,13 +24,13 @@ use super::small::Small;
 use super::store::Handle;
 use super::turn::{DEADLINE_MAX, Start};
 
-/// How much there is in a lawn.
+/// The counters of a lawn.
 #[derive(Clone, Copy)]
 pub struct Counts {
     pub elements: usize,
-    /// Elements that were given out under a lease and are still there.
+    /// Elements that were given out under a lease and are still in the lawn.
     pub given_out: usize,
-    /// Those of them that are held under a token.
+    /// Elements that are held under a token.
     pub leased: usize,
     pub ttls: usize,
 }
@@ -48,7 +47,7 @@ impl Default for Form {
     }
 }
 
-/// Does the same with either form.
+/// Evaluates the same expression for either form.
 macro_rules! either {
     ($form:expr, $it:ident => $value:expr) => {
         match $form {
@@ -65,16 +64,16 @@ pub struct Lawn {
     shared: Arc<Shared>,
 }
 
-/// An element that has been taken out. Its bytes are read where they lie, and freed when this is dropped.
+/// An element that was taken out. Its bytes are read in place, and freed on drop.
 pub struct Taken<'a> {
     form: &'a mut Form,
-    /// Where it is in a small lawn, or the bits of its record's name in any other: both fit into a register with the
-    /// form, and a `Taken` is made and gone in every command that takes something out.
+    /// The element's offset in a small lawn, or the bits of its record's handle in a full one. Both fit into a register
+    /// beside the form; every command that takes an element out creates and drops a `Taken`.
     at: usize,
 }
 
 impl Taken<'_> {
-    /// Shows what was taken.
+    /// Returns the element.
     #[inline(always)]
     pub fn element(&self) -> Element<'_> {
         match &*self.form {
@@ -109,27 +108,26 @@ fn record(bits: usize) -> Handle {
 }
 
 impl Lawn {
-    /// Makes an empty lawn, which takes no memory but its own.
+    /// Creates an empty lawn. It allocates nothing.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { form: Form::default(), shared }
     }
 
-    /// Makes an empty lawn that shares with this one what lawns share.
+    /// Creates an empty lawn with the same [`Shared`].
     pub(super) fn another(&self) -> Self {
         Self::new(Arc::clone(&self.shared))
     }
 
-    /// Returns whether all of it lies in one allocation.
+    /// Returns whether the lawn is in the small form: one allocation.
     pub fn is_small(&self) -> bool {
         matches!(self.form, Form::Small(_))
     }
 
-    /// Returns how many elements there are.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         either!(&self.form, it => it.len())
     }
 
-    /// Returns how much there is of several kinds.
     #[inline]
     pub fn counts(&self) -> Counts {
         either!(&self.form, it => Counts {
@@ -145,7 +143,7 @@ impl Lawn {
         self.len() == 0
     }
 
-    /// Returns when `ttl` milliseconds after `now` is.
+    /// Returns the deadline `ttl` milliseconds after `now`.
     ///
     /// # Errors
     ///
@@ -177,8 +175,8 @@ impl Lawn {
         Ok(deadline)
     }
 
-    /// Starts an element in the queue of `ttl` that comes due at `deadline`, whatever the two say of
-    /// each other: how replicas, dumps and imports bring elements in.
+    /// Starts an element in the queue of `ttl` that comes due at `deadline`. The two need not agree. Replicas, dumps
+    /// and imports insert elements this way.
     ///
     /// # Errors
     ///
@@ -200,7 +198,7 @@ impl Lawn {
         self.full().start_at(id, ttl, payload, deadline)
     }
 
-    /// Does what [`Lawn::start_at`] does, in the place of an element with the same id, if there is one.
+    /// Starts an element as [`Lawn::start_at`] does, and replaces an element with the same id.
     ///
     /// # Errors
     ///
@@ -221,8 +219,8 @@ impl Lawn {
         self.full().replace_at(id, ttl, payload, deadline)
     }
 
-    /// Gives an element a new timer: it comes after all others of that deadline. A TTL of 0 gives it back: it is held
-    /// under no token any more. Returns whether there is such an element.
+    /// Restarts an element's timer. The element comes after all others with the same deadline. A TTL of 0 gives the
+    /// element back: its token is dropped. Returns whether the element exists.
     #[inline]
     pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
         either!(&mut self.form, it => it.restart_at(id, ttl, deadline))
@@ -238,12 +236,12 @@ impl Lawn {
         Some(Taken { form: &mut self.form, at })
     }
 
-    /// Returns the element of that id, due or not.
+    /// Returns the element with this id, due or not.
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
         either!(&self.form, it => it.look(id))
     }
 
-    /// Gives an element a new payload. It keeps its deadline and its place in the order. Returns what
+    /// Replaces an element's payload. The element keeps its deadline and its place in the order. Returns the element as
     /// it was before.
     ///
     /// # Errors
@@ -262,7 +260,7 @@ impl Lawn {
         Ok(Taken { form: &mut self.form, at })
     }
 
-    /// Takes out the element whose turn is first, if it is due at `now`.
+    /// Takes out the first element, if it is due at `now`.
     #[allow(
         dead_code,
         reason = "the module takes what is due in runs; tests and benches take one at a time"
@@ -275,16 +273,16 @@ impl Lawn {
         Some(Taken { form: &mut self.form, at })
     }
 
-    /// Takes out up to `count` elements that are due at `now`, in order, and gives each away. Returns how many those
-    /// were.
+    /// Takes out up to `count` elements that are due at `now`, in order, and passes each to `give` with its TTL.
+    /// Returns their number.
     pub fn drain(&mut self, now: u64, count: usize, give: impl FnMut(u64, Element<'_>)) -> usize {
         either!(&mut self.form, it => it.drain(now, count, give))
     }
 
-    /// Gives out the element whose turn is first, if it is due at `now`, and keeps it: it is due again
-    /// after `ttl` milliseconds, and counts the delivery. A lease is a TTL: the element moves into that
-    /// queue. `ttl` must not be 0, or the element would be due again at once and never end. It is held under `token`. With
-    /// it goes the deadline that it had.
+    /// Leases the first element, if it is due at `now`: it stays in the lawn, is due again after `ttl` milliseconds, is
+    /// held under `token`, and its deliveries grow by one. A lease is a TTL: the element moves into the queue of that
+    /// TTL. `ttl` must not be 0, or the element would be due again at once, for ever. Returns the deadline that the
+    /// element had, and the element.
     pub fn lease_due(
         &mut self,
         now: u64,
@@ -294,31 +292,31 @@ impl Lawn {
         either!(&mut self.form, it => it.lease_due(now, ttl, token))
     }
 
-    /// Leases an element by its id, due or not, until `deadline`, and holds it under `token`. Returns whether there is
-    /// one.
+    /// Leases an element by its id, due or not, until `deadline`, and holds it under `token`. Returns whether the
+    /// element exists.
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
         either!(&mut self.form, it => it.lease_at(id, ttl, deadline, token))
     }
 
-    /// Says how often an element was given out, as dumps and the append-only file do, and under which token it is held
-    /// if it was. Returns whether there is one.
+    /// Sets how often an element was given out, and the token under which it is held, as recorded in a dump or in the
+    /// append-only file. Without deliveries the token is ignored. Returns whether the element exists.
     pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
         either!(&mut self.form, it => it.set_deliveries(id, deliveries, token))
     }
 
-    /// Returns the token under which an element that is here is held.
+    /// Returns the token under which an element of this lawn is held.
     pub fn token(&self, element: &Element<'_>) -> Option<Token> {
         either!(&self.form, it => it.token(element))
     }
 
-    /// Returns whether an element is held under this token: whether the lease of that name is the last one that was
-    /// given out of it. It may have run out.
+    /// Returns whether an element is held under this token, that is, whether the token names the element's latest
+    /// lease. The lease may have expired.
     pub fn holds(&self, id: &[u8], token: Token) -> bool {
         either!(&self.form, it => it.holds(id, token))
     }
 
-    /// Lists what is held under a token of a client's own choice, in the order of delivery, unless its lease has run out
-    /// at `now`. Costs O(log n), and what is shown; a small lawn looks at all it has.
+    /// Lists the elements that are held under a token that a client chose, in the order of delivery, without those
+    /// whose lease has expired at `now`. O(log n + elements listed). A small lawn visits all its elements.
     pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
         let (small, full) = match &self.form {
             Form::Small(small) => (Some(small.held(token, now)), None),
@@ -333,35 +331,36 @@ impl Lawn {
         self.leased() > 0
     }
 
-    /// Returns how many elements are held under a token, whether their lease has run out or not. O(1).
+    /// Returns the number of elements that are held under a token, with leases that have expired. O(1).
     pub fn leased(&self) -> usize {
         either!(&self.form, it => it.leased())
     }
 
-    /// Returns how many leases run: how many elements are held whose deadline is yet to come, but for those that never come
-    /// due ([`DEADLINE_MAX`]). O(log n); a small lawn looks at all it has.
+    /// Returns the number of live leases: elements that are held and whose deadline is after `now`, without those that
+    /// never come due ([`DEADLINE_MAX`]). O(log n). A small lawn visits all its elements.
     pub fn running(&self, now: u64) -> usize {
         either!(&self.form, it => it.running(now))
     }
 
-    /// Returns when the first of the leases that run at this time runs out. Costs what [`Lawn::running`] does.
+    /// Returns when the first live lease expires. Costs as much as [`Lawn::running`].
     pub fn first_end(&self, now: u64) -> Option<u64> {
         either!(&self.form, it => it.first_end(now))
     }
 
-    /// Returns how many elements were given out under a lease and not settled, whether it has run out or not.
+    /// Returns the number of elements that were given out under a lease and are not settled, whether the lease has
+    /// expired or not.
     pub fn delivered(&self) -> usize {
         either!(&self.form, it => it.delivered())
     }
 
-    /// Returns when the next element comes due, or came due. Exact at all times.
+    /// Returns the deadline of the first element. It may be in the past. Always exact.
     pub fn next_deadline(&self) -> Option<u64> {
         either!(&self.form, it => it.next_deadline())
     }
 
-    /// Works out whose turn is first, so that asking that, and for the next deadline, costs a read until something is taken
-    /// out. Otherwise each question walks over the queues whose heads have changed. O(log TTLs) for each of these. Returns the
-    /// next deadline.
+    /// Brings the heap of queue heads up to date, so that [`Lawn::first`] and [`Lawn::next_deadline`] cost one read
+    /// until an element is taken out. Otherwise each call visits all queues whose head has changed. O(log TTLs) for
+    /// each of these queues. Returns the next deadline.
     #[inline]
     pub fn settle_first(&mut self) -> Option<u64> {
         match &mut self.form {
@@ -370,34 +369,34 @@ impl Lawn {
         }
     }
 
-    /// Returns the element whose turn is first.
+    /// Returns the element that comes due first.
     pub fn first(&self) -> Option<Element<'_>> {
         either!(&self.form, it => it.first_element())
     }
 
-    /// Returns how many elements are due at `now`. Looks at each queue once for each block, which holds up to 62, and at each
-    /// block of the timeline.
+    /// Returns the number of elements that are due at `now`. Reads one record for each block of a queue (up to 62
+    /// elements), and visits each block of the timeline that is due.
     pub fn count_due(&self, now: u64) -> usize {
         either!(&self.form, it => it.count_due(now))
     }
 
-    /// Returns how many TTLs there are, those of elements in the timeline counted one by one.
+    /// Returns the number of TTLs. Each element of the timeline counts as one.
     pub fn ttls(&self) -> usize {
         either!(&self.form, it => it.ttls())
     }
 
-    /// Counts the elements of each TTL, by TTL. Looks at sixteen bytes for each block, which holds up to 62 elements, and
-    /// at each element in the timeline; a small lawn looks at all it has.
+    /// Counts the elements by TTL. Reads 16 bytes for each block of a queue (up to 62 elements), and visits each
+    /// element of the timeline. A small lawn visits all its elements.
     pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
         either!(&self.form, it => it.counts_by_ttl())
     }
 
-    /// Shows about `count` elements, from `cursor` on, and returns the cursor to carry on with; 0 is
-    /// both the beginning and the end. An element that is there from beginning to end is shown exactly
-    /// once, whatever comes and goes meanwhile; one that is not may be shown or not.
+    /// Shows about `count` elements, from `cursor` on. Returns the cursor for the next call. 0 is both the start and
+    /// the end. An element that is in the lawn from the first call to the last is shown exactly once, whatever is
+    /// inserted and removed between calls. Any other element may or may not be shown.
     ///
-    /// A small lawn shows all it has. Otherwise it costs O(count), and the length of a table of the index, up to 3,584
-    /// entries, for each that shows nothing.
+    /// A small lawn shows everything in one call. A full lawn costs O(count), and for each table of the index that
+    /// shows nothing the length of that table, up to 3,584 entries.
     pub fn scan<'a>(&'a self, cursor: u64, count: usize, mut show: impl FnMut(Element<'a>)) -> u64 {
         match &self.form {
             Form::Small(small) => {
@@ -408,23 +407,24 @@ impl Lawn {
         }
     }
 
-    /// Shows all elements in order of delivery, each with the TTL it was started with.
+    /// Iterates over all elements in the order of delivery, each with its TTL.
     pub fn iter(&self) -> Iter<'_> {
         self.iter_until(DEADLINE_MAX)
     }
 
-    /// Does what [`Lawn::iter`] does, of the elements that are due at `now`. Costs nothing for what is not.
+    /// Iterates as [`Lawn::iter`] does over the elements that are due at `now`. Elements that are not due cost nothing.
     pub fn iter_until(&self, now: u64) -> Iter<'_> {
-        Iter::of(match &self.form {
-            Form::Small(small) => InForm::Small(small.iter_until(now)),
-            Form::Full(full) => InForm::Full(full.iter_until(now)),
+        Iter::new(match &self.form {
+            Form::Small(small) => IterForm::Small(small.iter_until(now)),
+            Form::Full(full) => IterForm::Full(full.iter_until(now)),
         })
     }
 
-    /// Shows the elements from a place in the order of delivery on whose deadline is at or before `end`, taking nothing.
+    /// Iterates in the order of delivery from `start` to the last element whose deadline is at or before `end`.
     ///
-    /// Costs O(TTLs) for those whose first element is before that place, and O(log TTLs) for each element that is
-    /// shown, whatever lies before it. A small lawn has no numbers: it shows all that has the deadline of that place.
+    /// O(TTLs) to enter the queues whose first element is before `start`, then O(log TTLs) for each element. Elements
+    /// before `start` cost nothing. A small lawn has no row numbers: it begins with all elements that have the deadline
+    /// of `start`.
     pub fn rows(&self, start: Start, end: u64) -> Rows<'_> {
         match &self.form {
             Form::Small(small) => Rows::Small(small.iter_until(end), start.deadline),
@@ -432,7 +432,7 @@ impl Lawn {
         }
     }
 
-    /// Returns the element of that id, as [`Lawn::rows`] shows it.
+    /// Returns the element with this id as [`Lawn::rows`] shows it.
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         match &self.form {
             Form::Small(small) => small.row(id),
@@ -440,7 +440,7 @@ impl Lawn {
         }
     }
 
-    /// Returns whether [`Lawn::compact`] would find something to do. O(1).
+    /// Returns whether [`Lawn::compact`] would move anything. O(1).
     pub fn is_sparse(&self) -> bool {
         match &self.form {
             Form::Small(_) => false,
@@ -448,8 +448,8 @@ impl Lawn {
         }
     }
 
-    /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
-    /// back. Returns whether there may be more to do. The content does not change.
+    /// Moves about `moves` records so that half-empty pages can be freed. A block counts as many moves as it has
+    /// handles. Returns whether there may be more to do. The content does not change.
     pub fn compact(&mut self, moves: usize) -> bool {
         match &mut self.form {
             Form::Small(_) => false,
@@ -457,8 +457,8 @@ impl Lawn {
         }
     }
 
-    /// Lets `mover` move the lawn's allocations, beginning with step `from`, while `go_on` says so. Returns the step to
-    /// carry on with, or `None` at the end. See [`Full::defrag`].
+    /// Lets `mover` move the lawn's allocations from step `from` on, for as long as `go_on` returns true. Returns the
+    /// step to resume at, or `None` at the end. See [`Full::defrag`].
     pub fn defrag(
         &mut self,
         from: usize,
@@ -477,8 +477,7 @@ impl Lawn {
         self.full().defrag(from, mover, go_on)
     }
 
-    /// Returns the bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
-    /// elements.
+    /// Returns the bytes allocated, including the lawn's own fields. O(pages): one page for some hundreds of elements.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + match &self.form {
@@ -487,7 +486,7 @@ impl Lawn {
             }
     }
 
-    /// Takes it apart, so that the caller can free it in steps.
+    /// Takes the lawn apart. Each step of the iterator frees a part.
     pub(super) fn into_rest(self) -> Box<dyn Iterator<Item = ()>> {
         match self.form {
             Form::Small(small) => Box::new(std::iter::once(small).map(drop)),
@@ -495,7 +494,7 @@ impl Lawn {
         }
     }
 
-    /// Returns about how many allocations dropping it will free. O(1).
+    /// Returns roughly how many allocations dropping the lawn frees. O(1).
     pub fn allocations(&self) -> usize {
         match &self.form {
             Form::Small(_) => 1,
@@ -503,10 +502,10 @@ impl Lawn {
         }
     }
 
-    /// Gives it the full form for good, and returns that.
+    /// Converts the lawn to the full form, for good, and returns that form.
     fn full(&mut self) -> &mut Full {
         if let Form::Small(small) = &self.form {
-            let full = grown(small, self.shared.hasher.clone());
+            let full = to_full(small, self.shared.hasher.clone());
             self.form = Form::Full(full);
         }
         match &mut self.form {
@@ -515,7 +514,7 @@ impl Lawn {
         }
     }
 
-    /// Returns the parts of a lawn that is not small.
+    /// Returns the full form, for tests of its parts.
     #[cfg(test)]
     pub(super) fn parts(&self) -> &Full {
         match &self.form {
@@ -524,7 +523,7 @@ impl Lawn {
         }
     }
 
-    /// Does what [`Lawn::parts`] does.
+    /// Returns the full form, mutably.
     #[cfg(test)]
     pub(super) fn parts_mut(&mut self) -> &mut Full {
         match &mut self.form {
@@ -533,7 +532,7 @@ impl Lawn {
         }
     }
 
-    /// Panics unless all parts agree with each other. For tests.
+    /// Panics unless all parts agree. For tests.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         either!(&self.form, it => it.check());
@@ -546,9 +545,9 @@ impl fmt::Debug for Lawn {
     }
 }
 
-/// Puts what is in a small lawn into the other form, in the same order.
+/// Copies a small lawn into the full form, in the same order.
 #[cold]
-fn grown(small: &Small, hasher: RandomState) -> Box<Full> {
+fn to_full(small: &Small, hasher: RandomState) -> Box<Full> {
     let mut full = Box::new(Full::new(hasher));
     for (ttl, element) in small.iter_until(DEADLINE_MAX) {
         let Element { id, payload, deadline, deliveries } = element;

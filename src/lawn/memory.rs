@@ -1,11 +1,13 @@
-//! What memory vectors take, give back, and where an allocator would rather have them.
+//! Allocation helpers: sizes as the allocator rounds them, growing, shrinking and moving vectors.
 
-/// Moves allocations to where the allocator would rather have them.
+use super::tiny::TINY;
+
+/// Moves allocations to where the allocator prefers them (active defragmentation).
 pub trait Mover {
-    /// Returns the same items, here or elsewhere.
+    /// Returns the same items, in the same or another allocation.
     fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T>;
 
-    /// Returns the same item, here or elsewhere.
+    /// Returns the same item, in the same or another allocation.
     fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T>;
 }
 
@@ -14,7 +16,8 @@ pub(super) fn relocate<T>(items: &mut Vec<T>, mover: &mut impl Mover) {
     *items = mover.relocate(std::mem::take(items));
 }
 
-/// Adds an item. The first one gets one place, not the four that a vector begins with: most lawns are small.
+/// Appends an item. The first item reserves room for one, not for the four of `Vec::push`, because most lawns are
+/// small.
 pub(super) fn push_tight<T>(items: &mut Vec<T>, item: T) {
     if items.is_empty() {
         items.reserve_exact(1);
@@ -22,26 +25,87 @@ pub(super) fn push_tight<T>(items: &mut Vec<T>, item: T) {
     items.push(item);
 }
 
-/// Returns the bytes that an allocator sets aside for a vector.
+/// Returns the bytes that the allocator uses for a vector.
 pub(super) fn allotted<T>(items: &Vec<T>) -> usize {
     rounded(items.capacity() * size_of::<T>())
 }
 
-/// Gives back half of a vector's memory or more, if it uses less than a quarter.
+/// Shrinks a vector to twice its length if it uses less than a quarter of its capacity.
 pub(super) fn shrink<T>(items: &mut Vec<T>) {
     if items.len() * 4 < items.capacity() {
         items.shrink_to(items.len() * 2);
     }
 }
 
-/// Returns what an allocator sets aside for so many bytes: jemalloc has four size classes to a doubling, and steps of eight bytes
-/// below. It makes a difference to the smallest lawns alone.
+/// Returns the size that the allocator uses for a request of `bytes`. jemalloc has four size classes per doubling, and
+/// steps of eight bytes below. The rounding matters for the smallest lawns only.
 pub fn rounded(bytes: usize) -> usize {
     let doubling = bytes.saturating_sub(1).checked_ilog2().unwrap_or(0);
     bytes.next_multiple_of(1 << doubling.saturating_sub(2).max(3))
 }
 
-/// Moves everything that can be moved, a few steps at a time.
+/// Items per chunk.
+const CHUNK: usize = if TINY { 4 } else { 256 };
+
+/// A vector in chunks of fixed size: growing it copies the list of chunks only.
+#[derive(Clone)]
+pub(super) struct ChunkedVec<T> {
+    chunks: Vec<Vec<T>>,
+    len: usize,
+}
+
+impl<T> ChunkedVec<T> {
+    pub(super) fn new() -> Self {
+        Self { chunks: Vec::new(), len: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    pub(super) fn get(&self, number: usize) -> &T {
+        &self.chunks[number / CHUNK][number % CHUNK]
+    }
+
+    #[inline(always)]
+    pub(super) fn get_mut(&mut self, number: usize) -> &mut T {
+        &mut self.chunks[number / CHUNK][number % CHUNK]
+    }
+
+    pub(super) fn push(&mut self, item: T) {
+        if self.len.is_multiple_of(CHUNK) {
+            // The first chunk grows like a vector, from one item on, because most lawns are small.
+            let places = if self.len == 0 { 1 } else { CHUNK };
+            push_tight(&mut self.chunks, Vec::with_capacity(places));
+        }
+        let last = self.chunks.last_mut().expect("there is a chunk with room");
+        last.push(item);
+        self.len += 1;
+    }
+
+    #[cfg(any(test, feature = "checks"))]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flatten()
+    }
+
+    pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.chunks, mover);
+        self.chunks.iter_mut().for_each(|chunk| relocate(chunk, mover));
+    }
+
+    /// Takes the vector apart, to free one chunk at a time.
+    pub(super) fn into_chunks(self) -> impl Iterator<Item = Vec<T>> {
+        self.chunks.into_iter()
+    }
+
+    /// Returns the bytes allocated, without the struct itself. O(chunks).
+    pub(super) fn memory(&self) -> usize {
+        self.chunks.iter().map(allotted).sum::<usize>() + allotted(&self.chunks)
+    }
+}
+
+/// Moves every allocation.
 #[cfg(test)]
 pub(super) mod moved {
     use super::Mover;
@@ -60,7 +124,7 @@ pub(super) mod moved {
         }
     }
 
-    /// Calls `part` with where it left off, until nothing is left, and lets it take so many steps each time.
+    /// Calls `part` with the step to resume at until it is done, and allows `steps` steps per call.
     pub fn in_steps(
         steps: usize,
         mut part: impl FnMut(usize, &mut MoveAll, &mut dyn FnMut() -> bool) -> Option<usize>,

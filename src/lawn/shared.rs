@@ -1,18 +1,18 @@
-//! What lawns have in common.
+//! What all lawns of a process share.
 
 use ahash::RandomState;
 
 use super::small::SmallMax;
 
-/// What lawns share: the key of the hash, and how far the small form goes.
+/// The hash key and the limits of the small form.
 pub struct Shared {
     pub(super) hasher: RandomState,
     pub(super) small_max: Box<dyn Fn() -> SmallMax + Send + Sync>,
 }
 
 impl Shared {
-    /// Makes what lawns share. `hasher` keys the tables of ids: who knows it can choose ids that collide, so draw it at
-    /// random once a process, and keep it secret. `small_max` is asked whenever something is put into a small lawn.
+    /// `hasher` keys the tables of ids. A client that knows the key can choose colliding ids: draw the key at random
+    /// once per process, and keep it secret. `small_max` is called whenever an element is inserted into a small lawn.
     pub fn new(
         hasher: RandomState,
         small_max: impl Fn() -> SmallMax + Send + Sync + 'static,

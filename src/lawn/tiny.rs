@@ -1,5 +1,5 @@
-//! Bounds that tests can reach.
+//! Small limits for tests.
 
-/// With the feature `tiny-bounds`, for tests alone, every bound of the structure is so small that a
-/// few dozen random operations split, join, sort and walk all of it.
+/// Whether the feature `tiny-bounds` is on, for tests only: every limit of the structure is then so small that a few
+/// dozen random operations split, join, sort and walk all of it.
 pub(super) const TINY: bool = cfg!(feature = "tiny-bounds");

@@ -1,38 +1,38 @@
-//! When an element's turn comes: its deadline, then the order of pushing.
+//! The order of delivery: by deadline, then in the order of pushing.
 
-/// The latest deadline there is: 2^63 - 1, so that it stays a number in every client's language.
+/// The latest possible deadline: 2^63 - 1, which every client's language can represent.
 pub const DEADLINE_MAX: u64 = i64::MAX as u64;
 
-/// A place in the order of delivery. Comparing two turns is the whole of that order: the earlier
-/// deadline first, and of equal deadlines the one that was pushed first.
+/// A place in the order of delivery. Comparing two turns is the complete order: the earlier deadline first; for equal
+/// deadlines, the element that was pushed first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Turn {
     /// Milliseconds since the epoch, up to [`DEADLINE_MAX`].
     pub deadline: u64,
-    /// How many pushes the lawn had seen before. 48 bits: nine years of a million pushes a second
-    /// into one lawn; past that, elements with equal deadlines may swap.
+    /// The number of pushes into the lawn before this one. 48 bits last nine years at a million pushes a second. After
+    /// that, elements with equal deadlines may swap.
     pub push: u64,
 }
 
 impl Turn {
-    /// A lawn's counter of pushes wraps here.
+    /// The push counter wraps here.
     pub const PUSHES: u64 = 1 << 48;
-    /// Before all others.
+    /// Before all other turns.
     pub const FIRST: Self = Self { deadline: 0, push: 0 };
-    /// After all others.
+    /// After all other turns.
     pub const LAST: Self = Self { deadline: u64::MAX, push: u64::MAX };
 
-    /// Returns the first turn after all whose deadline is `now` or before.
+    /// Returns the first turn whose deadline is after `now`.
     pub fn after(now: u64) -> Self {
         Self { deadline: now.saturating_add(1), push: 0 }
     }
 }
 
-/// Where a walk in the order of delivery begins.
+/// The place in the order of delivery where an iteration starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Start {
     pub deadline: u64,
-    /// Behind the element with this deadline and this number, whether it is there or not. `None`: before all with
-    /// this deadline.
+    /// Start after the element with this deadline and row number, which need not exist. `None`: start before all
+    /// elements with this deadline.
     pub behind: Option<u64>,
 }

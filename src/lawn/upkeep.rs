@@ -1,4 +1,4 @@
-//! What keeps a lawn small and in order: giving memory back, moving allocations, measuring, checking.
+//! Maintenance of a full lawn: freeing memory, moving allocations, measuring, checking.
 
 use super::full::Full;
 use super::memory::Mover;
@@ -6,13 +6,10 @@ use super::memory::Mover;
 use super::turn::DEADLINE_MAX;
 
 impl Full {
-    /// Returns whether [`Full::compact`] would find something to do. O(1).
     pub fn is_sparse(&self) -> bool {
         self.records.is_sparse() || self.queues.is_sparse()
     }
 
-    /// Moves some `moves` records, or blocks with so many, so that pages left half empty can be given
-    /// back. Returns whether there may be more to do. The content does not change.
     pub fn compact(&mut self, moves: usize) -> bool {
         let mut done = 0;
         while done < moves {
@@ -27,11 +24,11 @@ impl Full {
         true
     }
 
-    /// Lets `mover` move the lawn's allocations, one page's after the other, beginning with step
-    /// `from`, while `go_on` says so. Returns the step to carry on with, or `None` at the end.
+    /// Moves the lawn's allocations, one page per step, from step `from` on, for as long as `go_on` returns true.
+    /// Returns the step to resume at, or `None` at the end.
     ///
-    /// The nodes of the directory and the table of TTLs stay where they are: the standard library and hashbrown do not part
-    /// with them.
+    /// The nodes of the block index and the table of TTLs do not move: the standard library and hashbrown give no
+    /// access to their allocations.
     pub fn defrag(
         &mut self,
         from: usize,
@@ -64,8 +61,6 @@ impl Full {
         None
     }
 
-    /// Returns the bytes allocated, the lawn's own fields included. Costs O(pages), one for some hundreds of
-    /// elements.
     pub fn memory(&self) -> usize {
         size_of::<Self>()
             + self.records.memory()
@@ -74,13 +69,12 @@ impl Full {
             + self.leases.memory()
     }
 
-    /// Takes it apart, to be freed a page, or a table of the index, at a time.
+    /// Takes the lawn apart. Each step frees a page or a table of the index.
     pub fn into_rest(self) -> impl Iterator<Item = ()> {
         let Self { records, index, queues, .. } = self;
         index.into_tables().map(drop).chain(records.into_pages()).chain(queues.into_rest())
     }
 
-    /// Returns about how many allocations dropping it will free. O(1).
     pub fn allocations(&self) -> usize {
         self.records.allocations()
             + self.index.allocations()
@@ -92,12 +86,12 @@ impl Full {
         let Some(old) = self.records.sparse_slot() else { return false };
         let hash = self.index.hash(self.records.id(old));
         let Some(new) = self.records.relocate(old) else { return false };
-        self.repoint(hash, old, new);
+        self.replace_handle(hash, old, new);
         true
     }
 
-    /// Panics unless all parts agree with each other: every record is in the index once, under its
-    /// id, and in one queue or the timeline, in order. For tests.
+    /// Panics unless all parts agree: every record is in the index once, under its id, and in one queue or the
+    /// timeline, in order. For tests.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         self.index.check(|hash, handle| {

@@ -4,49 +4,50 @@
 //!   a bucket, 64 bytes:  [ 8 hashes | 8 handles ]
 //! ```
 //!
-//! What does not fit into its bucket goes into the next one that has room, and each bucket that it
-//! passed counts it (as in Facebook's F14): a look-up goes on only while the count says so, and
-//! taking an entry out leaves no tombstone behind.
+//! An entry that does not fit into its home bucket goes into the next bucket with room. Each bucket that it passes
+//! counts it, as in Facebook's F14: a look-up continues only while that count is not 0, and a removal leaves no
+//! tombstone.
 //!
-//! A table has any number of buckets, not a power of two: a hash is scaled to them.
+//! A table can have any number of buckets, not just powers of two: the hash is scaled to that number.
 
 use super::super::memory::allotted;
+use super::super::processor::{LANES, Matches, equal};
 use super::super::store::Handle;
 use super::super::tiny::TINY;
-use super::lanes::{self, LANES, Lanes};
 
-/// Entries in a bucket, which fill a cache line.
+/// Entries in a bucket. They fill a cache line.
 const SLOTS: usize = LANES;
-/// Buckets in a full table, 32 KiB; a split that is not even makes a somewhat larger one. To move all of its entries takes some ten microseconds.
+/// Buckets of a full table, 32 KiB. An uneven split makes a somewhat larger table. Moving all its entries takes some
+/// ten microseconds.
 pub(super) const BUCKETS_MAX: usize = if TINY { 4 } else { 512 };
 /// Entries in a full table.
-pub(super) const ENTRIES_MAX: usize = room(BUCKETS_MAX);
+pub(super) const ENTRIES_MAX: usize = capacity(BUCKETS_MAX);
 
-/// Entries that so many buckets take before there must be more: seven eighths, at which one entry in
-/// seven is not in its own bucket. A single bucket can be full.
-pub(super) const fn room(buckets: usize) -> usize {
+/// Returns how many entries fit before the table must grow: seven eighths, at which one entry in seven is outside its
+/// home bucket. A single bucket may be full.
+pub(super) const fn capacity(buckets: usize) -> usize {
     if buckets == 1 { SLOTS } else { buckets * (SLOTS - 1) }
 }
 
-/// How many buckets tables have. They are size classes of jemalloc, of which one in four is left out: with all of them 6.5 entries
-/// would be moved for each one that an index gains, and with these it is 4.8.
+/// The possible numbers of buckets. They are jemalloc's size classes, without one in four: with all of them, 6.5
+/// entries would be moved for each one that an index gains; with these, 4.8.
 const SIZES: [usize; 25] = [
     1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384,
     512,
 ];
 
 /// Returns the next larger number of buckets.
-pub(super) fn larger(buckets: usize) -> usize {
+pub(super) fn next_size(buckets: usize) -> usize {
     let next = SIZES.iter().find(|size| **size > buckets);
-    // A table that cannot be split any more.
+    // A table that cannot be split further.
     next.copied().unwrap_or(buckets + buckets / 4)
 }
 
-/// Returns the fewest buckets that have room for so many entries, and an eighth more.
-pub(super) fn fitting(entries: usize) -> usize {
+/// Returns the smallest number of buckets with room for `entries` and an eighth more.
+pub(super) fn buckets_for(entries: usize) -> usize {
     let mut buckets = 1;
-    while room(buckets) < entries + entries / 8 {
-        buckets = larger(buckets);
+    while capacity(buckets) < entries + entries / 8 {
+        buckets = next_size(buckets);
     }
     buckets
 }
@@ -56,48 +57,48 @@ pub(super) fn fitting(entries: usize) -> usize {
 pub struct IdHash(pub u32);
 
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) hash: IdHash,
     pub(super) handle: Handle,
 }
 
-/// Entries whose hashes begin with the same bits. The hash beside a blank handle says nothing.
+/// Eight entries. The hash beside a blank handle is meaningless.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Bucket {
     hashes: [u32; SLOTS],
-    /// As [`Handle::to_bits`] has them: 0 is blank.
+    /// Encoded by [`Handle::to_bits`]; 0 is blank.
     handles: [u32; SLOTS],
 }
 
-// A look-up is priced at one cache line.
+// The documented cost of a look-up is one cache line.
 const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    /// Returns the slots with that hash, blank ones perhaps among them.
-    fn matches(&self, hash: IdHash) -> Lanes {
-        lanes::equal(&self.hashes, hash.0)
+    /// Returns the slots with this hash. Some may be blank.
+    fn matches(&self, hash: IdHash) -> Matches {
+        equal(&self.hashes, hash.0)
     }
 
     fn blank(&self) -> Option<usize> {
-        lanes::equal(&self.handles, 0).next()
+        equal(&self.handles, 0).next()
     }
 
     fn handle(&self, slot: usize) -> Option<Handle> {
         Handle::from_bits(self.handles[slot])
     }
 
-    fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    fn entries(&self) -> impl Iterator<Item = IndexEntry> + '_ {
         let slots = self.hashes.iter().zip(&self.handles);
         slots.filter_map(|(hash, handle)| {
-            Some(Entry { hash: IdHash(*hash), handle: Handle::from_bits(*handle)? })
+            Some(IndexEntry { hash: IdHash(*hash), handle: Handle::from_bits(*handle)? })
         })
     }
 }
 
-/// Where an entry is in its table.
+/// The location of an entry in its table.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    /// The bucket where its hash belongs.
+pub(super) struct Location {
+    /// The bucket where the hash belongs.
     home: usize,
     bucket: usize,
     slot: usize,
@@ -106,16 +107,15 @@ pub(super) struct Place {
 #[derive(Clone)]
 pub(super) struct Table {
     pub(super) buckets: Vec<Bucket>,
-    /// For each bucket, how many entries passed it because it was full. What has counted up to
-    /// [`u8::MAX`] stays there until the table is made anew.
+    /// For each bucket, how many entries passed it because it was full. A count that has reached [`u8::MAX`] stays
+    /// there until the table is rebuilt.
     pub(super) passed: Vec<u8>,
-    /// Entries.
     pub(super) len: usize,
-    /// With fewer entries than this the table is cut.
-    pub(super) fewest: usize,
-    /// How many top bits of the hash all entries share …
+    /// With fewer entries the table is shrunk.
+    pub(super) shrink_below: usize,
+    /// The number of top bits that all hashes share …
     pub(super) depth: u32,
-    /// … and what they are, left-aligned.
+    /// … and their value, left-aligned.
     pub(super) prefix: u32,
 }
 
@@ -125,17 +125,17 @@ impl Table {
             buckets: vec![Bucket::default(); buckets],
             passed: vec![0; buckets],
             len: 0,
-            // Far below what it held when it grew: what hovers about one size is not cut, and each entry is moved once in two
-            // removals while an index empties.
-            fewest: if buckets > 1 { room(buckets) / 3 } else { 0 },
+            // Far below the size at which it grew: a table whose size hovers is not shrunk, and an index that empties
+            // moves each entry once in two removals.
+            shrink_below: if buckets > 1 { capacity(buckets) / 3 } else { 0 },
             depth,
             prefix,
         }
     }
 
-    /// Adds the entries of other tables that are `wanted` to this one, which is empty and for which it has room.
+    /// Inserts the entries of other tables that are `wanted` into this one, which must be empty and have room.
     pub(super) fn fill(&mut self, others: &[&[Bucket]], wanted: impl Fn(u32) -> bool) {
-        // Nothing is taken out meanwhile: no bucket need be searched for a blank.
+        // The table has no gaps while it is filled, so no bucket needs to be searched for a blank.
         let mut filled = vec![0_u8; self.buckets.len()];
         for bucket in others.iter().copied().flatten() {
             for slot in 0..SLOTS {
@@ -157,8 +157,8 @@ impl Table {
         }
     }
 
-    /// Returns the bucket where a hash belongs. Tables keep the order of hashes, so that making one anew walks
-    /// both from end to end.
+    /// Returns the home bucket of a hash. Buckets are in the order of hashes, so that a rebuild walks both tables from
+    /// end to end.
     pub(super) fn home(&self, hash: IdHash) -> usize {
         let below = hash.0 << self.depth;
         ((u64::from(below) * self.buckets.len() as u64) >> 32) as usize
@@ -169,31 +169,31 @@ impl Table {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.len >= room(self.buckets.len())
+        self.len >= capacity(self.buckets.len())
     }
 
-    pub(super) fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+    pub(super) fn entries(&self) -> impl Iterator<Item = IndexEntry> + '_ {
         self.buckets.iter().flat_map(Bucket::entries)
     }
 
-    /// Finds the entry under this hash that `read` makes something of, and returns what that is.
+    /// Finds the entry under this hash for which `read` returns `Some`, and returns that value.
     #[inline(always)]
     pub(super) fn find<R>(
         &self,
         hash: IdHash,
         read: impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Place, Handle, R)> {
+    ) -> Option<(Location, Handle, R)> {
         self.find_from(self.home(hash), hash, read)
     }
 
-    /// Does what [`Table::find`] does, of a hash that belongs into the bucket `home`.
+    /// Finds as [`Table::find`] does, given the home bucket of the hash.
     #[inline(always)]
     pub(super) fn find_from<R>(
         &self,
         home: usize,
         hash: IdHash,
         mut read: impl FnMut(Handle) -> Option<R>,
-    ) -> Option<(Place, Handle, R)> {
+    ) -> Option<(Location, Handle, R)> {
         let mut at = home;
         loop {
             let bucket = &self.buckets[at];
@@ -201,7 +201,7 @@ impl Table {
                 if let Some(handle) = bucket.handle(slot)
                     && let Some(found) = read(handle)
                 {
-                    return Some((Place { home, bucket: at, slot }, handle, found));
+                    return Some((Location { home, bucket: at, slot }, handle, found));
                 }
             }
             if self.passed[at] == 0 {
@@ -214,9 +214,9 @@ impl Table {
         }
     }
 
-    /// Adds an entry that belongs into the bucket `home`; there must be room.
+    /// Inserts an entry, given its home bucket. There must be room.
     #[inline(always)]
-    pub(super) fn insert(&mut self, home: usize, entry: Entry) {
+    pub(super) fn insert(&mut self, home: usize, entry: IndexEntry) {
         let mut at = home;
         let slot = loop {
             match self.buckets[at].blank() {
@@ -224,16 +224,16 @@ impl Table {
                 None => at = self.pass(at),
             }
         };
-        self.put(Place { home, bucket: at, slot }, entry);
+        self.put(Location { home, bucket: at, slot }, entry);
     }
 
-    /// Counts an entry that passes a full bucket, and returns the next one.
+    /// Counts an entry that passes a full bucket. Returns the next bucket.
     fn pass(&mut self, bucket: usize) -> usize {
         self.passed[bucket] = self.passed[bucket].saturating_add(1);
         self.next(bucket)
     }
 
-    fn put(&mut self, Place { bucket, slot, .. }: Place, entry: Entry) {
+    fn put(&mut self, Location { bucket, slot, .. }: Location, entry: IndexEntry) {
         let bucket = &mut self.buckets[bucket];
         bucket.hashes[slot % SLOTS] = entry.hash.0;
         bucket.handles[slot % SLOTS] = Handle::to_bits(Some(entry.handle));
@@ -241,11 +241,11 @@ impl Table {
     }
 
     #[inline(always)]
-    pub(super) fn remove(&mut self, place: Place) {
-        self.buckets[place.bucket].handles[place.slot % SLOTS] = 0;
+    pub(super) fn remove(&mut self, location: Location) {
+        self.buckets[location.bucket].handles[location.slot % SLOTS] = 0;
         self.len -= 1;
-        let mut at = place.home;
-        while at != place.bucket {
+        let mut at = location.home;
+        while at != location.bucket {
             if self.passed[at] < u8::MAX {
                 self.passed[at] -= 1;
             }
@@ -253,12 +253,12 @@ impl Table {
         }
     }
 
-    /// Gives the entry at a place another handle.
-    pub(super) fn replace(&mut self, place: Place, new: Handle) {
-        self.buckets[place.bucket].handles[place.slot] = Handle::to_bits(Some(new));
+    /// Replaces the handle of an entry.
+    pub(super) fn replace(&mut self, location: Location, new: Handle) {
+        self.buckets[location.bucket].handles[location.slot] = Handle::to_bits(Some(new));
     }
 
-    /// Gives the table so many buckets.
+    /// Rebuilds the table with this number of buckets.
     #[cold]
     pub(super) fn resize(&mut self, buckets: usize) {
         let mut new = Self::new(buckets, self.depth, self.prefix);
@@ -270,11 +270,11 @@ impl Table {
         allotted(&self.buckets) + allotted(&self.passed)
     }
 
-    /// Panics unless its entries and what it counts agree. `is_live` says whether a record exists.
+    /// Panics unless entries and counts agree. `is_live` returns whether a record exists.
     #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self, mut is_live: impl FnMut(IdHash, Handle) -> bool) {
         assert_eq!(self.len, self.entries().count(), "a table's count");
-        assert!(self.len <= room(self.buckets.len()), "a table is overfull");
+        assert!(self.len <= capacity(self.buckets.len()), "a table is overfull");
         let mut passed = vec![0; self.buckets.len()];
         for (number, bucket) in self.buckets.iter().enumerate() {
             for entry in bucket.entries() {

@@ -1,76 +1,77 @@
-//! A piece of a queue: 62 places for handles, and a bit for each that says whether it is taken.
+//! A piece of a queue: 62 places for handles, and a bit for each place that is taken.
 //!
-//! Linking the records themselves would cost a miss for each neighbour when one is stopped, and a
-//! miss for each step when a queue is walked. Here a record knows its place, so that stopping it clears
-//! a bit. The bits of a block lie apart from its places, side by side with those of others: 16 bytes for up to 62
-//! elements, 260 kB for a million of them, which stay in the processor's caches. Where a bit is clear the handle says
-//! nothing. A walk reads the handles one after the other, far ahead if it likes.
+//! Linking the records themselves would cost a cache miss for each neighbour of a removed element, and for each step of
+//! a walk. Here a record knows its place, and removing it clears a bit. The metadata of the blocks lies side by side,
+//! apart from their places: 16 bytes for up to 62 elements, 260 kB for a million, which stay in the processor's caches.
+//! Where a bit is clear, the handle is meaningless. A walk reads handles in sequence and can prefetch far ahead.
 //!
 //! ```text
-//!   bits    [taken, queue, len, is head] [taken, …] …     one for each block of a page
+//!   metas   [taken, queue, len, is head] [taken, …] …     one for each block of a page
 //!   blocks  [prev, next, handle × 62   ] [prev, …  ] …     256 bytes each
 //! ```
 //!
-//! A block of the [timeline](super::timeline) has columns behind that, 256 bytes each, with a number for each place.
+//! A block of the [timeline](super::timeline) has columns behind the handles, 256 bytes each, with a number for each
+//! place.
 
 use super::super::store::{Handle, Unit};
 use super::super::tiny::TINY;
 use super::heads::QueueNumber;
 
-/// As many as make a block of 256 bytes.
+/// Places of a block: they fill it up to 256 bytes.
 pub const PLACES: usize = if TINY { 5 } else { 62 };
-/// A block that comes down to this many handles is joined with a neighbour, if both together then fill no more
-/// than half a block: what was just joined does not fill up at the next insertion. Few, because each is told of its new place,
-/// which is a miss; with one more the places of an element cost no more than 55 bytes.
+/// A block with at most this many handles is joined with a neighbour if both together fill at most half a block, so
+/// that the joined block does not fill up at the next insertion. The limit is low because every handle that moves costs
+/// a cache miss to update its record. Blocks with one handle more cost at most 55 bytes per element.
 const SPARSE: u8 = PLACES as u8 / 16 + 1;
 const JOINED_MAX: usize = PLACES / 2;
-/// A block of the timeline is two to four times as wide, so it is sparse with four times as many: then an element's places cost
-/// some 40 bytes at the most, or 55 with its TTL, where its neighbours let it be joined. When it is joined, twice as many were taken from it as are told of it.
+/// The limit for blocks of the timeline, which are two to four times as wide: with four times as many handles, an
+/// element costs at most some 40 bytes in blocks, or 55 with its TTL, wherever a neighbour can be joined. By then, at
+/// least twice as many elements were removed as must move.
 const SPARSE_WIDE: u8 = PLACES as u8 / 4;
 const JOINED_WIDE_MAX: usize = PLACES * 2 / 3;
 
-/// A block and three columns.
+/// A block and three columns, in units of 256 bytes.
 pub(super) const UNITS_MAX: usize = 4;
 
-/// What is known of a block without looking at its handles.
+/// The metadata of a block: all that most operations need, without reading its handles.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Bits {
-    /// A bit for each place that is taken; those of higher places are later in the order.
+pub struct BlockMeta {
+    /// A bit for each place that is taken. In a sorted block, higher places are later in the order.
     taken: u64,
     pub queue: QueueNumber,
-    /// How many bits of `taken` are set, because not every processor can count them at once.
+    /// The number of bits in `taken`, stored because not every processor can count bits in one instruction.
     len: u8,
-    /// Whether no block of the queue is before this one.
+    /// Whether this is the first block of its queue.
     pub is_head: bool,
-    /// How many blocks of the queue were made since one was listed in the directory, when this one was; as many as lie
-    /// between two that are: it is listed.
-    pub unlisted: u8,
-    /// With so few handles it is sparse, unless it is the head.
+    /// The number of blocks since the last one in the [block index](super::block_index), as of this block's insertion.
+    /// [`BLOCKS_PER_ENTRY`](super::block_index::BLOCKS_PER_ENTRY) means that this block is in the index.
+    pub since_indexed: u8,
+    /// With at most this many handles the block is sparse, unless it is the head.
     pub(super) sparse: u8,
-    /// How many times 256 bytes it has: one, and its columns.
+    /// The width of the block in units of 256 bytes: one, and one for each column.
     pub(super) units: u8,
-    /// Whether its places are in the order of the turns, as those of a queue are. Of the timeline's blocks only the first
-    /// may be.
+    /// Whether the places are in the order of turns. Always true in a queue; in the timeline at most for the first
+    /// block.
     pub is_sorted: bool,
 }
 
-/// Neighbours and handles; or a column, which has a number at each place and no neighbours.
+/// A block's links and handles, or a column of numbers, whose links are unused.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Block {
     pub prev: Option<Handle>,
     pub next: Option<Handle>,
-    /// The handles' bits, or the numbers.
+    /// Handles as [`Handle::to_bits`] encodes them, or numbers.
     pub places: [u32; PLACES],
 }
 
-// Queues are priced at 256 bytes for 62 elements, and 16 that are wanted often.
+// The documented cost of a queue assumes 256 bytes for 62 elements, and 16 bytes that are read often.
 const _: () = assert!(TINY || size_of::<Block>() == 256);
-const _: () = assert!(size_of::<Bits>() == 16 && PLACES < 64);
-// What was joined is not sparse, or it would be joined at every removal.
+const _: () = assert!(size_of::<BlockMeta>() == 16 && PLACES < 64);
+// A joined block is not sparse, or it would be joined again at every removal.
 const _: () = assert!(TINY || 2 * SPARSE as usize <= JOINED_MAX);
 const _: () = assert!(2 * SPARSE_WIDE as usize <= JOINED_WIDE_MAX);
-// What was joined has room for as many as make a block not sparse, or it would be split again at once.
+// A joined block has room for a sparse block's worth of elements, or it would be split again at once.
 const _: () = assert!(JOINED_WIDE_MAX + SPARSE_WIDE as usize <= PLACES);
 
 impl Default for Block {
@@ -80,11 +81,11 @@ impl Default for Block {
 }
 
 impl Unit for Block {
-    /// 1,024 blocks of a page.
+    /// 1,024 blocks per page.
     const BITS: u32 = 10;
 
     fn set_free(&mut self, next: u32) {
-        // No block has itself, or one that cannot be, before it.
+        // The mark of a free block: `u32::MAX` names no block.
         (self.prev, self.next) = (Handle::from_bits(u32::MAX), Handle::from_bits(next));
     }
 
@@ -105,28 +106,28 @@ impl Block {
     }
 }
 
-/// Returns the places from this one on.
+/// Returns the bits from this place on.
 fn from(place: usize) -> u64 {
     u64::MAX.unbounded_shl(place as u32)
 }
 
-/// Returns the place of the lowest bit.
+/// Returns the position of the lowest bit.
 fn lowest(bits: u64) -> Option<usize> {
     (bits != 0).then(|| bits.trailing_zeros() as usize)
 }
 
-/// Returns the place of the highest bit.
+/// Returns the position of the highest bit.
 fn highest(bits: u64) -> Option<usize> {
     (bits != 0).then(|| bits.ilog2() as usize)
 }
 
-impl Bits {
-    /// Makes the bits of an empty block of a queue.
+impl BlockMeta {
+    /// Returns the metadata of an empty block of a queue.
     pub fn new(queue: QueueNumber) -> Self {
         Self { queue, sparse: SPARSE, units: 1, is_sorted: true, ..Self::default() }
     }
 
-    /// Makes the bits of an empty block with so many columns.
+    /// Returns the metadata of an empty block with this many columns.
     pub fn wide(queue: QueueNumber, columns: usize) -> Self {
         Self { queue, sparse: SPARSE_WIDE, units: 1 + columns as u8, ..Self::default() }
     }
@@ -147,7 +148,7 @@ impl Bits {
         self.taken == 0
     }
 
-    /// Returns whether this block is so empty that it should be joined with a neighbour.
+    /// Returns whether the block has so few handles that it should be joined with a neighbour.
     pub fn is_sparse(&self) -> bool {
         self.len <= self.sparse
     }
@@ -157,29 +158,27 @@ impl Bits {
         self.len() + other.len() <= most
     }
 
-    /// Returns the first place that is taken.
     #[inline(always)]
     pub fn first_place(&self) -> Option<usize> {
         lowest(self.taken)
     }
 
-    /// Returns the first place that is taken, from `place` on.
+    /// Returns the first taken place at or behind `place`.
     #[inline(always)]
     pub fn first_from(&self, place: usize) -> Option<usize> {
         lowest(self.taken & from(place))
     }
 
-    /// Returns the last place that is taken.
     pub fn last_place(&self) -> Option<usize> {
         highest(self.taken)
     }
 
-    /// Returns the first place that is blank.
     pub fn first_blank(&self) -> Option<usize> {
         lowest(!self.taken & !from(PLACES))
     }
 
-    /// Returns the last of the places that are taken which `is_earlier`, if all of those come before all others.
+    /// Returns the last taken place for which `is_earlier` is true. All places for which it is true must precede all
+    /// others.
     pub fn last_that(&self, mut is_earlier: impl FnMut(usize) -> bool) -> Option<usize> {
         let (mut low, mut high) = (0, PLACES);
         loop {
@@ -196,32 +195,32 @@ impl Bits {
         highest(self.taken & !from(low))
     }
 
-    /// Returns the nearest blank places before and from this one on.
+    /// Returns the nearest blank place before this one, and the nearest at or behind it.
     pub fn blanks_about(&self, place: usize) -> (Option<usize>, Option<usize>) {
         let blank = !self.taken & !from(PLACES);
         (highest(blank & !from(place)), lowest(blank & from(place)))
     }
 
-    /// Takes a place that is blank.
+    /// Marks a blank place as taken.
     pub fn take(&mut self, place: usize) {
         debug_assert!(place < PLACES && !self.is_taken(place), "a place is taken twice");
         self.taken |= 1 << place;
         self.len += 1;
     }
 
-    /// Takes the first so many places, and no others.
+    /// Marks the first `length` places as taken, and all others as blank.
     pub fn take_first(&mut self, length: usize) {
         self.taken = !from(length);
         self.len = length as u8;
     }
 
-    /// Leaves a place that is taken, whatever comes of it.
-    pub fn leave(&mut self, place: u8) {
+    /// Marks a taken place as blank, without the checks of [`BlockMeta::remove`].
+    pub fn vacate(&mut self, place: u8) {
         self.taken &= !(1 << place);
         self.len -= 1;
     }
 
-    /// Returns the places that are taken, in order.
+    /// Iterates over the taken places, in order.
     pub fn places(&self) -> impl Iterator<Item = usize> + use<> {
         let mut taken = self.taken;
         std::iter::from_fn(move || {
@@ -231,7 +230,7 @@ impl Bits {
         })
     }
 
-    /// Returns how many places are taken, up to this one.
+    /// Returns the number of taken places up to and including this one.
     pub fn count_to(&self, place: usize) -> usize {
         (self.taken & !from(place + 1)).count_ones() as usize
     }
@@ -240,10 +239,10 @@ impl Bits {
         self.taken >> place & 1 == 1
     }
 
-    /// Takes the place behind all others, unless the last one is taken.
+    /// Takes the place behind all taken ones, unless the last place is taken.
     #[inline(always)]
     pub(super) fn append(&mut self) -> Option<usize> {
-        // Behind the highest bit; the bit added below it stands for none.
+        // The place above the highest bit. The lowest bit of the operand is added so that an empty block gives place 0.
         let place = (self.taken << 1 | 1).ilog2();
         if place as usize >= PLACES {
             return None;
@@ -253,7 +252,7 @@ impl Bits {
         Some(place as usize)
     }
 
-    /// Blanks a place.
+    /// Blanks a taken place, and returns what the caller must do next.
     #[inline(always)]
     pub(super) fn remove(&mut self, place: u8) -> Blanked {
         let bit = 1_u64.wrapping_shl(place.into());
@@ -262,97 +261,97 @@ impl Bits {
         self.len -= 1;
         if self.is_head {
             match self.taken {
-                0 => Blanked::Disorder,
-                // The first block will be empty soon, and is at most one to a queue: it is never sparse.
-                taken if taken & (bit - 1) == 0 => Blanked::Head,
-                _ => Blanked::Quietly,
+                0 => Blanked::NeedsRepair,
+                // The first block will be empty soon, and there is only one per queue, so it is never sparse.
+                taken if taken & (bit - 1) == 0 => Blanked::HeadRemoved,
+                _ => Blanked::Unchanged,
             }
         } else if self.len <= self.sparse {
-            Blanked::Disorder
+            Blanked::NeedsRepair
         } else {
-            Blanked::Quietly
+            Blanked::Unchanged
         }
     }
 }
 
-/// What comes of blanking a place.
+/// The state of a block after a place was blanked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Blanked {
-    /// Nothing.
-    Quietly,
-    /// The queue has lost its head: see [`Queues::lost_head`](super::Queues::lost_head).
-    Head,
-    /// The block is empty or sparse: see [`Queues::removed`](super::Queues::removed).
-    Disorder,
+    /// Nothing else has to change.
+    Unchanged,
+    /// The queue has lost its head: call [`Queues::head_removed`](super::Queues::head_removed).
+    HeadRemoved,
+    /// The block is empty or sparse: call [`Queues::repair_block`](super::Queues::repair_block).
+    NeedsRepair,
 }
 
-/// A block to be looked at.
+/// A block with its metadata, read-only.
 #[derive(Clone, Copy)]
-pub struct View<'a> {
-    pub bits: &'a Bits,
+pub struct BlockView<'a> {
+    pub meta: &'a BlockMeta,
     pub block: &'a Block,
 }
 
-impl<'a> View<'a> {
-    /// Returns the handle at a place.
+impl<'a> BlockView<'a> {
+    /// Returns the handle at a place, if the place is taken.
     pub fn at(self, place: usize) -> Option<Handle> {
-        self.block.handle(place).filter(|_| self.bits.is_taken(place))
+        self.block.handle(place).filter(|_| self.meta.is_taken(place))
     }
 
     pub fn first(self) -> Option<Handle> {
-        self.bits.first_place().and_then(|place| self.block.handle(place))
+        self.meta.first_place().and_then(|place| self.block.handle(place))
     }
 
     pub fn last(self) -> Option<Handle> {
-        self.bits.last_place().and_then(|place| self.block.handle(place))
+        self.meta.last_place().and_then(|place| self.block.handle(place))
     }
 
-    /// Places and handles, in order, from `place` on.
+    /// Iterates over places and handles, in order, from `place` on.
     pub fn handles_from(self, place: usize) -> impl Iterator<Item = (usize, Handle)> + 'a {
-        let places = std::iter::successors(self.bits.first_from(place), move |place| {
-            self.bits.first_from(place + 1)
+        let places = std::iter::successors(self.meta.first_from(place), move |place| {
+            self.meta.first_from(place + 1)
         });
         places.filter_map(move |place| Some((place, self.block.handle(place)?)))
     }
 
-    /// Places and handles, in order.
+    /// Iterates over places and handles, in order.
     pub fn handles(self) -> impl Iterator<Item = (usize, Handle)> + 'a {
         self.handles_from(0)
     }
 
-    /// Returns the last place whose handle `is_earlier`, if all of those come before all others.
+    /// Returns the last place whose handle `is_earlier`. All such handles must precede all others.
     pub fn last_that(self, mut is_earlier: impl FnMut(Handle) -> bool) -> Option<usize> {
-        self.bits.last_that(|place| self.block.handle(place).is_some_and(&mut is_earlier))
+        self.meta.last_that(|place| self.block.handle(place).is_some_and(&mut is_earlier))
     }
 
-    /// Puts the handles of two blocks together, with the bits and the links of this one, which is the earlier or the
-    /// later of them.
-    /// The handles of this one stay where they are, if the others fit before or behind them.
-    pub(super) fn joined(self, other: Self, is_earlier: bool) -> (Bits, Block) {
-        let (first, last) = (self.bits.first_place(), self.bits.last_place());
+    /// Joins two neighbouring blocks, and returns the result with the links and metadata of this one. `is_earlier`
+    /// tells whether this one precedes `other`. The handles of this block keep their places if the others fit before or
+    /// behind them.
+    pub(super) fn joined(self, other: Self, is_earlier: bool) -> (BlockMeta, Block) {
+        let (first, last) = (self.meta.first_place(), self.meta.last_place());
         let room = match is_earlier {
             true => last.map(|last| last + 1..PLACES),
-            false => first.map(|first| first.saturating_sub(other.bits.len())..first),
+            false => first.map(|first| first.saturating_sub(other.meta.len())..first),
         };
-        let (mut bits, mut block) = (*self.bits, *self.block);
-        if let Some(room) = room.filter(|room| room.len() >= other.bits.len()) {
+        let (mut meta, mut block) = (*self.meta, *self.block);
+        if let Some(room) = room.filter(|room| room.len() >= other.meta.len()) {
             for (place, (_, handle)) in room.zip(other.handles()) {
                 block.set_handle(place, handle);
-                bits.take(place);
+                meta.take(place);
             }
-            return (bits, block);
+            return (meta, block);
         }
-        (bits.taken, bits.len) = (0, 0);
+        (meta.taken, meta.len) = (0, 0);
         let (earlier, later) = if is_earlier { (self, other) } else { (other, self) };
         for (_, handle) in earlier.handles().chain(later.handles()) {
-            let place = bits.append().expect("both fit into one");
+            let place = meta.append().expect("both fit into one");
             block.set_handle(place, handle);
         }
-        (bits, block)
+        (meta, block)
     }
 }
 
-/// Returns the handles of a block, and where they were before it was changed.
-pub fn was_at(before: &(Bits, Block), place: usize) -> Option<Handle> {
-    View { bits: &before.0, block: &before.1 }.at(place)
+/// Returns the handle at a place of a block copied by [`Blocks::join`](super::blocks::Blocks::join).
+pub fn handle_at(before: &(BlockMeta, Block), place: usize) -> Option<Handle> {
+    BlockView { meta: &before.0, block: &before.1 }.at(place)
 }

@@ -1,111 +1,116 @@
-//! All blocks of a lawn, of the queues and of the timeline, each with its bits.
+//! The blocks of all queues and of the timeline, with their metadata.
 
 use std::ops::Range;
 
 use super::super::memory::{Mover, allotted, push_tight, relocate};
 use super::super::processor::prefetch;
 use super::super::store::{Handle, Slab};
-use super::block::{Bits, Block, PLACES, UNITS_MAX, View};
+use super::block::{Block, BlockMeta, BlockView, PLACES, UNITS_MAX};
 use super::heads::QueueNumber;
 
 /// All blocks of a lawn.
 #[derive(Clone)]
 pub struct Blocks {
     slab: Slab<Block>,
-    /// For each page of blocks, the bits of each.
-    lines: Vec<Line>,
+    /// The metadata of the blocks, by page.
+    page_metas: Vec<PageMeta>,
 }
 
-/// The bits of the blocks of a page. These are equally wide.
+/// The metadata of the blocks of a page, which all have the same width.
 #[derive(Clone, Default)]
-struct Line {
-    bits: Vec<Bits>,
-    /// What makes of a unit the number of the block: a fraction of [`WHOLE`], rounded up, which is exact for any unit of a page.
-    share: usize,
+struct PageMeta {
+    meta: Vec<BlockMeta>,
+    /// Converts the first unit of a block to the block's number in the page: 1 / width as a fraction of [`ONE`],
+    /// rounded up, which is exact for all units of a page.
+    reciprocal: usize,
 }
 
-const WHOLE: u32 = 1 << 12;
+const ONE: u32 = 1 << 12;
 
-impl Line {
+impl PageMeta {
     #[inline(always)]
     fn number(&self, unit: usize) -> usize {
-        unit * self.share / WHOLE as usize
+        unit * self.reciprocal / ONE as usize
     }
 }
 
 impl Blocks {
     pub fn new() -> Self {
-        Self { slab: Slab::new(), lines: Vec::new() }
+        Self { slab: Slab::new(), page_metas: Vec::new() }
     }
 
-    /// Adds a block with these bits. What is in its places and columns is whatever was there before. `None` if there is no room
-    /// (see [`Slab::insert`]).
+    /// Inserts a block with this metadata. Places and columns have arbitrary content. `None` if there is no room (see
+    /// [`Slab::insert`]).
     pub fn insert(
         &mut self,
-        bits: Bits,
+        meta: BlockMeta,
         prev: Option<Handle>,
         next: Option<Handle>,
     ) -> Option<Handle> {
-        let handle = self.slab.insert(bits.units.into())?;
+        let handle = self.slab.insert(meta.units.into())?;
         let block = self.slab.unit_mut(handle);
         (block.prev, block.next) = (prev, next);
-        self.put_bits(handle, bits);
+        self.put_meta(handle, meta);
         Some(handle)
     }
 
-    fn put_bits(&mut self, handle: Handle, bits: Bits) {
+    fn put_meta(&mut self, handle: Handle, meta: BlockMeta) {
         let (page, unit) = (handle.page::<Block>(), handle.unit::<Block>());
-        while self.lines.len() <= page {
-            push_tight(&mut self.lines, Line::default());
+        while self.page_metas.len() <= page {
+            push_tight(&mut self.page_metas, PageMeta::default());
         }
-        let line = &mut self.lines[page];
-        line.share = WHOLE.div_ceil(bits.units.into()) as usize;
-        let number = line.number(unit);
-        while line.bits.len() <= number {
-            push_tight(&mut line.bits, Bits::default());
+        let page_meta = &mut self.page_metas[page];
+        page_meta.reciprocal = ONE.div_ceil(meta.units.into()) as usize;
+        let number = page_meta.number(unit);
+        while page_meta.meta.len() <= number {
+            push_tight(&mut page_meta.meta, BlockMeta::default());
         }
-        line.bits[number] = bits;
+        page_meta.meta[number] = meta;
     }
 
-    /// Adds an empty block of a queue, behind `prev`.
+    /// Inserts an empty block of a queue, behind `prev`.
     pub fn insert_empty(&mut self, queue: QueueNumber, prev: Option<Handle>) -> Option<Handle> {
-        let mut bits = Bits::new(queue);
-        bits.is_head = prev.is_none();
-        self.insert(bits, prev, None)
+        let mut meta = BlockMeta::new(queue);
+        meta.is_head = prev.is_none();
+        self.insert(meta, prev, None)
     }
 
     pub fn remove(&mut self, handle: Handle) {
-        *self.bits_mut(handle) = Bits::default();
+        *self.meta_mut(handle) = BlockMeta::default();
         self.slab.remove(handle);
         self.trim(handle.page::<Block>());
     }
 
-    /// Counts the elements of each block, with the queue whose they are. Reads no block, but sixteen bytes of each.
+    /// Iterates over the blocks' queues and numbers of elements. Reads 16 bytes per block.
     pub fn lengths(&self) -> impl Iterator<Item = (QueueNumber, usize)> + '_ {
-        let taken = self.lines.iter().flat_map(|line| &line.bits).filter(|bits| !bits.is_empty());
-        taken.map(|bits| (bits.queue, bits.len()))
+        let taken = self
+            .page_metas
+            .iter()
+            .flat_map(|page_meta| &page_meta.meta)
+            .filter(|meta| !meta.is_empty());
+        taken.map(|meta| (meta.queue, meta.len()))
     }
 
-    /// Gives back the bits of a page that has gone.
+    /// Frees the metadata of a page that was freed.
     fn trim(&mut self, page: usize) {
         if self.slab.pages() == 0 {
-            self.lines = Vec::new();
+            self.page_metas = Vec::new();
         } else if self.slab.is_vacant(page) {
-            self.lines[page] = Line::default();
+            self.page_metas[page] = PageMeta::default();
         }
     }
 
     #[inline(always)]
-    pub fn bits(&self, handle: Handle) -> &Bits {
-        let line = &self.lines[handle.page::<Block>()];
-        &line.bits[line.number(handle.unit::<Block>())]
+    pub fn meta(&self, handle: Handle) -> &BlockMeta {
+        let page_meta = &self.page_metas[handle.page::<Block>()];
+        &page_meta.meta[page_meta.number(handle.unit::<Block>())]
     }
 
     #[inline(always)]
-    pub fn bits_mut(&mut self, handle: Handle) -> &mut Bits {
-        let line = &mut self.lines[handle.page::<Block>()];
-        let number = line.number(handle.unit::<Block>());
-        &mut line.bits[number]
+    pub fn meta_mut(&mut self, handle: Handle) -> &mut BlockMeta {
+        let page_meta = &mut self.page_metas[handle.page::<Block>()];
+        let number = page_meta.number(handle.unit::<Block>());
+        &mut page_meta.meta[number]
     }
 
     pub fn block(&self, handle: Handle) -> &Block {
@@ -117,8 +122,8 @@ impl Blocks {
     }
 
     #[inline(always)]
-    pub fn view(&self, handle: Handle) -> View<'_> {
-        View { bits: self.bits(handle), block: self.slab.unit(handle) }
+    pub fn view(&self, handle: Handle) -> BlockView<'_> {
+        BlockView { meta: self.meta(handle), block: self.slab.unit(handle) }
     }
 
     /// Returns the first handle of a block.
@@ -126,118 +131,119 @@ impl Blocks {
         self.view(handle).first()
     }
 
-    /// Returns what was at a place that has just been blanked.
-    pub fn left_at(&self, handle: Handle, place: u8) -> Option<Handle> {
+    /// Returns the handle at a place that was just blanked.
+    pub fn vacated_handle(&self, handle: Handle, place: u8) -> Option<Handle> {
         self.block(handle).handle(place.into())
     }
 
-    /// Asks for a block that will be read soon, from its first handle on.
+    /// Prefetches a block from its first handle on.
     pub fn prefetch(&self, handle: Handle) {
         let view = self.view(handle);
-        if let Some(first) = view.bits.first_place() {
+        if let Some(first) = view.meta.first_place() {
             prefetch(&view.block.places[first]);
         }
     }
 
-    /// Adds a handle behind all others and returns its place, unless the last place is taken.
+    /// Appends a handle behind all others and returns its place. `None` if the last place is taken.
     #[inline(always)]
     pub fn append(&mut self, block: Handle, handle: Handle) -> Option<usize> {
-        let place = self.bits_mut(block).append()?;
+        let place = self.meta_mut(block).append()?;
         self.slab.unit_mut(block).set_handle(place, handle);
         Some(place)
     }
 
-    /// Takes note that a record has moved, or was replaced.
+    /// Replaces the handle at a place.
     pub fn replace(&mut self, block: Handle, place: u8, new: Handle) {
         self.slab.unit_mut(block).set_handle(place.into(), new);
     }
 
-    /// Returns the numbers of a column, which is 1 or more.
+    /// Returns a column of a block. Columns are numbered from 1.
     #[inline(always)]
     pub fn column(&self, block: Handle, column: usize) -> &[u32; PLACES] {
         &self.slab.get(block)[column].places
     }
 
-    /// Returns a block and so many columns.
+    /// Returns a block and its first `columns` columns.
     #[inline(always)]
     pub fn units_mut(&mut self, block: Handle, columns: usize) -> &mut [Block] {
         &mut self.slab.get_mut(block)[..=columns]
     }
 
-    /// Asks for a block that will be written soon, and for its bits.
+    /// Prefetches a block for writing, and its metadata.
     #[inline(always)]
     pub fn prefetch_wide(&self, handle: Handle) {
-        let line = &self.lines[handle.page::<Block>()];
-        prefetch(&line.bits[line.number(handle.unit::<Block>())]);
-        // The nearest page of memory, where its places and columns are, is what takes the longest to find.
+        let page_meta = &self.page_metas[handle.page::<Block>()];
+        prefetch(&page_meta.meta[page_meta.number(handle.unit::<Block>())]);
+        // The address translation of the block's page takes longest; places and columns share it.
         prefetch(self.slab.unit(handle));
     }
 
-    /// Does what [`Blocks::column`] does.
+    /// Returns a column of a block, mutably.
     #[inline(always)]
     pub fn column_mut(&mut self, block: Handle, column: usize) -> &mut [u32; PLACES] {
         &mut self.slab.get_mut(block)[column].places
     }
 
-    /// Puts the handles of `other`, a neighbour, into `target`, and returns what was in that. The other one stays as it is.
-    pub fn join(&mut self, target: Handle, other: Handle) -> (Bits, Block) {
+    /// Copies the handles of `other`, a neighbour, into `target`. Returns the old content of `target`. `other` does not
+    /// change.
+    pub fn join(&mut self, target: Handle, other: Handle) -> (BlockMeta, Block) {
         let view = self.view(target);
         let is_earlier = view.block.next == Some(other);
-        let before = (*view.bits, *view.block);
-        let (bits, block) = view.joined(self.view(other), is_earlier);
-        *self.bits_mut(target) = bits;
+        let before = (*view.meta, *view.block);
+        let (meta, block) = view.joined(self.view(other), is_earlier);
+        *self.meta_mut(target) = meta;
         *self.block_mut(target) = block;
         before
     }
 
-    /// Puts what is at these places, which are all that are taken, into the first ones.
+    /// Moves the content of `places`, which must be all taken places, to the first places, in this order.
     pub fn permute(&mut self, block: Handle, places: impl ExactSizeIterator<Item = usize> + Clone) {
-        let units = self.bits(block).units.into();
+        let units = self.meta(block).units.into();
         for unit in &mut self.slab.get_mut(block)[..units] {
             let old = unit.places;
             for (new, place) in unit.places.iter_mut().zip(places.clone()) {
                 *new = old[place];
             }
         }
-        self.bits_mut(block).take_first(places.len());
+        self.meta_mut(block).take_first(places.len());
     }
 
-    /// Makes a place blank by moving all that is between it and a blank one, which takes the last of it. Returns the places of
-    /// what was moved.
+    /// Blanks `place` by moving everything between it and the place `blank`, which becomes taken. Returns the places
+    /// where the moved elements are now.
     pub fn make_blank(&mut self, block: Handle, place: usize, blank: usize) -> Range<usize> {
         let (moved, to) =
             if blank < place { (blank + 1..place + 1, blank) } else { (place..blank, place + 1) };
-        let units = self.bits(block).units.into();
+        let units = self.meta(block).units.into();
         for unit in &mut self.slab.get_mut(block)[..units] {
             unit.places.copy_within(moved.clone(), to);
         }
-        let bits = self.bits_mut(block);
-        bits.take(blank);
-        bits.leave(place as u8);
+        let meta = self.meta_mut(block);
+        meta.take(blank);
+        meta.vacate(place as u8);
         to..to + moved.len()
     }
 
-    /// Moves a block, if that helps to give memory back. Returns where it is now.
+    /// Moves a block if that helps to free a page. Returns its new handle.
     pub fn compact(&mut self) -> Option<Handle> {
         let old = self.slab.sparse_slot()?;
-        let bits = *self.bits(old);
+        let meta = *self.meta(old);
         let new = self.slab.relocate(old)?;
-        self.put_bits(new, bits);
-        *self.bits_mut(old) = Bits::default();
+        self.put_meta(new, meta);
+        *self.meta_mut(old) = BlockMeta::default();
         self.trim(old.page::<Block>());
         Some(new)
     }
 
-    /// Moves a block to where there is room for so many columns. What is in those that it did not have is 0. Returns where it is
-    /// now. `None` if there is no room; then nothing has changed.
+    /// Moves a block to where it has room for `columns` columns. New columns are filled with 0. Returns the new handle.
+    /// `None` if there is no room; then nothing has changed.
     pub fn widen(&mut self, old: Handle, columns: usize) -> Option<Handle> {
-        let mut bits = *self.bits(old);
+        let mut meta = *self.meta(old);
         let mut units = [Block::default(); UNITS_MAX];
-        let had = usize::from(bits.units);
+        let had = usize::from(meta.units);
         units[..had].copy_from_slice(&self.slab.get(old)[..had]);
-        bits.units = 1 + columns as u8;
-        let new = self.insert(bits, None, None)?;
-        let width = usize::from(bits.units);
+        meta.units = 1 + columns as u8;
+        let new = self.insert(meta, None, None)?;
+        let width = usize::from(meta.units);
         self.slab.get_mut(new)[..width].copy_from_slice(&units[..width]);
         self.remove(old);
         Some(new)
@@ -251,10 +257,10 @@ impl Blocks {
     /// Moves the tables of pages.
     pub fn defrag(&mut self, mover: &mut impl Mover) {
         self.slab.defrag(mover);
-        relocate(&mut self.lines, mover);
+        relocate(&mut self.page_metas, mover);
     }
 
-    /// Returns how many page numbers there are.
+    /// Returns the number of page numbers.
     pub fn pages(&self) -> usize {
         self.slab.pages()
     }
@@ -262,26 +268,26 @@ impl Blocks {
     /// Moves a page.
     pub fn defrag_page(&mut self, number: usize, mover: &mut impl Mover) {
         self.slab.defrag_page(number, mover);
-        relocate(&mut self.lines[number].bits, mover);
+        relocate(&mut self.page_metas[number].meta, mover);
     }
 
-    /// Takes it apart, to be freed a page at a time.
+    /// Takes the blocks apart. Each item owns one page.
     pub fn into_pages(self) -> impl Iterator<Item = impl Sized> {
         self.slab.into_pages()
     }
 
-    /// Returns the bytes allocated, its own fields apart. O(pages).
+    /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
-        let bits = self.lines.iter().map(|line| allotted(&line.bits));
-        self.slab.memory() + bits.sum::<usize>() + allotted(&self.lines)
+        let meta = self.page_metas.iter().map(|page_meta| allotted(&page_meta.meta));
+        self.slab.memory() + meta.sum::<usize>() + allotted(&self.page_metas)
     }
 
-    /// Returns how many allocations freeing it takes, about. O(1).
+    /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
         2 * self.slab.allocations()
     }
 
-    /// Panics unless pages are in order. Returns how many blocks there are.
+    /// Panics unless pages are consistent. Returns the number of blocks.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) -> usize {
         self.slab.check();

@@ -1,4 +1,4 @@
-//! Which element is first of all: the heap of heads, and the heads that it has not been told of yet.
+//! The first element of all queues: reads the heap of heads and keeps it up to date, late.
 
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
@@ -6,44 +6,45 @@ use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::queues::Queues;
 
 impl Queues {
-    /// Returns the queue with the earliest head: its number, its TTL and its first block. Heads must be settled.
+    /// Returns the queue with the earliest head: its number, its TTL and its first block. The heads must be up to date.
     pub fn earliest(&self) -> Option<(QueueNumber, u64, Handle)> {
         let (_, number) = self.heads.first()?;
         let queue = &self.queues[usize::from(number)];
         Some((number, queue.ttl, queue.ends?.0))
     }
 
-    /// Returns the first block of a queue that may have ended, if it is still the one of this TTL.
+    /// Returns the first block of a queue, if the number still belongs to a queue with this TTL that is not empty.
     pub fn first_block(&self, number: QueueNumber, ttl: u64) -> Option<Handle> {
         let queue = self.queues.get(usize::from(number)).filter(|queue| queue.ttl == ttl)?;
         queue.ends.map(|ends| ends.0)
     }
 
-    /// Returns the turn of the earliest head of any other queue. Heads must be settled.
-    pub fn rival(&self) -> Option<Turn> {
+    /// Returns the turn of the second-earliest head. The heads must be up to date.
+    pub fn second_turn(&self) -> Option<Turn> {
         self.heads.second().map(|(turn, _)| turn)
     }
 
-    /// Returns the earliest turn in any queue, and the record that has it.
+    /// Returns the earliest turn in any queue, and its record.
     pub fn first(&self, records: &Records) -> Option<(Turn, Handle)> {
         let (mut turn, mut number) = self.heads.first()?;
-        if !self.unsettled.is_empty() {
-            (turn, number) = self.first_of_unsettled(records)?;
+        if !self.stale.is_empty() {
+            (turn, number) = self.first_with_stale(records)?;
         }
         Some((turn, self.head(records, number)?))
     }
 
-    /// Returns the earliest head while some turns in the heap are too early: what is below those may come first.
-    fn first_of_unsettled(&self, records: &Records) -> Option<(Turn, QueueNumber)> {
+    /// Returns the earliest head while some turns in the heap are stale, that is, too early: heads below those in the
+    /// heap may come first.
+    fn first_with_stale(&self, records: &Records) -> Option<(Turn, QueueNumber)> {
         let mut first: Option<(Turn, QueueNumber)> = None;
-        // The places below one that is unsettled, of which there are few.
+        // The positions below stale heads, of which there are few.
         let mut open = vec![0];
         while let Some(place) = open.pop() {
             let Some((mut turn, number)) = self.heads.at(place) else { continue };
             if first.is_some_and(|first| first.0 <= turn) {
                 continue;
             }
-            if self.unsettled.has(number) {
+            if self.stale.contains(number) {
                 open.extend(Heads::below(place));
                 turn = self.head_turn(records, number)?;
             }
@@ -54,54 +55,54 @@ impl Queues {
         first
     }
 
-    /// Returns the earliest turn in any queue. Heads must be settled.
+    /// Returns the earliest turn in any queue. The heads must be up to date.
     pub fn first_turn(&self) -> Option<Turn> {
         self.heads.first().map(|(turn, _)| turn)
     }
 
-    /// Returns whether anything can be due at `now`: a look at the heads, of which one may say too early a turn.
+    /// Returns whether anything may be due at `now`. True too often while the first head is stale.
     pub fn may_be_due(&self, now: u64) -> bool {
         self.heads.first().is_some_and(|(turn, _)| turn.deadline <= now)
     }
 
-    /// Notes that a queue has lost its head, and has this block first. The turn of the next head is written in a record
-    /// that nobody has read lately. To wait for that here, and to decide then where it belongs in the heap, would take
-    /// most of the time of timers that are restarted in the order in which they were started. So the record is looked at
-    /// when somebody wants to know which queue is first, or when many other queues have lost their heads.
+    /// Marks the head of a queue as stale, given the queue's first block. The turn of the next head is in a record that
+    /// is probably not in the cache. Waiting for it here, to restore the heap at once, would take most of the time of
+    /// timers that are restarted in the order in which they were started. So the record is read when the first queue is
+    /// asked for, or when many other queues have lost their heads.
     #[inline(never)]
-    pub fn lost_head(&mut self, records: &mut Records, block: Handle) {
+    pub fn head_removed(&mut self, records: &mut Records, block: Handle) {
         let view = self.blocks.view(block);
-        let number = view.bits.queue;
-        // Timers that are restarted or stopped in turn need its record next, and whoever settles it does.
+        let number = view.meta.queue;
+        // Timers that are restarted or stopped in sequence need this record next, and so does the refresh.
         if let Some(head) = view.first() {
             records.prefetch(head);
         }
-        if !self.unsettled.has(number)
-            && let Some(oldest) = self.unsettled.add(number)
+        if !self.stale.contains(number)
+            && let Some(oldest) = self.stale.push(number)
         {
-            self.settle_one(records, oldest);
+            self.refresh_one(records, oldest);
         }
     }
 
-    /// Gives the queues that lost their heads their places in the heap.
+    /// Restores the heap: reads the turns of all stale heads.
     #[inline(always)]
-    pub fn settle(&mut self, records: &mut Records) {
-        if !self.unsettled.is_empty() {
-            self.settle_all(records);
+    pub fn refresh_heads(&mut self, records: &mut Records) {
+        if !self.stale.is_empty() {
+            self.refresh_all(records);
         }
     }
 
     #[inline(never)]
-    fn settle_all(&mut self, records: &mut Records) {
-        let numbers = std::mem::take(&mut self.unsettled);
+    fn refresh_all(&mut self, records: &mut Records) {
+        let numbers = std::mem::take(&mut self.stale);
         if numbers.len() > 1 {
             let queues = numbers.iter().filter(|number| *number != TIMELINE);
             queues.filter_map(|it| self.head(records, it)).for_each(|it| records.prefetch(it));
         }
-        numbers.iter().for_each(|number| self.settle_one(records, number));
+        numbers.iter().for_each(|number| self.refresh_one(records, number));
     }
 
-    pub(super) fn settle_one(&mut self, records: &mut Records, number: QueueNumber) {
+    pub(super) fn refresh_one(&mut self, records: &mut Records, number: QueueNumber) {
         if number == TIMELINE {
             self.sort_head(records);
         }
@@ -112,7 +113,7 @@ impl Queues {
 
     fn head(&self, records: &Records, number: QueueNumber) -> Option<Handle> {
         let (head, _) = self.queues[usize::from(number)].ends?;
-        if self.blocks.bits(head).is_sorted {
+        if self.blocks.meta(head).is_sorted {
             self.blocks.first(head)
         } else {
             self.earliest_in(records, head)

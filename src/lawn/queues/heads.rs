@@ -1,22 +1,22 @@
-//! Which queue is next: a 4-ary heap over the heads of the queues.
+//! The heads of the queues, in a 4-ary heap.
 //!
-//! The paper scans every TTL on each tick that expires something. Here the queue with the earliest
-//! head is on top, so the next deadline is exact and costs one read (and that of one queue's head, if that
-//! has just changed: see [`Queues`](super::queues::Queues)), and a tick costs what came due. The heap is
-//! touched only when a queue's *head* changes: appending to a queue and stopping elsewhere in it leave it
-//! alone. Four children share two or three cache lines and halve the depth.
+//! The paper scans every TTL on each tick that expires something. Here the queue with the earliest head is on top: the
+//! next deadline is exact and costs one read (and one more of a queue's head, if that has just changed: see
+//! [`Queues::head_removed`](super::queues::Queues::head_removed)), and a tick costs what came due. The heap changes
+//! only when a queue's *head* changes; an append, or a removal elsewhere in the queue, leaves it alone. Four children
+//! share two or three cache lines and halve the depth.
 //!
-//! Setting and removing a head cost O(log queues), of which there are 1,025 at the most.
+//! Setting and removing a head cost O(log queues); there are at most 1,025.
 
 use super::super::memory::{Mover, allotted, push_tight, relocate, shrink};
+use super::super::tiny::TINY;
 use super::super::turn::Turn;
 
 const CHILDREN: usize = 4;
 
-/// A queue's number.
 pub type QueueNumber = u16;
 
-/// The number that the [timeline](super::timeline) has among the queues.
+/// The queue number of the [timeline](super::timeline).
 pub const TIMELINE: QueueNumber = 0;
 
 #[derive(Clone, Copy)]
@@ -29,74 +29,73 @@ struct Head {
 #[derive(Clone, Default)]
 pub struct Heads {
     heap: Vec<Head>,
-    /// No queue but the first has an earlier head: while it is taken from, this is all that is compared. `None`
-    /// when that is not known.
-    rival: Option<Turn>,
-    /// Where each queue stands in the heap.
-    places: Vec<Option<u16>>,
+    /// The second-earliest turn, or an earlier one: the only comparison that is needed while elements are taken from
+    /// the first queue. `None` if unknown.
+    runner_up: Option<Turn>,
+    /// The heap index of each queue.
+    indices: Vec<Option<u16>>,
 }
 
 impl Heads {
-    /// Returns the earliest head.
     pub(super) fn first(&self) -> Option<(Turn, QueueNumber)> {
         self.heap.first().map(|head| (head.turn, head.queue))
     }
 
-    /// Returns the earliest head but one.
+    /// Returns the second-earliest head.
     pub(super) fn second(&self) -> Option<(Turn, QueueNumber)> {
         let children = self.heap.get(1..)?.iter().take(CHILDREN);
         children.min_by_key(|head| head.turn).map(|head| (head.turn, head.queue))
     }
 
-    /// Returns the head at a place of the heap.
-    pub(super) fn at(&self, place: usize) -> Option<(Turn, QueueNumber)> {
-        self.heap.get(place).map(|head| (head.turn, head.queue))
+    /// Returns the head at a heap index.
+    pub(super) fn at(&self, index: usize) -> Option<(Turn, QueueNumber)> {
+        self.heap.get(index).map(|head| (head.turn, head.queue))
     }
 
-    /// Returns the places below one in the heap, where no head is earlier.
-    pub fn below(place: usize) -> std::ops::RangeInclusive<usize> {
-        place * CHILDREN + 1..=place * CHILDREN + CHILDREN
+    /// Returns the heap indices of the children, whose heads are no earlier.
+    pub fn below(index: usize) -> std::ops::RangeInclusive<usize> {
+        index * CHILDREN + 1..=index * CHILDREN + CHILDREN
     }
 
-    /// Returns the queues whose head is due by `deadline`. Costs O(queues found), not O(queues).
+    /// Returns the queues whose head is due at `deadline`. O(queues found), not O(queues).
     pub(super) fn due(&self, deadline: u64) -> Vec<(Turn, QueueNumber)> {
         let mut found = Vec::new();
         let mut open = vec![0];
-        while let Some(place) = open.pop() {
-            if let Some(head) = self.heap.get(place).filter(|head| head.turn.deadline <= deadline) {
+        while let Some(index) = open.pop() {
+            if let Some(head) = self.heap.get(index).filter(|head| head.turn.deadline <= deadline) {
                 found.push((head.turn, head.queue));
-                open.extend(Self::below(place));
+                open.extend(Self::below(index));
             }
         }
         found
     }
 
-    /// Says which turn a queue's head has now.
+    /// Sets the turn of a queue's head.
     pub(super) fn set(&mut self, queue: QueueNumber, turn: Turn) {
         let head = Head { turn, queue };
         if let Some(first) = self.heap.first_mut()
             && first.queue == queue
-            && self.rival.is_some_and(|rival| turn < rival)
+            && self.runner_up.is_some_and(|runner_up| turn < runner_up)
         {
             *first = head;
             return;
         }
-        self.rival = None;
-        if self.places.len() <= queue.into() {
-            self.places.resize(usize::from(queue) + 1, None);
+        self.runner_up = None;
+        if self.indices.len() <= queue.into() {
+            self.indices.resize(usize::from(queue) + 1, None);
         }
-        match self.places[usize::from(queue)] {
-            Some(place) => {
-                let place = usize::from(place);
-                let sinks = turn > self.heap[place].turn;
-                self.heap[place] = head;
+        match self.indices[usize::from(queue)] {
+            Some(index) => {
+                let index = usize::from(index);
+                let sinks = turn > self.heap[index].turn;
+                self.heap[index] = head;
                 if sinks {
-                    self.sink(place)
+                    self.sink(index)
                 } else {
-                    self.rise(place)
+                    self.rise(index)
                 }
-                if place == 0 {
-                    self.rival = self.second().map(|second| second.0);
+                if index == 0 {
+                    self.runner_up = self.second().map(|second| second.0);
                 }
             }
             None => {
@@ -106,94 +105,157 @@ impl Heads {
         }
     }
 
-    /// Says that a queue, which has a head, has an earlier one if this turn is earlier.
+    /// Lowers the turn of a queue's head to `turn`, if that is earlier. The queue must have a head.
     pub(super) fn lower(&mut self, queue: QueueNumber, turn: Turn) {
-        let place = self.places.get(usize::from(queue)).copied().flatten();
-        if place.is_some_and(|place| turn < self.heap[usize::from(place)].turn) {
+        let index = self.indices.get(usize::from(queue)).copied().flatten();
+        if index.is_some_and(|index| turn < self.heap[usize::from(index)].turn) {
             self.set(queue, turn);
         }
     }
 
-    /// Takes an emptied queue out.
+    /// Removes an empty queue.
     pub(super) fn remove(&mut self, queue: QueueNumber) {
-        let place = self.places[usize::from(queue)].take().expect("the queue has a head");
-        let place = usize::from(place);
+        let index = self.indices[usize::from(queue)].take().expect("the queue has a head");
+        let index = usize::from(index);
         let last = self.heap.pop().expect("the heap is not empty");
-        if place < self.heap.len() {
-            let sinks = last.turn > self.heap[place].turn;
-            self.heap[place] = last;
-            if sinks { self.sink(place) } else { self.rise(place) }
+        if index < self.heap.len() {
+            let sinks = last.turn > self.heap[index].turn;
+            self.heap[index] = last;
+            if sinks { self.sink(index) } else { self.rise(index) }
         }
     }
 
-    /// Forgets the numbers from `queues` on, which have no head, and gives back what a burst of queues took.
+    /// Drops the numbers from `queues` on, which have no head, and frees what a burst of queues allocated.
     pub(super) fn truncate(&mut self, queues: usize) {
-        self.places.truncate(queues);
-        shrink(&mut self.places);
+        self.indices.truncate(queues);
+        shrink(&mut self.indices);
         shrink(&mut self.heap);
     }
 
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.heap, mover);
-        relocate(&mut self.places, mover);
+        relocate(&mut self.indices, mover);
     }
 
     pub(super) fn memory(&self) -> usize {
-        allotted(&self.heap) + allotted(&self.places)
+        allotted(&self.heap) + allotted(&self.indices)
     }
 
-    fn rise(&mut self, mut place: usize) {
-        let head = self.heap[place];
-        while place > 0 {
-            let parent = (place - 1) / CHILDREN;
+    fn rise(&mut self, mut index: usize) {
+        let head = self.heap[index];
+        while index > 0 {
+            let parent = (index - 1) / CHILDREN;
             if self.heap[parent].turn <= head.turn {
                 break;
             }
-            self.put(place, self.heap[parent]);
-            place = parent;
+            self.put(index, self.heap[parent]);
+            index = parent;
         }
-        self.put(place, head);
+        self.put(index, head);
     }
 
-    fn sink(&mut self, mut place: usize) {
-        let head = self.heap[place];
+    fn sink(&mut self, mut index: usize) {
+        let head = self.heap[index];
         loop {
-            let first = place * CHILDREN + 1;
+            let first = index * CHILDREN + 1;
             let children = first..(first + CHILDREN).min(self.heap.len());
             let Some(child) = children.min_by_key(|child| self.heap[*child].turn) else { break };
             if head.turn <= self.heap[child].turn {
                 break;
             }
-            self.put(place, self.heap[child]);
-            place = child;
+            self.put(index, self.heap[child]);
+            index = child;
         }
-        self.put(place, head);
+        self.put(index, head);
     }
 
-    fn put(&mut self, place: usize, head: Head) {
-        self.heap[place] = head;
-        // The number of queues is bounded well below 2^16.
-        self.places[usize::from(head.queue)] = Some(place as u16);
+    fn put(&mut self, index: usize, head: Head) {
+        self.heap[index] = head;
+        // There are far fewer than 2^16 queues.
+        self.indices[usize::from(head.queue)] = Some(index as u16);
     }
 
-    /// Panics unless the heap is one, and holds the queues that `head_of` says are not empty.
+    /// Panics unless the heap is ordered and has exactly the heads that `head_of` returns.
     #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self, mut head_of: impl FnMut(QueueNumber) -> Option<Turn>) {
-        for (place, head) in self.heap.iter().enumerate().skip(1) {
-            let parent = &self.heap[(place - 1) / CHILDREN];
-            assert!(parent.turn <= head.turn, "the heap is out of order at {place}");
+        for (index, head) in self.heap.iter().enumerate().skip(1) {
+            let parent = &self.heap[(index - 1) / CHILDREN];
+            assert!(parent.turn <= head.turn, "the heap is out of order at {index}");
         }
-        if let Some(rival) = self.rival {
-            assert!(self.second().is_none_or(|second| rival <= second.0), "an earlier rival");
+        if let Some(runner_up) = self.runner_up {
+            assert!(
+                self.second().is_none_or(|second| runner_up <= second.0),
+                "an earlier runner_up"
+            );
         }
         let mut placed = 0;
-        for queue in 0..self.places.len() as QueueNumber {
-            let place = self.places[usize::from(queue)];
-            placed += usize::from(place.is_some());
-            let known = place.map(|place| &self.heap[usize::from(place)]);
+        for queue in 0..self.indices.len() as QueueNumber {
+            let index = self.indices[usize::from(queue)];
+            placed += usize::from(index.is_some());
+            let known = index.map(|index| &self.heap[usize::from(index)]);
             assert!(known.is_none_or(|head| head.queue == queue), "queue {queue} is misplaced");
             assert_eq!(known.map(|head| head.turn), head_of(queue), "head of queue {queue}");
         }
         assert_eq!(placed, self.heap.len());
+    }
+}
+
+/// Stale heads at most. A query reads all of them, which takes some microseconds.
+const STALE_MAX: usize = if TINY { 2 } else { 16 };
+
+/// The queues whose turns in the heap are stale, oldest first.
+#[derive(Clone)]
+pub(super) struct StaleHeads {
+    /// Filled up with [`NONE`], so that all can be compared at once.
+    numbers: [QueueNumber; STALE_MAX],
+    len: u8,
+}
+
+/// Not the number of any queue.
+const NONE: QueueNumber = QueueNumber::MAX;
+
+impl Default for StaleHeads {
+    fn default() -> Self {
+        Self { numbers: [NONE; STALE_MAX], len: 0 }
+    }
+}
+
+impl StaleHeads {
+    pub(super) fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = QueueNumber> + '_ {
+        self.numbers[..self.len()].iter().copied()
+    }
+
+    pub(super) fn contains(&self, number: QueueNumber) -> bool {
+        // Without a branch: called whenever a queue loses its head.
+        self.numbers.iter().fold(false, |has, it| has | (*it == number))
+    }
+
+    /// Adds a queue that is not in the list. If the list is full, removes and returns the oldest one.
+    pub(super) fn push(&mut self, number: QueueNumber) -> Option<QueueNumber> {
+        let oldest = (self.len() == STALE_MAX).then_some(self.numbers[0]);
+        if oldest.is_some() {
+            self.numbers.copy_within(1.., 0);
+            self.len -= 1;
+        }
+        self.numbers[self.len()] = number;
+        self.len += 1;
+        oldest
+    }
+
+    pub(super) fn remove(&mut self, number: QueueNumber) {
+        let at = self.iter().position(|it| it == number);
+        if let Some(at) = at {
+            self.numbers.copy_within(at + 1.., at);
+            self.len -= 1;
+            self.numbers[self.len()] = NONE;
+        }
     }
 }

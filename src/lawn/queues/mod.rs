@@ -1,37 +1,33 @@
-//! In which order elements come due.
+//! The order in which elements come due.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
 //! | `queues` | the FIFO queue of each TTL |
-//! | `block`, `blocks` | a piece of a queue or of the timeline: places for 62 handles; all of those |
-//! | `first` | which element is first of all |
-//! | `heads`, `unsettled` | which queue is next; those of which that is not known yet |
-//! | `directory`, `listing` | where to begin to look in a long queue; which of its blocks are listed there |
-//! | `timeline` | what fits into no queue, in blocks of ascending ranges |
-//! | `order` | the order within one of those blocks |
-//! | `ranges` | where each of those blocks begins |
-//! | `votes` | which TTLs are worth a queue |
-//! | `walk` | looking at a queue and taking nothing |
-//! | `upkeep` | giving memory back, moving allocations, measuring, checking |
-//! | `iter` | looking at all elements in order, and taking nothing |
+//! | `block`, `blocks` | a piece of a queue or of the timeline with places for 62 handles; all of these |
+//! | `heads` | the heap over the heads of the queues, and which of its turns are stale |
+//! | `first` | the first element of all, by that heap |
+//! | `block_index` | where a search in a long queue begins |
+//! | `timeline` | elements that fit into no queue, in blocks of ascending ranges |
+//! | `order` | the order within a block of the timeline |
+//! | `ranges` | where each block of the timeline begins |
+//! | `votes` | which TTLs are frequent enough for a queue |
+//! | `walk` | read-only iteration in order, over one queue and over all |
+//! | `upkeep` | freeing memory, moving allocations, measuring, checking |
 
 mod block;
+mod block_index;
 mod blocks;
-mod directory;
 mod first;
 mod heads;
-mod iter;
-mod listing;
 mod order;
 mod queues;
 mod ranges;
 mod timeline;
-mod unsettled;
 mod upkeep;
 mod votes;
 mod walk;
 
 pub use block::{Blanked, PLACES};
 pub use heads::TIMELINE;
-pub use iter::{Iter, Rows};
-pub use queues::{AHEAD, Foreseen, Queues};
+pub use queues::{AHEAD, PredictedSlot, Queues};
+pub use walk::{Walk, WalkRows};

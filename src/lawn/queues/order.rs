@@ -1,16 +1,16 @@
-//! The order within a block of the [timeline](super::timeline), which is made when somebody needs it.
+//! The order within a block of the [timeline](super::timeline), computed on demand.
 
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
 use super::block::PLACES;
 use super::blocks::Blocks;
 
-/// The column of a block that has the deadlines.
+/// The column of deadlines, each as the offset from the start of the block's range.
 pub(super) const DEADLINES: usize = 1;
 
-/// Some elements of one block: the offset of each above the number of its place, so that to sort the numbers is to sort the
-/// elements, but for those whose offsets are equal.
-pub(super) struct Rows {
+/// One number per element: the offset in the high bits, the place in the low ones. Sorting the numbers sorts the
+/// elements, except for ties.
+pub(super) struct SortKeys {
     pub(super) keys: [u64; PLACES],
     pub(super) len: usize,
 }
@@ -31,14 +31,14 @@ pub(super) fn offset_of(key: u64) -> u32 {
 }
 
 impl Blocks {
-    pub(super) fn rows(&self, block: Handle) -> Rows {
-        let mut rows = Rows { keys: [0; PLACES], len: 0 };
+    pub(super) fn sort_keys(&self, block: Handle) -> SortKeys {
+        let mut sort_keys = SortKeys { keys: [0; PLACES], len: 0 };
         let offsets = self.column(block, DEADLINES);
-        for (key, place) in rows.keys.iter_mut().zip(self.bits(block).places()) {
+        for (key, place) in sort_keys.keys.iter_mut().zip(self.meta(block).places()) {
             *key = key_of(offsets[place], place);
-            rows.len += 1;
+            sort_keys.len += 1;
         }
-        rows
+        sort_keys
     }
 
     /// Returns the turn of an element.
@@ -46,7 +46,7 @@ impl Blocks {
         records.turn(self.view(block).at(place).expect("a place that is taken"))
     }
 
-    /// Sorts some elements of a block by their turns. Reads the records of those alone whose offsets are equal.
+    /// Sorts elements of a block by their turns. Reads only the records of ties.
     pub(super) fn sort(&self, records: &Records, block: Handle, keys: &mut [u64]) {
         if !sort_keys(keys) {
             return;
@@ -63,26 +63,26 @@ impl Blocks {
         }
     }
 
-    /// Returns the places of a block in order.
+    /// Returns the places of a block in the order of turns.
     pub(super) fn order(&self, records: &Records, block: Handle) -> Order {
-        let Rows { mut keys, len } = self.rows(block);
-        if !self.bits(block).is_sorted {
+        let SortKeys { mut keys, len } = self.sort_keys(block);
+        if !self.meta(block).is_sorted {
             self.sort(records, block, &mut keys[..len]);
         }
         Order { places: keys.map(|key| key as u8), len, at: 0 }
     }
 }
 
-/// Sorts keys by how many offsets are smaller: as many comparisons as there are pairs, but four at once and none that decides
-/// where the processor goes on, so that it takes half of what sorting by choices does. Returns whether there are ties.
+/// Sorts keys by counting, for each, the smaller offsets. All pairs are compared, but four at a time and without a
+/// branch, in half the time of a sort that branches. Returns whether there are ties.
 fn sort_keys(keys: &mut [u64]) -> bool {
     const LANES: usize = PLACES.next_multiple_of(4);
-    // Compared as signed numbers, for which processors have the instruction; behind the last one is none that is smaller.
+    // Compared as signed numbers, because processors have an instruction for that. The padding is never smaller.
     let signed = |key: &u64| (offset_of(*key) ^ 1 << 31) as i32;
     let mut offsets = [i32::MAX; LANES];
     offsets.iter_mut().zip(&*keys).for_each(|(offset, key)| *offset = signed(key));
     let mut sorted = [0; PLACES];
-    // How many equal ones have been put down, for each number of smaller ones.
+    // For each count of smaller offsets, the number of ties placed so far.
     let mut equals = [0_u8; PLACES];
     let mut ties = 0;
     for key in &*keys {
@@ -97,7 +97,7 @@ fn sort_keys(keys: &mut [u64]) -> bool {
     ties > 0
 }
 
-/// The places of a block in the order of their turns, for walking it.
+/// The places of a block in the order of turns, for a walk.
 pub(super) struct Order {
     places: [u8; PLACES],
     len: usize,
@@ -105,17 +105,17 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Returns the place that the walk has come to.
+    /// Returns the current place of the walk.
     pub(super) fn place(&self) -> Option<usize> {
         self.places[..self.len].get(self.at).map(|place| usize::from(*place))
     }
 
-    /// Goes on to the next place.
+    /// Advances to the next place.
     pub(super) fn step(&mut self) {
         self.at += 1;
     }
 
-    /// Goes on to the first place whose handle is not earlier, if all that are come before all others.
+    /// Skips the places for which `is_earlier` is true. All of these must precede all others.
     pub(super) fn skip(&mut self, mut is_earlier: impl FnMut(usize) -> bool) {
         self.at = self.places[..self.len].partition_point(|place| is_earlier((*place).into()));
     }

@@ -21,22 +21,22 @@ use super::super::memory::{push_tight, shrink};
 use super::super::store::{Handle, Records, Spot};
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
-use super::block::{Blanked, View, was_at};
+use super::block::{Blanked, BlockView, handle_at};
+use super::block_index::{BLOCKS_PER_ENTRY, BlockIndex};
 use super::blocks::Blocks;
-use super::directory::{Directory, LISTED};
+use super::heads::StaleHeads;
 use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::ranges::Ranges;
-use super::unsettled::Unsettled;
 use super::votes::Votes;
 
 /// TTLs that have a queue of their own at the most. The paper's systems have a few dozen; with more, their last blocks and
 /// heads drive each other out of the caches.
 const QUEUES_MAX: usize = if TINY { 6 } else { 1024 };
 /// Queues that are begun for whatever TTL comes, …
-const QUEUES_FREE: usize = if TINY { 2 } else { 16 };
+const UNCONDITIONAL_QUEUES: usize = if TINY { 2 } else { 16 };
 /// … and elements for each one beyond, which is begun for a TTL with enough [votes](super::votes). A queue costs some 350
 /// bytes, and the timeline for an element with a TTL some thirteen more than a queue.
-const ELEMENTS_A_QUEUE: usize = if TINY { 4 } else { 64 };
+const ELEMENTS_PER_QUEUE: usize = if TINY { 4 } else { 64 };
 /// Records that are read ahead: enough that they wait for memory together, few enough that they are
 /// still in the nearest cache when their turn comes.
 pub const AHEAD: usize = 16;
@@ -45,8 +45,8 @@ const RECENT_BITS: u32 = 6;
 
 /// Returns where the queue of a TTL is remembered.
 #[inline(always)]
-fn recent_place(ttl: u64) -> usize {
-    // Fibonacci hashing: TTLs are round numbers, which differ in their middle bits.
+fn recent_slot(ttl: u64) -> usize {
+    // Fibonacci hashing: TTLs are round numbers, which differ in their middle meta.
     (ttl.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT_BITS)) as usize
 }
 
@@ -58,12 +58,12 @@ pub(super) struct Queue {
     /// No element has a later deadline. It may be too late when the last element was stopped.
     pub(super) latest: u64,
     /// From here on nothing has been read ahead.
-    pub(super) unread: Option<Spot>,
+    pub(super) prefetched_to: Option<Spot>,
 }
 
-/// Where an element will be filed: see [`Queues::foresee`].
+/// Where an element will be filed: see [`Queues::predict_slot`].
 #[derive(Clone, Copy)]
-pub enum Foreseen {
+pub enum PredictedSlot {
     /// Behind the last element of a queue.
     Queue(QueueNumber),
     /// In a block of the timeline, unless its TTL has a queue that was not wanted lately.
@@ -81,13 +81,13 @@ pub struct Queues {
     pub(super) free: BTreeSet<QueueNumber>,
     pub(super) by_ttl: HashTable<QueueNumber>,
     pub(super) heads: Heads,
-    pub(super) directory: Directory,
+    pub(super) directory: BlockIndex,
     /// The queues that lost their heads last: `heads` still has the turns of those, which are too early.
-    pub(super) unsettled: Unsettled,
+    pub(super) stale: StaleHeads,
     /// Where the blocks of the timeline begin.
     pub ranges: Ranges,
     /// Elements in the timeline.
-    pub(super) timed: usize,
+    pub(super) timeline_len: usize,
     pub(super) votes: Votes,
     /// For some TTLs that an element was started with lately, the number that the queue had then.
     recent: [QueueNumber; 1 << RECENT_BITS],
@@ -96,7 +96,7 @@ pub struct Queues {
 impl Queues {
     pub fn new(hasher: RandomState) -> Self {
         // No element is late enough to be appended to the timeline.
-        let timeline = Queue { ttl: u64::MAX, ends: None, latest: u64::MAX, unread: None };
+        let timeline = Queue { ttl: u64::MAX, ends: None, latest: u64::MAX, prefetched_to: None };
         // Most lawns that are just large enough for all this have one TTL.
         let mut queues = Vec::with_capacity(2);
         queues.push(timeline);
@@ -107,26 +107,31 @@ impl Queues {
             free: BTreeSet::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
-            directory: Directory::default(),
-            unsettled: Unsettled::default(),
+            directory: BlockIndex::default(),
+            stale: StaleHeads::default(),
             ranges: Ranges::default(),
-            timed: 0,
+            timeline_len: 0,
             votes: Votes::default(),
             recent: [TIMELINE; 1 << RECENT_BITS],
         }
     }
 
     /// Returns where an element will be filed, unless something else changes before: looked up beforehand, so that other memory
-    /// that it takes can be waited for meanwhile. `else_ask` is called if this asks for memory.
+    /// that it takes can be waited for meanwhile. `prefetch_index` is called if this asks for memory.
     #[inline(always)]
-    pub fn foresee(&self, ttl: u64, turn: Turn, else_ask: impl FnOnce()) -> Foreseen {
-        let number = self.recent[recent_place(ttl)];
+    pub fn predict_slot(
+        &self,
+        ttl: u64,
+        turn: Turn,
+        prefetch_index: impl FnOnce(),
+    ) -> PredictedSlot {
+        let number = self.recent[recent_slot(ttl)];
         let queue = self.queues.get(usize::from(number));
         if queue.is_some_and(|queue| queue.ttl == ttl && queue.latest <= turn.deadline) {
-            return Foreseen::Queue(number);
+            return PredictedSlot::Queue(number);
         }
-        else_ask();
-        Foreseen::Timeline(self.foresee_in_timeline(turn))
+        prefetch_index();
+        PredictedSlot::Timeline(self.predict_in_timeline(turn))
     }
 
     /// Files a record in the queue of `ttl` or in the timeline, and returns where it stands now; to write that down is the
@@ -138,22 +143,22 @@ impl Queues {
         handle: Handle,
         (ttl, turn): (u64, Turn),
         elements: usize,
-        foreseen: Foreseen,
+        predicted: PredictedSlot,
     ) -> Spot {
-        let range = match foreseen {
-            Foreseen::Queue(number) => match self.append_foreseen(number, handle, turn) {
+        let range = match predicted {
+            PredictedSlot::Queue(number) => match self.append_predicted(number, handle, turn) {
                 Some(spot) => return spot,
                 None => None,
             },
-            Foreseen::Timeline(range) => range,
+            PredictedSlot::Timeline(range) => range,
         };
-        self.push_anywhere(records, handle, (ttl, turn), elements, range)
+        self.push_slow(records, handle, (ttl, turn), elements, range)
     }
 
-    /// Does what [`Queues::push`] does for nearly all elements: for those whose queue was foreseen, and has a place for them at
+    /// Does what [`Queues::push`] does for nearly all elements: for those whose queue was predicted, and has a place for them at
     /// its end. `None` for all others; then nothing has changed.
     #[inline(always)]
-    pub fn append_foreseen(
+    pub fn append_predicted(
         &mut self,
         number: QueueNumber,
         handle: Handle,
@@ -168,7 +173,7 @@ impl Queues {
 
     /// Does what [`Queues::push`] does for any element.
     #[inline(never)]
-    fn push_anywhere(
+    fn push_slow(
         &mut self,
         records: &mut Records,
         handle: Handle,
@@ -177,22 +182,22 @@ impl Queues {
         range: Option<(u64, Handle)>,
     ) -> Spot {
         let spot = match self.find(ttl) {
-            Some(number) => self.push_to(records, number, handle, turn),
+            Some(number) => self.push_to_queue(records, number, handle, turn),
             None => {
-                let enough = QUEUES_FREE + elements / ELEMENTS_A_QUEUE;
-                let may_start = self.len() < QUEUES_FREE
+                let enough = UNCONDITIONAL_QUEUES + elements / ELEMENTS_PER_QUEUE;
+                let may_start = self.len() < UNCONDITIONAL_QUEUES
                     || self.len() < enough.min(QUEUES_MAX)
                         && self.votes.vote(self.hasher.hash_one(ttl), elements);
                 if may_start { self.start_queue(handle, ttl, turn) } else { None }
             }
         };
-        let spot = spot.or_else(|| self.put(records, handle, ttl, turn, range));
+        let spot = spot.or_else(|| self.push_to_timeline(records, handle, ttl, turn, range));
         // A block has a place for as many as a page of records at least, and there are as many pages of both.
         spot.expect("there are fewer blocks than records")
     }
 
     /// Appends an element to a queue, if it comes after all others of it.
-    fn push_to(
+    fn push_to_queue(
         &mut self,
         records: &Records,
         number: QueueNumber,
@@ -200,7 +205,7 @@ impl Queues {
         turn: Turn,
     ) -> Option<Spot> {
         let queue = &mut self.queues[usize::from(number)];
-        self.recent[recent_place(queue.ttl)] = number;
+        self.recent[recent_slot(queue.ttl)] = number;
         if turn.deadline < queue.latest {
             let (_, tail) = queue.ends.expect("a queue in the table is not empty");
             let last = self.blocks.view(tail).last().expect("a block is not empty");
@@ -216,45 +221,45 @@ impl Queues {
     #[inline(always)]
     pub fn remove(&mut self, records: &mut Records, spot: Spot) {
         match self.blank(spot) {
-            Blanked::Quietly => {}
-            Blanked::Head => self.lost_head(records, spot.block),
-            Blanked::Disorder => self.removed(records, spot),
+            Blanked::Unchanged => {}
+            Blanked::HeadRemoved => self.head_removed(records, spot.block),
+            Blanked::NeedsRepair => self.repair_block(records, spot),
         }
     }
 
     /// Blanks the place of a record. What comes of it is the caller's to see to.
     #[inline(always)]
     pub fn blank(&mut self, spot: Spot) -> Blanked {
-        let bits = self.blocks.bits_mut(spot.block);
-        self.timed -= usize::from(bits.queue == TIMELINE);
-        bits.remove(spot.place)
+        let meta = self.blocks.meta_mut(spot.block);
+        self.timeline_len -= usize::from(meta.queue == TIMELINE);
+        meta.remove(spot.place)
     }
 
     /// Puts in order the block of a place that was [blanked](Queues::blank), and which is empty or sparse by now. The
     /// record that was there still has the turn that it had.
     #[inline(never)]
-    pub fn removed(&mut self, records: &mut Records, spot: Spot) {
-        let bits = *self.blocks.bits(spot.block);
-        if bits.is_empty() {
-            let left = self.blocks.left_at(spot.block, spot.place);
-            if bits.queue == TIMELINE {
+    pub fn repair_block(&mut self, records: &mut Records, spot: Spot) {
+        let meta = *self.blocks.meta(spot.block);
+        if meta.is_empty() {
+            let left = self.blocks.vacated_handle(spot.block, spot.place);
+            if meta.queue == TIMELINE {
                 self.ranges.remove(records.turn(left.expect("a block had an element")));
             } else {
-                self.directory.unlist(&mut self.blocks, records, spot.block, left);
+                self.directory.remove_block(&mut self.blocks, records, spot.block, left);
             }
             self.drop_block(spot.block);
-        } else if bits.is_sparse() && !bits.is_head {
+        } else if meta.is_sparse() && !meta.is_head {
             // The first block will be empty soon, and is at most one to a queue.
-            if bits.queue == TIMELINE {
+            if meta.queue == TIMELINE {
                 self.join_ranges(records, spot.block);
             } else {
                 self.join(records, spot.block);
             }
         }
-        if bits.is_head {
-            match self.queues[usize::from(bits.queue)].ends {
-                Some((head, _)) => self.lost_head(records, head),
-                None => self.queue_ended(bits.queue),
+        if meta.is_head {
+            match self.queues[usize::from(meta.queue)].ends {
+                Some((head, _)) => self.head_removed(records, head),
+                None => self.remove_queue(meta.queue),
             }
         }
     }
@@ -262,14 +267,15 @@ impl Queues {
     /// Takes the head of a queue out, which is at `spot`. The heap is told of the next head when it is asked: a run of
     /// heads costs one change of it.
     #[inline(always)]
-    pub fn take_head(&mut self, spot: Spot) {
-        let bits = self.blocks.bits_mut(spot.block);
-        bits.remove(spot.place);
-        self.timed -= usize::from(bits.queue == TIMELINE);
-        let (number, is_empty, is_listed) = (bits.queue, bits.is_empty(), bits.unlisted == LISTED);
-        if !self.unsettled.has(number) {
+    pub fn remove_head(&mut self, spot: Spot) {
+        let meta = self.blocks.meta_mut(spot.block);
+        meta.remove(spot.place);
+        self.timeline_len -= usize::from(meta.queue == TIMELINE);
+        let (number, is_empty, is_listed) =
+            (meta.queue, meta.is_empty(), meta.since_indexed == BLOCKS_PER_ENTRY);
+        if !self.stale.contains(number) {
             // Heads were settled before the run, and no other queue has lost one.
-            self.unsettled.add(number);
+            self.stale.push(number);
         }
         if is_empty {
             if is_listed {
@@ -282,40 +288,40 @@ impl Queues {
             }
             self.drop_block(spot.block);
             if self.queues.get(usize::from(number)).is_none_or(|queue| queue.ends.is_none()) {
-                self.queue_ended(number);
+                self.remove_queue(number);
             }
         }
     }
 
     /// Returns the next few handles of the queue with the earliest head, unless they have been asked for before.
-    pub fn unread(&mut self) -> Option<[Option<Handle>; AHEAD]> {
+    pub fn handles_to_prefetch(&mut self) -> Option<[Option<Handle>; AHEAD]> {
         let (_, number) = self.heads.first()?;
         let queue = &mut self.queues[usize::from(number)];
         let (head, _) = queue.ends?;
         let block = self.blocks.view(head);
-        let first = block.bits.first_place()?;
-        if queue.unread.is_some_and(|it| it.block == head && first < it.place.into()) {
+        let first = block.meta.first_place()?;
+        if queue.prefetched_to.is_some_and(|it| it.block == head && first < it.place.into()) {
             return None;
         }
         let mut ahead = [None; AHEAD];
         for (next, (place, handle)) in ahead.iter_mut().zip(block.handles_from(first)) {
             *next = Some(handle);
-            queue.unread = Some(Spot::new(head, place + 1));
+            queue.prefetched_to = Some(Spot::new(head, place + 1));
         }
         Some(ahead)
     }
 
     /// Returns the TTL of an element, which its queue has or, in the timeline, it alone.
     pub fn ttl(&self, spot: Spot) -> u64 {
-        match self.blocks.bits(spot.block).queue {
+        match self.blocks.meta(spot.block).queue {
             TIMELINE => self.blocks.ttl(spot.block, spot.place.into()),
             number => self.queues[usize::from(number)].ttl,
         }
     }
 
     /// Returns how many elements are in no queue.
-    pub fn timed(&self) -> usize {
-        self.timed
+    pub fn timeline_len(&self) -> usize {
+        self.timeline_len
     }
 
     /// Returns how many TTLs have a queue.
@@ -336,7 +342,8 @@ impl Queues {
     fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
         // The number is known when there is room.
         let block = self.blocks.insert_empty(0, None)?;
-        let queue = Queue { ttl, ends: Some((block, block)), latest: turn.deadline, unread: None };
+        let queue =
+            Queue { ttl, ends: Some((block, block)), latest: turn.deadline, prefetched_to: None };
         // The lowest first, so that the list of queues can become short again.
         let number = if let Some(number) = self.free.pop_first() {
             self.queues[usize::from(number)] = queue;
@@ -349,8 +356,8 @@ impl Queues {
         let rehash = |number: &QueueNumber| hasher.hash_one(queues[usize::from(*number)].ttl);
         self.by_ttl.insert_unique(hasher.hash_one(ttl), number, rehash);
         self.heads.set(number, turn);
-        self.recent[recent_place(ttl)] = number;
-        self.blocks.bits_mut(block).queue = number;
+        self.recent[recent_slot(ttl)] = number;
+        self.blocks.meta_mut(block).queue = number;
         let place = self.blocks.append(block, handle)?;
         Some(Spot::new(block, place))
     }
@@ -365,7 +372,7 @@ impl Queues {
                 let place = self.blocks.append(new, handle)?;
                 self.blocks.block_mut(tail).next = Some(new);
                 self.queues[usize::from(number)].ends = Some((head, new));
-                self.directory.count_unlisted(&mut self.blocks, tail, new, turn);
+                self.directory.add_block(&mut self.blocks, tail, new, turn);
                 (new, place)
             }
         };
@@ -377,15 +384,15 @@ impl Queues {
     /// Unlinks an empty block and frees it, and its queue with the last one.
     #[inline(never)]
     pub(super) fn drop_block(&mut self, handle: Handle) {
-        let View { bits, block } = self.blocks.view(handle);
-        let (queue, prev, next) = (bits.queue, block.prev, block.next);
+        let BlockView { meta, block } = self.blocks.view(handle);
+        let (queue, prev, next) = (meta.queue, block.prev, block.next);
         self.blocks.remove(handle);
         if let Some(prev) = prev {
             self.blocks.block_mut(prev).next = next;
         }
         if let Some(next) = next {
             self.blocks.block_mut(next).prev = prev;
-            self.blocks.bits_mut(next).is_head = prev.is_none();
+            self.blocks.meta_mut(next).is_head = prev.is_none();
         }
         let entry = &mut self.queues[usize::from(queue)];
         let (head, tail) = entry.ends.expect("a queue with a block");
@@ -404,7 +411,7 @@ impl Queues {
     }
 
     /// Forgets numbers at the end that have no queue, and gives back what many queues took.
-    fn shorten(&mut self) {
+    fn shrink_tables(&mut self) {
         let last = self.queues.iter().rposition(|queue| queue.ends.is_some());
         // The timeline stays.
         let length = last.map_or(1, |last| last + 1);
@@ -426,15 +433,15 @@ impl Queues {
     #[inline(never)]
     fn join(&mut self, records: &mut Records, handle: Handle) {
         let view = self.blocks.view(handle);
-        let View { bits, block } = view;
-        let fits = |other: &Handle| self.blocks.bits(*other).can_join(bits);
+        let BlockView { meta, block } = view;
+        let fits = |other: &Handle| self.blocks.meta(*other).can_join(meta);
         let Some(target) = block.next.filter(fits).or(block.prev.filter(fits)) else { return };
         // Their records will be told, and nobody has looked at them lately.
         view.handles().for_each(|(_, handle)| records.prefetch(handle));
-        self.directory.list_joined(&mut self.blocks, records, handle, target);
+        self.directory.join_blocks(&mut self.blocks, records, handle, target);
         let before = self.blocks.join(target, handle);
         let joined = self.blocks.view(target).handles();
-        for (place, handle) in joined.filter(|(at, it)| was_at(&before, *at) != Some(*it)) {
+        for (place, handle) in joined.filter(|(at, it)| handle_at(&before, *at) != Some(*it)) {
             records.set_spot(handle, Spot::new(target, place));
         }
         self.drop_block(handle);
@@ -442,16 +449,16 @@ impl Queues {
 
     /// Ends a queue that has lost its last element.
     #[cold]
-    fn queue_ended(&mut self, number: QueueNumber) {
-        self.unsettled.remove(number);
+    fn remove_queue(&mut self, number: QueueNumber) {
+        self.stale.remove(number);
         self.heads.remove(number);
-        self.shorten();
+        self.shrink_tables();
     }
 
     /// Takes note that a block has moved: its neighbours, and the records in it, point to where it was.
     pub(super) fn block_moved(&mut self, records: &mut Records, new: Handle) {
-        let View { bits, block } = self.blocks.view(new);
-        let (queue, prev, next) = (bits.queue, block.prev, block.next);
+        let BlockView { meta, block } = self.blocks.view(new);
+        let (queue, prev, next) = (meta.queue, block.prev, block.next);
         let ends = self.queues[usize::from(queue)].ends.as_mut();
         let ends = ends.expect("a queue with a block");
         match prev {

@@ -12,7 +12,7 @@
 //!   blocks              [ a c f g ]  ⇄  [ k · h j · i ]  ⇄  [ q m · p n o ]
 //!                        the first:      any order, with blanks
 //!                        sorted when it is read
-//!   columns             the deadline of each, less that of its range: 32 bits; the TTL of each, if any has one
+//!   columns             the deadline of each, less that of its range: 32 meta; the TTL of each, if any has one
 //! ```
 //!
 //! - *To insert* is to look up the block whose range the turn is in, and to take any blank place.
@@ -32,10 +32,10 @@
 
 use super::super::store::{Handle, Records, Spot};
 use super::super::turn::Turn;
-use super::block::{Bits, PLACES};
+use super::block::{BlockMeta, PLACES};
 use super::blocks::Blocks;
 use super::heads::TIMELINE;
-use super::order::{DEADLINES, Rows, offset_of, place_of};
+use super::order::{DEADLINES, SortKeys, offset_of, place_of};
 use super::queues::Queues;
 use super::ranges::{FAR, Range, offset};
 
@@ -64,7 +64,7 @@ impl Blocks {
     /// Returns the TTL of an element in a block of the timeline.
     #[inline(always)]
     pub(super) fn ttl(&self, block: Handle, place: usize) -> u64 {
-        match self.bits(block).columns() {
+        match self.meta(block).columns() {
             DEADLINES => 0,
             TTLS => self.column(block, TTLS)[place].into(),
             _ => {
@@ -107,61 +107,61 @@ impl Queues {
     /// Returns where an element of this turn will stand, if it comes into the timeline before anything else changes: a block, and
     /// the deadline that its range begins at. Asks for the memory.
     #[inline(never)]
-    pub(super) fn foresee_in_timeline(&self, turn: Turn) -> Option<(u64, Handle)> {
+    pub(super) fn predict_in_timeline(&self, turn: Turn) -> Option<(u64, Handle)> {
         let found = self.ranges.find(turn)?;
         self.blocks.prefetch_wide(found.1);
         Some(found)
     }
 
-    /// Files an element that fits into no queue, and returns where it stands. It may have been foreseen where. Nothing reads its
+    /// Files an element that fits into no queue, and returns where it stands. It may have been predicted where. Nothing reads its
     /// record, which may not be written yet.
     #[inline(always)]
-    pub(super) fn put(
+    pub(super) fn push_to_timeline(
         &mut self,
         records: &mut Records,
         handle: Handle,
         ttl: u64,
         turn: Turn,
-        foreseen: Option<(u64, Handle)>,
+        predicted: Option<(u64, Handle)>,
     ) -> Option<Spot> {
         let columns = columns_for(ttl);
-        let (mut from, mut block) = match foreseen.or_else(|| self.ranges.find(turn)) {
+        let (mut from, mut block) = match predicted.or_else(|| self.ranges.find(turn)) {
             Some(found) => found,
-            None => self.begin_earlier(turn, columns)?,
+            None => self.extend_first_range(turn, columns)?,
         };
-        let mut bits = *self.blocks.bits(block);
-        if bits.is_full() || bits.columns() < columns {
-            (from, block) = self.make_fit(records, turn, columns)?;
-            bits = *self.blocks.bits(block);
+        let mut meta = *self.blocks.meta(block);
+        if meta.is_full() || meta.columns() < columns {
+            (from, block) = self.ensure_fits(records, turn, columns)?;
+            meta = *self.blocks.meta(block);
         }
         let offset = offset(turn.deadline, from);
-        let place = if bits.is_head {
-            self.place_in_head(records, block, offset, turn)
+        let place = if meta.is_head {
+            self.insert_place_in_head(records, block, offset, turn)
         } else {
-            bits.first_blank().expect("there is room")
+            meta.first_blank().expect("there is room")
         };
         let spot = Spot::new(block, place);
-        self.blocks.bits_mut(block).take(place);
-        self.blocks.write(spot, bits.columns(), handle, offset, ttl);
-        self.timed += 1;
+        self.blocks.meta_mut(block).take(place);
+        self.blocks.write(spot, meta.columns(), handle, offset, ttl);
+        self.timeline_len += 1;
         Some(spot)
     }
 
     /// Has the block in whose range a turn is be one with room for another element and for so many columns.
     #[inline(never)]
-    fn make_fit(
+    fn ensure_fits(
         &mut self,
         records: &mut Records,
         turn: Turn,
         columns: usize,
     ) -> Option<(u64, Handle)> {
         let range = self.ranges.get(turn);
-        let (from, block) = if self.blocks.bits(range.block).is_full() {
+        let (from, block) = if self.blocks.meta(range.block).is_full() {
             self.make_room(records, range, turn, columns)?
         } else {
             (range.from.deadline, range.block)
         };
-        if self.blocks.bits(block).columns() < columns {
+        if self.blocks.meta(block).columns() < columns {
             return Some((from, self.widen(records, block, turn, columns)?));
         }
         Some((from, block))
@@ -170,7 +170,7 @@ impl Queues {
     /// Returns a blank place of the first block for an element of this turn. If the block is sorted, it is where the element
     /// belongs, unless that takes more to make than to sort the block when somebody wants to know: then it is sorted no more.
     #[inline(never)]
-    fn place_in_head(
+    fn insert_place_in_head(
         &mut self,
         records: &mut Records,
         block: Handle,
@@ -178,20 +178,20 @@ impl Queues {
         turn: Turn,
     ) -> usize {
         self.heads.lower(TIMELINE, turn);
-        let bits = *self.blocks.bits(block);
-        if bits.is_sorted {
+        let meta = *self.blocks.meta(block);
+        if meta.is_sorted {
             if let Some(place) = self.make_place(records, block, offset, turn) {
                 return place;
             }
-            self.blocks.bits_mut(block).is_sorted = false;
+            self.blocks.meta_mut(block).is_sorted = false;
             // What stands in the heap is not later than what is first.
-            if !self.unsettled.has(TIMELINE)
-                && let Some(oldest) = self.unsettled.add(TIMELINE)
+            if !self.stale.contains(TIMELINE)
+                && let Some(oldest) = self.stale.push(TIMELINE)
             {
-                self.settle_one(records, oldest);
+                self.refresh_one(records, oldest);
             }
         }
-        bits.first_blank().expect("there is room")
+        meta.first_blank().expect("there is room")
     }
 
     /// Returns a blank place of a sorted block where an element of this turn belongs, for which a few others may be moved.
@@ -202,14 +202,14 @@ impl Queues {
         offset: u32,
         turn: Turn,
     ) -> Option<usize> {
-        let bits = *self.blocks.bits(block);
+        let meta = *self.blocks.meta(block);
         let offsets = self.blocks.column(block, DEADLINES);
-        let last = bits.last_that(|place| {
+        let last = meta.last_that(|place| {
             offsets[place] < offset
                 || offsets[place] == offset && self.blocks.turn(records, block, place) < turn
         });
-        let behind = last.map(|last| last + 1).or(bits.first_place()).unwrap_or(0);
-        let (before, from) = bits.blanks_about(behind);
+        let behind = last.map(|last| last + 1).or(meta.first_place()).unwrap_or(0);
+        let (before, from) = meta.blanks_about(behind);
         let before = before.map(|blank| (behind - 1 - blank, behind - 1, blank));
         let from = from.map(|blank| (blank - behind, behind, blank));
         let (moves, place, blank) = before.into_iter().chain(from).min()?;
@@ -226,7 +226,7 @@ impl Queues {
     /// Has the first range begin early enough for a turn that is before all ranges, and returns it. If there is none, it begins
     /// with a block of so many columns.
     #[cold]
-    fn begin_earlier(&mut self, turn: Turn, columns: usize) -> Option<(u64, Handle)> {
+    fn extend_first_range(&mut self, turn: Turn, columns: usize) -> Option<(u64, Handle)> {
         let from = Turn { deadline: turn.deadline.saturating_sub(LEEWAY), push: 0 };
         if let Some(Range { from: later, block }) = self.ranges.first() {
             self.ranges.remove(later);
@@ -234,9 +234,9 @@ impl Queues {
             self.ranges.insert(Range { from, block });
             return Some((from.deadline, block));
         }
-        let mut bits = Bits::wide(TIMELINE, columns);
-        (bits.is_head, bits.is_sorted) = (true, true);
-        let block = self.blocks.insert(bits, None, None)?;
+        let mut meta = BlockMeta::wide(TIMELINE, columns);
+        (meta.is_head, meta.is_sorted) = (true, true);
+        let block = self.blocks.insert(meta, None, None)?;
         self.queues[usize::from(TIMELINE)].ends = Some((block, block));
         self.ranges.insert(Range { from, block });
         self.heads.set(TIMELINE, turn);
@@ -259,8 +259,8 @@ impl Queues {
         columns: usize,
     ) -> Option<(u64, Handle)> {
         let Range { from, block } = range;
-        let mut rows = self.blocks.rows(block);
-        let keys = &mut rows.keys;
+        let mut sort_keys = self.blocks.sort_keys(block);
+        let keys = &mut sort_keys.keys;
         let offset = offset(turn.deadline, from.deadline);
         let latest = keys.iter().copied().max().map_or(0, offset_of);
         let is_earlier = |key: &u64| {
@@ -276,10 +276,10 @@ impl Queues {
             let from = Turn::after(last).min(turn);
             // What was begun here before, and has stayed sparse, is joined with what is behind it.
             let next = self.blocks.block(block).next;
-            if let Some(next) = next.filter(|next| self.blocks.bits(*next).is_sparse()) {
+            if let Some(next) = next.filter(|next| self.blocks.meta(*next).is_sparse()) {
                 self.join_ranges(records, next);
             }
-            let new = self.insert_after(block, Bits::wide(TIMELINE, columns))?;
+            let new = self.insert_after(block, BlockMeta::wide(TIMELINE, columns))?;
             self.ranges.insert(Range { from, block: new });
             return Some((from.deadline, new));
         }
@@ -294,11 +294,11 @@ impl Queues {
             self.blocks.view(block).at(place).into_iter().for_each(|it| records.prefetch(it));
             longest = self.blocks.ttl(block, place).max(longest);
         }
-        let new = self.insert_after(block, Bits::wide(TIMELINE, columns_for(longest)))?;
+        let new = self.insert_after(block, BlockMeta::wide(TIMELINE, columns_for(longest)))?;
         let new = Range { from: boundary, block: new };
         self.ranges.insert(new);
-        self.hand_over(records, range, new, later);
-        later.iter().for_each(|key| self.blocks.bits_mut(block).leave(place_of(*key) as u8));
+        self.move_elements(records, range, new, later);
+        later.iter().for_each(|key| self.blocks.meta_mut(block).vacate(place_of(*key) as u8));
         let Range { from, block } = if turn < boundary { range } else { new };
         Some((from.deadline, block))
     }
@@ -329,9 +329,9 @@ impl Queues {
     }
 
     /// Adds an empty block behind another one.
-    fn insert_after(&mut self, block: Handle, bits: Bits) -> Option<Handle> {
+    fn insert_after(&mut self, block: Handle, meta: BlockMeta) -> Option<Handle> {
         let next = self.blocks.block(block).next;
-        let new = self.blocks.insert(bits, Some(block), next)?;
+        let new = self.blocks.insert(meta, Some(block), next)?;
         self.blocks.block_mut(block).next = Some(new);
         match next {
             Some(next) => self.blocks.block_mut(next).prev = Some(new),
@@ -345,10 +345,10 @@ impl Queues {
 
     /// Puts some elements of a block into blank places of another one, which suffice for them, as do its columns. Their records are
     /// told.
-    fn hand_over(&mut self, records: &mut Records, source: Range, target: Range, keys: &[u64]) {
-        let mut bits = *self.blocks.bits(target.block);
+    fn move_elements(&mut self, records: &mut Records, source: Range, target: Range, keys: &[u64]) {
+        let mut meta = *self.blocks.meta(target.block);
         for key in keys {
-            let (from, to) = (place_of(*key), bits.first_blank().expect("there is room"));
+            let (from, to) = (place_of(*key), meta.first_blank().expect("there is room"));
             let handle = self.blocks.view(source.block).at(from).expect("a place that is taken");
             // What is far says no more than that.
             let deadline = match offset_of(*key) {
@@ -357,12 +357,12 @@ impl Queues {
             };
             let offset = offset(deadline, target.from.deadline);
             let ttl = self.blocks.ttl(source.block, from);
-            bits.take(to);
+            meta.take(to);
             let spot = Spot::new(target.block, to);
-            self.blocks.write(spot, bits.columns(), handle, offset, ttl);
+            self.blocks.write(spot, meta.columns(), handle, offset, ttl);
             records.set_spot(handle, spot);
         }
-        *self.blocks.bits_mut(target.block) = bits;
+        *self.blocks.meta_mut(target.block) = meta;
     }
 
     /// Moves a block, in whose range this turn is, to where there is room for so many columns.
@@ -391,7 +391,7 @@ impl Queues {
     #[inline(always)]
     pub fn sort_head(&mut self, records: &mut Records) {
         if let Some((head, _)) = self.queues[usize::from(TIMELINE)].ends
-            && !self.blocks.bits(head).is_sorted
+            && !self.blocks.meta(head).is_sorted
         {
             self.sort_block(records, head);
         }
@@ -400,7 +400,7 @@ impl Queues {
     #[inline(never)]
     fn sort_block(&mut self, records: &mut Records, block: Handle) {
         self.blocks.view(block).handles().for_each(|(_, handle)| records.prefetch(handle));
-        let Rows { mut keys, len } = self.blocks.rows(block);
+        let SortKeys { mut keys, len } = self.blocks.sort_keys(block);
         let keys = &mut keys[..len];
         self.blocks.sort(records, block, keys);
         self.blocks.permute(block, keys.iter().map(|key| place_of(*key)));
@@ -409,21 +409,21 @@ impl Queues {
                 records.set_spot(handle, Spot::new(block, place));
             }
         }
-        self.blocks.bits_mut(block).is_sorted = true;
+        self.blocks.meta_mut(block).is_sorted = true;
     }
 
     /// Puts the elements of a sparse block, which is not the first, and a neighbour's together, if that is not the first either. At
     /// most two thirds of a block's records are told of it, and mostly a quarter.
     pub(super) fn join_ranges(&mut self, records: &mut Records, sparse: Handle) {
         let view = self.blocks.view(sparse);
-        let (bits, links) = (view.bits, view.block);
+        let (meta, links) = (view.meta, view.block);
         let fits = |other: &Handle| {
-            let other = self.blocks.bits(*other);
-            !other.is_head && other.can_join(bits)
+            let other = self.blocks.meta(*other);
+            !other.is_head && other.can_join(meta)
         };
         let Some(other) = links.next.filter(fits).or(links.prev.filter(fits)) else { return };
         // What stays has columns enough for both.
-        let is_wider = bits.columns() > self.blocks.bits(other).columns();
+        let is_wider = meta.columns() > self.blocks.meta(other).columns();
         let (target, source) = if is_wider { (sparse, other) } else { (other, sparse) };
         self.blocks.view(source).handles().for_each(|(_, handle)| records.prefetch(handle));
         let range = |block| {
@@ -438,8 +438,8 @@ impl Queues {
             target.from = source.from;
             self.ranges.insert(target);
         }
-        let Rows { keys, len } = self.blocks.rows(source.block);
-        self.hand_over(records, source, target, &keys[..len]);
+        let SortKeys { keys, len } = self.blocks.sort_keys(source.block);
+        self.move_elements(records, source, target, &keys[..len]);
         self.drop_block(source.block);
     }
 
@@ -450,7 +450,7 @@ impl Queues {
         let mut ranges = self.ranges.iter().peekable();
         while let Some(Range { from, block }) = ranges.next().filter(|it| it.from.deadline <= now) {
             if ranges.peek().is_some_and(|next| next.from.deadline <= now) {
-                count += self.blocks.bits(block).len();
+                count += self.blocks.meta(block).len();
                 continue;
             }
             let offsets = self.blocks.column(block, DEADLINES);
@@ -464,9 +464,9 @@ impl Queues {
     }
 
     /// Returns the TTL of each element of the timeline.
-    pub(super) fn timed_ttls(&self) -> impl Iterator<Item = u64> + '_ {
+    pub(super) fn timeline_ttls(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().flat_map(move |Range { block, .. }| {
-            self.blocks.bits(block).places().map(move |place| self.blocks.ttl(block, place))
+            self.blocks.meta(block).places().map(move |place| self.blocks.ttl(block, place))
         })
     }
 
@@ -481,13 +481,13 @@ impl Queues {
         while let Some(Range { from, block }) = ranges.next() {
             let next = ranges.peek();
             let view = self.blocks.view(block);
-            assert_eq!((view.block.prev, view.bits.queue), (prev, TIMELINE), "links");
+            assert_eq!((view.block.prev, view.meta.queue), (prev, TIMELINE), "links");
             assert_eq!(view.block.next, next.map(|next| next.block), "links");
-            assert_eq!(view.bits.is_head, prev.is_none(), "which block is the first");
-            assert_eq!(view.handles().count(), view.bits.len(), "a place without a handle");
-            assert!(!view.bits.is_empty() && (view.bits.is_head || !view.bits.is_sorted));
-            if !view.bits.is_sorted {
-                assert!(!view.bits.is_head || self.unsettled.has(TIMELINE), "an unsorted head");
+            assert_eq!(view.meta.is_head, prev.is_none(), "which block is the first");
+            assert_eq!(view.handles().count(), view.meta.len(), "a place without a handle");
+            assert!(!view.meta.is_empty() && (view.meta.is_head || !view.meta.is_sorted));
+            if !view.meta.is_sorted {
+                assert!(!view.meta.is_head || self.stale.contains(TIMELINE), "an unsorted head");
             }
             let mut last = None;
             for (place, handle) in view.handles() {
@@ -496,14 +496,14 @@ impl Queues {
                 let column = self.blocks.column(block, DEADLINES);
                 assert_eq!(column[place], offset(turn.deadline, from.deadline), "a deadline");
                 assert_eq!(records.spot(handle), Spot::new(block, place), "where a record stands");
-                assert!(!view.bits.is_sorted || last.is_none_or(|last| last < turn), "{last:?}");
+                assert!(!view.meta.is_sorted || last.is_none_or(|last| last < turn), "{last:?}");
                 last = Some(turn);
                 count += 1;
             }
             prev = Some(block);
         }
         assert_eq!(ends.map(|ends| ends.1), prev, "the last block is not the tail");
-        assert_eq!(count, self.timed, "elements of the timeline");
+        assert_eq!(count, self.timeline_len, "elements of the timeline");
         count
     }
 }

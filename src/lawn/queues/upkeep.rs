@@ -4,7 +4,7 @@ use super::super::memory::{Mover, allotted, relocate, rounded};
 use super::super::store::Records;
 #[cfg(any(test, feature = "checks"))]
 use super::super::store::Spot;
-use super::directory::LISTED;
+use super::block_index::BLOCKS_PER_ENTRY;
 use super::heads::{QueueNumber, TIMELINE};
 use super::queues::Queues;
 
@@ -18,16 +18,16 @@ impl Queues {
     pub fn compact(&mut self, records: &mut Records) -> Option<usize> {
         let new = self.blocks.compact()?;
         self.block_moved(records, new);
-        let bits = *self.blocks.bits(new);
-        if bits.queue == TIMELINE {
+        let meta = *self.blocks.meta(new);
+        if meta.queue == TIMELINE {
             let first = self.blocks.first(new).expect("a block is not empty");
             self.ranges.replace(records.turn(first), new);
         }
-        if bits.unlisted == LISTED {
+        if meta.since_indexed == BLOCKS_PER_ENTRY {
             let first = self.blocks.first(new).expect("a block is not empty");
-            self.directory.replace(bits.queue, records.turn(first), new);
+            self.directory.replace(meta.queue, records.turn(first), new);
         }
-        Some(bits.len())
+        Some(meta.len())
     }
 
     /// Moves the queues, and the tables of pages.
@@ -79,16 +79,20 @@ impl Queues {
             while let Some(handle) = at {
                 let view = self.blocks.view(handle);
                 assert_eq!(
-                    (view.block.prev, usize::from(view.bits.queue)),
+                    (view.block.prev, usize::from(view.meta.queue)),
                     (prev, number),
                     "links"
                 );
-                assert_eq!(view.bits.is_head, prev.is_none(), "which block is the first");
-                assert_eq!(view.handles().count(), view.bits.len(), "a place without a handle");
-                assert!(!view.bits.is_empty() && view.bits.is_sorted, "a block of a queue");
+                assert_eq!(view.meta.is_head, prev.is_none(), "which block is the first");
+                assert_eq!(view.handles().count(), view.meta.len(), "a place without a handle");
+                assert!(!view.meta.is_empty() && view.meta.is_sorted, "a block of a queue");
                 let first = view.first().map(|first| records.turn(first)).expect("an element");
                 let entry = self.directory.listed(number as QueueNumber, first, handle);
-                assert_eq!(entry.is_some(), view.bits.unlisted == LISTED, "a block that is listed");
+                assert_eq!(
+                    entry.is_some(),
+                    view.meta.since_indexed == BLOCKS_PER_ENTRY,
+                    "a block that is listed"
+                );
                 assert!(entry.is_none_or(|turn| last.is_none_or(|last| last < turn)), "{entry:?}");
                 listed += usize::from(entry.is_some());
                 for (place, handle_in) in view.handles() {
@@ -111,8 +115,8 @@ impl Queues {
         assert_eq!(listed, self.directory.len(), "blocks that are listed");
         assert_eq!(self.by_ttl.len() + self.free.len() + 1, self.queues.len());
         let mut heads = self.heads.clone();
-        for number in self.unsettled.iter() {
-            let turn = self.head_turn(records, number).expect("an unsettled queue has a head");
+        for number in self.stale.iter() {
+            let turn = self.head_turn(records, number).expect("an stale queue has a head");
             heads.set(number, turn);
         }
         heads.check(|number| {

@@ -20,7 +20,7 @@ const ENOUGH: u8 = if TINY { 2 } else { 16 };
 
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// Bits of the hash of the TTL that leads. Two TTLs may share them: then one of them has a queue a little early.
+    /// BlockMeta of the hash of the TTL that leads. Two TTLs may share them: then one of them has a queue a little early.
     leader: u8,
     votes: u8,
 }

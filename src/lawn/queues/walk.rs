@@ -1,32 +1,44 @@
-//! Walking queues without changing them: what is due, and what comes from a turn on.
+//! Read-only walks in the order of delivery: over one queue by a [`Cursor`], over all by [`Walk`].
+//!
+//! Every queue is sorted, and a block of the timeline is sorted when a walk enters it. [`Walk`] merges them. It opens
+//! the heap of heads from its top as far as it gets, so a walk over due elements costs nothing for the others, and its
+//! first element costs no more with thousands of queues than with one.
+//!
+//! A walk may begin in the middle. It then enters each queue whose head is before its start, at a cost that does not
+//! depend on the length of the queue.
 
+use std::cmp::Ordering;
+use std::collections::{BinaryHeap, binary_heap};
+
+use super::super::element::{Element, Row};
 use super::super::store::{Handle, Records};
 use super::super::turn::Turn;
-use super::block::View;
-use super::heads::{QueueNumber, TIMELINE};
+use super::block::BlockView;
+use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::order::Order;
 use super::queues::{Queue, Queues};
 
-/// A place in a queue or in the timeline, for walking it.
+/// A position in a queue or in the timeline.
 pub struct Cursor {
-    /// That of the queue.
+    /// The TTL of the queue. Unused in the timeline.
     ttl: u64,
     block: Handle,
     place: usize,
-    /// The order of the block, in the timeline.
+    /// The order of the current block, in the timeline only.
     order: Option<Box<Order>>,
 }
 
 impl Queues {
-    /// Lists the TTLs, each with a part of its elements: as often as there are blocks, and once for each element of the timeline.
+    /// Lists TTLs with numbers of elements. A TTL appears once for each block of its queue, and once for each of its
+    /// elements in the timeline.
     pub fn counts(&self) -> impl Iterator<Item = (u64, usize)> + '_ {
         let lengths = self.blocks.lengths().filter(|(queue, _)| *queue != TIMELINE);
         let queued = lengths.map(|(queue, length)| (self.queues[usize::from(queue)].ttl, length));
-        queued.chain(self.timed_ttls().map(|ttl| (ttl, 1)))
+        queued.chain(self.timeline_ttls().map(|ttl| (ttl, 1)))
     }
 
-    /// Returns how many elements are due at `now`. Reads one record of each block that has some, and six of the
-    /// last one.
+    /// Returns the number of elements that are due at `now`. Reads one record of each block that has due elements, and
+    /// six of the last such block.
     pub fn count_due(&self, records: &Records, now: u64) -> usize {
         let is_due = |handle: Handle| records.turn(handle).deadline <= now;
         let in_queue = |head: Handle| {
@@ -34,14 +46,14 @@ impl Queues {
                 let next = view.block.next.map(|next| self.blocks.view(next));
                 next.filter(|next| next.first().is_some_and(is_due))
             });
-            // All of a block are due if the first of the next one is.
+            // A block is entirely due if the first element of the next one is.
             let mut count = 0;
             let mut last = None;
             for view in blocks {
-                count += last.replace(view).map_or(0, |before: View<'_>| before.bits.len());
+                count += last.replace(view).map_or(0, |before: BlockView<'_>| before.meta.len());
             }
             let in_last =
-                |last: View<'_>| last.last_that(is_due).map_or(0, |it| last.bits.count_to(it));
+                |last: BlockView<'_>| last.last_that(is_due).map_or(0, |it| last.meta.count_to(it));
             count + last.map_or(0, in_last)
         };
         let queues = self.heads.due(now).into_iter().filter(|(_, number)| *number != TIMELINE);
@@ -52,20 +64,21 @@ impl Queues {
         heads.map(in_queue).sum::<usize>() + self.count_due_in_timeline(records, now)
     }
 
-    /// Returns the turn at a place of the heap of heads: no later one than that queue's first element has.
-    pub fn turn_at_place(&self, place: usize) -> Option<Turn> {
+    /// Returns the turn at a heap index: that of the queue's first element, or an earlier one.
+    pub fn turn_at_heap_index(&self, place: usize) -> Option<Turn> {
         self.heads.at(place).map(|(turn, _)| turn)
     }
 
-    /// Returns a cursor to walk the queue at a place of the heap of heads, and no later turn than its first element has.
-    pub fn at_place(&self, records: &Records, place: usize) -> Option<(Turn, Cursor)> {
+    /// Returns a cursor at the first element of the queue at a heap index, and the turn of that element or an earlier
+    /// one.
+    pub fn cursor_at_heap_index(&self, records: &Records, place: usize) -> Option<(Turn, Cursor)> {
         let (turn, number) = self.heads.at(place)?;
         let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
         let (head, _) = ends?;
         if number == TIMELINE {
             return Some((turn, self.enter(records, head)?));
         }
-        let place = self.blocks.bits(head).first_place()?;
+        let place = self.blocks.meta(head).first_place()?;
         Some((turn, Cursor { ttl, block: head, place, order: None }))
     }
 
@@ -75,9 +88,9 @@ impl Queues {
         Some(Cursor { ttl: 0, block, place: order.place()?, order: Some(order) })
     }
 
-    /// Returns the first element of the queue at a place of the heap of heads whose turn is `turn` or later. Walks some blocks,
+    /// Returns the first element whose turn is `turn` or later, in the queue at a heap index. Walks a few blocks,
     /// however long the queue is.
-    pub fn seek_at_place(
+    pub fn seek_at_heap_index(
         &self,
         records: &Records,
         place: usize,
@@ -105,11 +118,11 @@ impl Queues {
         }
         let view = self.blocks.view(block);
         let from = view.last_that(is_earlier).map_or(0, |earlier| earlier + 1);
-        let (block, place) = match view.bits.first_from(from) {
+        let (block, place) = match view.meta.first_from(from) {
             Some(place) => (block, place),
             None => {
                 let next = view.block.next?;
-                (next, self.blocks.bits(next).first_place()?)
+                (next, self.blocks.meta(next).first_place()?)
             }
         };
         Some(Cursor { ttl, block, place, order: None })
@@ -135,7 +148,7 @@ impl Queues {
         Some((ttl, handle))
     }
 
-    /// Moves a cursor to the next element, if there is one, and returns its record.
+    /// Advances a cursor to the next element, if there is one, and returns its record.
     pub fn step(&self, records: &Records, cursor: &mut Cursor) -> Option<Handle> {
         let view = self.blocks.view(cursor.block);
         if let Some(order) = &mut cursor.order {
@@ -145,14 +158,152 @@ impl Queues {
                 None => *cursor = self.enter(records, view.block.next?)?,
             }
         } else {
-            match view.bits.first_from(cursor.place + 1) {
+            match view.meta.first_from(cursor.place + 1) {
                 Some(place) => cursor.place = place,
                 None => {
                     cursor.block = view.block.next?;
-                    cursor.place = self.blocks.bits(cursor.block).first_place()?;
+                    cursor.place = self.blocks.meta(cursor.block).first_place()?;
                 }
             }
         }
         self.at(cursor).map(|(_, handle)| handle)
+    }
+}
+
+/// Elements in the order of delivery, with their TTLs.
+pub struct Walk<'a> {
+    records: &'a Records,
+    queues: &'a Queues,
+    /// Elements before this turn are skipped.
+    start: Turn,
+    now: u64,
+    fronts: BinaryHeap<Front>,
+}
+
+/// The walk's position in one queue.
+struct Front {
+    turn: Turn,
+    cursor: Cursor,
+    /// The queue's index in the heap of heads, until its children there are examined. Until then `turn` may be too
+    /// early.
+    unopened: Option<usize>,
+}
+
+impl<'a> Walk<'a> {
+    /// Starts a walk over the elements from turn `start` on whose deadline is at or before `now`.
+    pub fn new(records: &'a Records, queues: &'a Queues, start: Turn, now: u64) -> Self {
+        let mut iter = Self { records, queues, start, now, fronts: BinaryHeap::new() };
+        iter.enter();
+        iter
+    }
+
+    /// Enters the queues whose heads are before the start, and examines their children in the heap.
+    fn enter(&mut self) {
+        // Most walks begin at the very first element.
+        if self.start == Turn::FIRST {
+            return self.look_at(0);
+        }
+        let mut places = vec![0];
+        while let Some(place) = places.pop() {
+            let head = self.queues.turn_at_heap_index(place);
+            let Some(turn) = head.filter(|turn| turn.deadline <= self.now) else { continue };
+            if turn >= self.start {
+                self.look_at(place);
+                continue;
+            }
+            places.extend(Heads::below(place));
+            let found = self.queues.seek_at_heap_index(self.records, place, self.start);
+            if let Some((turn, cursor)) = found.filter(|(turn, _)| turn.deadline <= self.now) {
+                self.fronts.push(Front { turn, cursor, unopened: None });
+            }
+        }
+    }
+
+    /// Adds the queue at a heap index, if it may have elements to show.
+    fn look_at(&mut self, place: usize) {
+        let turn = self.queues.turn_at_heap_index(place);
+        if turn.is_none_or(|turn| turn.deadline > self.now) {
+            return;
+        }
+        if let Some((turn, cursor)) = self.queues.cursor_at_heap_index(self.records, place) {
+            self.fronts.push(Front { turn, cursor, unopened: Some(place) });
+        }
+    }
+
+    /// Examines the children of the first front until it is certain to be first.
+    fn open(&mut self) {
+        while let Some(place) = self.open_first() {
+            Heads::below(place).for_each(|below| self.look_at(below));
+        }
+    }
+
+    /// Corrects the turn of the first front and returns its heap index, unless that is done already.
+    fn open_first(&mut self) -> Option<usize> {
+        let mut front = self.fronts.peek_mut()?;
+        let place = front.unopened.take()?;
+        let head = self.queues.at(&front.cursor);
+        let turn = head.map(|(_, handle)| self.records.turn(handle));
+        match turn.filter(|turn| turn.deadline <= self.now) {
+            Some(turn) => front.turn = turn,
+            None => drop(binary_heap::PeekMut::pop(front)),
+        }
+        Some(place)
+    }
+
+    /// Returns the next element's TTL and record.
+    fn advance(&mut self) -> Option<(u64, Handle)> {
+        self.open();
+        let mut front = self.fronts.peek_mut()?;
+        let shown = self.queues.at(&front.cursor)?;
+        let next = self.queues.step(self.records, &mut front.cursor);
+        let turn = next.map(|handle| self.records.turn(handle));
+        match turn.filter(|turn| turn.deadline <= self.now) {
+            Some(turn) => front.turn = turn,
+            None => drop(binary_heap::PeekMut::pop(front)),
+        }
+        Some(shown)
+    }
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = (u64, Element<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (ttl, handle) = self.advance()?;
+        Some((ttl, self.records.get(handle).into()))
+    }
+}
+
+/// Elements in the order of delivery, with their row numbers.
+pub struct WalkRows<'a>(pub Walk<'a>);
+
+impl<'a> Iterator for WalkRows<'a> {
+    type Item = Row<'a>;
+
+    fn next(&mut self) -> Option<Row<'a>> {
+        let (ttl, handle) = self.0.advance()?;
+        let record = self.0.records.get(handle);
+        Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
+    }
+}
+
+impl PartialEq for Front {
+    fn eq(&self, other: &Self) -> bool {
+        self.turn == other.turn
+    }
+}
+
+impl Eq for Front {}
+
+impl PartialOrd for Front {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Front {
+    /// Reversed, because [`BinaryHeap`] has the greatest item on top.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.turn.cmp(&self.turn)
     }
 }

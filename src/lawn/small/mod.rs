@@ -1,11 +1,513 @@
-//! A lawn of a few elements, in one allocation.
+//! The form of a small lawn: all its elements in one allocation, in the order of their turns.
 //!
-//! | module | noun |
-//! |---|---|
-//! | `small` | the small lawn |
-//! | `packed` | how its elements lie there |
+//! A user who gives each session, basket or device a dehydrator of its own has a million lawns of a few elements each.
+//! An index, pages and queues would cost each of them more than a kilobyte; here one element costs eleven bytes more
+//! than its id and its payload. Everything is found by walking: that is as quick as a look-up as long as there are a few
+//! dozen, and no hash is needed.
+//!
+//! How each lies there is the matter of [`packed`](packed).
+//!
+//! The order of the elements is that of their turns: an element that is pushed goes behind all whose deadline is not
+//! later. So no number of the push is kept.
 
 mod packed;
-mod small;
 
-pub use small::{Iter, Small, SmallMax};
+use std::collections::BTreeMap;
+
+use super::element::{Element, Row};
+use super::error::{StartError, UpdateError};
+use super::lease::Token;
+use super::memory::{Mover, relocate, rounded};
+use super::turn::DEADLINE_MAX;
+use packed::{Head, PackedElement, PackedElements, Timer, WIDTH_MAX};
+
+/// How far the small form goes. What would be more is put into the full form, for good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SmallMax {
+    /// With 0 there is no small form.
+    pub elements: usize,
+    /// With their ids, and some dozen bytes for each.
+    pub bytes: usize,
+}
+
+impl SmallMax {
+    /// What is well spent: beyond, walks take longer than look-ups, and the full form costs little more.
+    pub const USUAL: Self = Self { elements: 32, bytes: 4096 };
+}
+
+/// A small lawn. See the [module](self).
+#[derive(Default)]
+pub struct Small {
+    bytes: Vec<u8>,
+    len: u16,
+    /// Elements that were given out under a lease and are still here.
+    delivered: u16,
+    ttls: u16,
+    /// Elements that are held under a token.
+    held: u16,
+}
+
+impl Small {
+    pub fn len(&self) -> usize {
+        self.len.into()
+    }
+
+    /// Does what [`Lawn::start_at`](super::Lawn::start_at) does, or `None` if that would be more than `max`; then nothing has
+    /// changed.
+    pub fn start_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+        max: SmallMax,
+    ) -> Option<Result<(), StartError>> {
+        if deadline > DEADLINE_MAX {
+            return Some(Err(StartError::TooLate));
+        }
+        let Some((place, has_ttl)) = self.insertion_point(id, ttl, deadline) else {
+            return Some(Err(StartError::Exists));
+        };
+        let head = Head::new(id.len(), payload.len(), Timer::new(deadline, ttl));
+        if !self.fits(self.len() + 1, self.bytes.len() + head.width, max) || head.width > WIDTH_MAX
+        {
+            return None;
+        }
+        self.ttls += u16::from(!has_ttl);
+        self.insert(place, &head, id, payload);
+        Some(Ok(()))
+    }
+
+    /// Does what [`Lawn::replace_at`](super::Lawn::replace_at) does, or `None` as in [`Small::start_at`].
+    pub fn replace_at(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+        max: SmallMax,
+    ) -> Option<Result<(), StartError>> {
+        let Some(old) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else {
+            return self.start_at(id, ttl, payload, deadline, max);
+        };
+        let head = Head::new(id.len(), payload.len(), Timer::new(deadline, ttl));
+        let bytes = self.bytes.len() - old.width() + head.width;
+        if !self.fits(self.len(), bytes, max) || head.width > WIDTH_MAX {
+            return None;
+        }
+        self.remove(&old);
+        self.ttls += u16::from(!self.has_ttl(ttl, None));
+        let place = self.place_after(0, deadline);
+        self.insert(place, &head, id, payload);
+        self.shrink();
+        Some(Ok(()))
+    }
+
+    #[inline(never)]
+    pub fn restart_at(&mut self, id: &[u8], ttl: u64, deadline: u64) -> bool {
+        let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
+        let Some(entry) = found else { return false };
+        let before = entry.timer(&self.bytes);
+        let token = before.token.filter(|_| ttl > 0);
+        self.set_timer(&entry, Timer { deadline, ttl, token, ..before });
+        true
+    }
+
+    /// Finds an element that is to be taken out: it is when [`Small::free`] is told so. Returns where it is.
+    #[inline(never)]
+    pub fn stop(&mut self, id: &[u8]) -> Option<usize> {
+        self.find(id).map(|entry| entry.at)
+    }
+
+    /// Shows the element that is there.
+    #[inline(never)]
+    pub fn at(&self, at: usize) -> Element<'_> {
+        PackedElement::read(&self.bytes, at).element(&self.bytes)
+    }
+
+    /// Takes out the element that is there.
+    #[inline(never)]
+    pub fn free(&mut self, at: usize) {
+        self.remove(&PackedElement::read(&self.bytes, at));
+        self.shrink();
+    }
+
+    pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
+        self.find(id).map(|entry| entry.element(&self.bytes))
+    }
+
+    /// Does what [`Lawn::row`](super::Lawn::row) does.
+    pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
+        let entry = self.find(id)?;
+        Some(Row { ttl: entry.ttl(&self.bytes), element: entry.element(&self.bytes), number: None })
+    }
+
+    /// Returns whether the element of that id, if there is one, may have such a payload.
+    pub fn may_update(&self, id: &[u8], payload: &[u8], max: SmallMax) -> bool {
+        self.find(id).is_none_or(|old| {
+            let width = Head::new(id.len(), payload.len(), old.timer(&self.bytes)).width;
+            width <= WIDTH_MAX && self.bytes.len() - old.width() + width <= max.bytes
+        })
+    }
+
+    /// Updates an element whose payload [may be](Small::may_update) such. Returns where the old one is, which is to be
+    /// taken out as in [`Small::stop`].
+    pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
+        let old = self.find(id).ok_or(UpdateError::Missing)?;
+        let head = Head::new(id.len(), payload.len(), old.timer(&self.bytes));
+        // The new one goes where the old one is, and the old one behind all others, from where it is taken.
+        self.insert(old.at, &head, id, payload);
+        self.bytes[old.at + head.width..].rotate_left(old.width());
+        Ok(self.bytes.len() - old.width())
+    }
+
+    #[allow(
+        dead_code,
+        reason = "the module takes what is due in runs; tests and benches take one at a time"
+    )]
+    pub fn pop_due(&mut self, now: u64) -> Option<usize> {
+        self.first_due(now).map(|first| first.at)
+    }
+
+    /// Does what [`Lawn::drain`](super::Lawn::drain) does.
+    pub fn drain(
+        &mut self,
+        now: u64,
+        count: usize,
+        mut give: impl FnMut(u64, Element<'_>),
+    ) -> usize {
+        let (mut end, mut drained, mut delivered, mut held) = (0, 0, 0, 0);
+        for entry in self.entries().take_while(|entry| entry.deadline <= now).take(count) {
+            give(entry.ttl(&self.bytes), entry.element(&self.bytes));
+            (end, drained) = (entry.end, drained + 1);
+            delivered += u16::from(entry.has_deliveries);
+            held += u16::from(entry.token(&self.bytes).is_some());
+        }
+        if drained > 0 {
+            self.bytes.drain(..end);
+            self.len -= drained;
+            self.delivered -= delivered;
+            self.held -= held;
+            self.ttls = self.different_ttls();
+            self.shrink();
+        }
+        drained.into()
+    }
+
+    pub fn lease_due(
+        &mut self,
+        now: u64,
+        ttl: u64,
+        token: Option<Token>,
+    ) -> Option<(u64, Element<'_>)> {
+        debug_assert_ne!(ttl, 0, "a lease of no time");
+        let first = self.first_due(now)?;
+        let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
+        Some((first.deadline, PackedElement::read(&self.bytes, at).element(&self.bytes)))
+    }
+
+    pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
+        let found = self.find(id).filter(|_| deadline <= DEADLINE_MAX);
+        found.map(|entry| self.lease(&entry, ttl, deadline, token)).is_some()
+    }
+
+    pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
+        let Some(entry) = self.find(id) else { return false };
+        self.set_head(&entry, Timer { deliveries, token, ..entry.timer(&self.bytes) });
+        true
+    }
+
+    /// Does what [`Lawn::running`](super::Lawn::running) does.
+    pub fn running(&self, now: u64) -> usize {
+        self.all_running(now).count()
+    }
+
+    /// Does what [`Lawn::first_end`](super::Lawn::first_end) does.
+    pub fn first_end(&self, now: u64) -> Option<u64> {
+        self.all_running(now).next().map(|entry| entry.deadline)
+    }
+
+    fn all_running(&self, now: u64) -> impl Iterator<Item = PackedElement> + '_ {
+        let held = self.entries().take(if self.held > 0 { usize::MAX } else { 0 });
+        let runs = move |deadline| deadline > now && deadline < DEADLINE_MAX;
+        held.filter(move |it| runs(it.deadline) && it.token(&self.bytes).is_some())
+    }
+
+    pub fn delivered(&self) -> usize {
+        self.delivered.into()
+    }
+
+    pub fn token(&self, element: &Element<'_>) -> Option<Token> {
+        self.find(element.id)?.token(&self.bytes)
+    }
+
+    pub fn holds(&self, id: &[u8], token: Token) -> bool {
+        self.find(id).is_some_and(|entry| entry.token(&self.bytes) == Some(token))
+    }
+
+    pub fn held(&self, token: Token, now: u64) -> impl Iterator<Item = Element<'_>> {
+        let is_held = move |entry: &PackedElement| {
+            entry.deadline > now && entry.token(&self.bytes) == Some(token)
+        };
+        let entries = self.entries().filter(is_held);
+        entries.map(|entry| entry.element(&self.bytes))
+    }
+
+    pub fn leased(&self) -> usize {
+        self.held.into()
+    }
+
+    pub fn next_deadline(&self) -> Option<u64> {
+        (self.len > 0).then(|| PackedElement::read(&self.bytes, 0).deadline)
+    }
+
+    pub fn first_element(&self) -> Option<Element<'_>> {
+        (self.len > 0).then(|| PackedElement::read(&self.bytes, 0).element(&self.bytes))
+    }
+
+    pub fn count_due(&self, now: u64) -> usize {
+        self.entries().take_while(|entry| entry.deadline <= now).count()
+    }
+
+    pub fn ttls(&self) -> usize {
+        self.ttls.into()
+    }
+
+    pub fn counts_by_ttl(&self) -> BTreeMap<u64, usize> {
+        let mut counts = BTreeMap::new();
+        for entry in self.entries() {
+            *counts.entry(entry.ttl(&self.bytes)).or_default() += 1;
+        }
+        counts
+    }
+
+    pub fn iter_until(&self, now: u64) -> SmallIter<'_> {
+        SmallIter { small: self, at: 0, now }
+    }
+
+    pub fn defrag(&mut self, mover: &mut impl Mover) {
+        relocate(&mut self.bytes, mover);
+    }
+
+    /// Returns the bytes allocated, its own fields not among them.
+    pub fn memory(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    fn entries(&self) -> PackedElements<'_> {
+        PackedElements::new(&self.bytes)
+    }
+
+    fn find(&self, id: &[u8]) -> Option<PackedElement> {
+        self.entries().find(|entry| entry.has_id(&self.bytes, id))
+    }
+
+    fn first_due(&self, now: u64) -> Option<PackedElement> {
+        (self.len > 0)
+            .then(|| PackedElement::read(&self.bytes, 0))
+            .filter(|first| first.deadline <= now)
+    }
+
+    /// Returns where an element of that deadline goes if it is pushed now, and whether there is one with that TTL. `None` if
+    /// there is one with that id.
+    fn insertion_point(&self, id: &[u8], ttl: u64, deadline: u64) -> Option<(usize, bool)> {
+        let (mut place, mut has_ttl) = (0, false);
+        for entry in self.entries() {
+            if entry.has_id(&self.bytes, id) {
+                return None;
+            }
+            has_ttl |= entry.ttl(&self.bytes) == ttl;
+            place = if entry.deadline <= deadline { entry.end } else { place };
+        }
+        Some((place, has_ttl))
+    }
+
+    /// Returns where an element of that deadline goes, behind the one that ends at `place`.
+    fn place_after(&self, mut place: usize, deadline: u64) -> usize {
+        while place < self.bytes.len() {
+            let entry = PackedElement::read(&self.bytes, place);
+            if entry.deadline > deadline {
+                break;
+            }
+            place = entry.end;
+        }
+        place
+    }
+
+    fn fits(&self, elements: usize, bytes: usize, max: SmallMax) -> bool {
+        // One number is left for the element that an update replaces.
+        elements <= max.elements.min(usize::from(u16::MAX) - 1) && bytes <= max.bytes
+    }
+
+    fn insert(&mut self, place: usize, head: &Head, id: &[u8], payload: &[u8]) {
+        self.reserve(head.width);
+        self.delivered += u16::from(head.has_deliveries());
+        self.held += u16::from(head.has_token());
+        self.len += 1;
+        let end = self.bytes.len();
+        self.bytes.extend_from_slice(head.bytes());
+        self.bytes.extend_from_slice(id);
+        self.bytes.extend_from_slice(payload);
+        if place < end {
+            self.bytes[place..].rotate_right(head.width);
+        }
+    }
+
+    fn remove(&mut self, entry: &PackedElement) {
+        self.ttls -= u16::from(!self.has_ttl(entry.ttl(&self.bytes), Some(entry)));
+        self.delivered -= u16::from(entry.has_deliveries);
+        self.held -= u16::from(entry.token(&self.bytes).is_some());
+        self.len -= 1;
+        self.bytes.drain(entry.at..entry.end);
+    }
+
+    fn lease(
+        &mut self,
+        entry: &PackedElement,
+        ttl: u64,
+        deadline: u64,
+        token: Option<Token>,
+    ) -> usize {
+        let deliveries = entry.deliveries(&self.bytes).saturating_add(1);
+        self.set_timer(entry, Timer { deadline, ttl, deliveries, token })
+    }
+
+    /// Gives an element another timer: it comes after all others of that deadline. Returns where it is now.
+    fn set_timer(&mut self, entry: &PackedElement, timer: Timer) -> usize {
+        let place = if timer.ttl != entry.ttl(&self.bytes) {
+            self.recount_ttls(entry, timer)
+        } else if timer.deadline < entry.deadline {
+            self.place_after(0, timer.deadline)
+        } else {
+            self.place_after(entry.end, timer.deadline)
+        };
+        let PackedElement { at, end, .. } = self.set_head(entry, timer);
+        let width = end - at;
+        if place <= at {
+            self.bytes[place..end].rotate_right(width);
+            return place;
+        }
+        // What is behind the head may have moved.
+        let place = place - entry.end + end;
+        self.bytes[at..place].rotate_left(width);
+        place - width
+    }
+
+    /// Counts the TTLs with another one for an element, and returns where that goes, all in one walk.
+    fn recount_ttls(&mut self, entry: &PackedElement, timer: Timer) -> usize {
+        let old = entry.ttl(&self.bytes);
+        let (mut place, mut has_old, mut has_new) = (0, false, false);
+        for other in self.entries().filter(|other| other.at != entry.at) {
+            let ttl = other.ttl(&self.bytes);
+            has_old |= ttl == old;
+            has_new |= ttl == timer.ttl;
+            place = if other.deadline <= timer.deadline { other.end } else { place };
+        }
+        self.ttls += u16::from(!has_new);
+        self.ttls -= u16::from(!has_old);
+        place
+    }
+
+    /// Writes an element's head anew, where it is. The TTLs are not counted.
+    fn set_head(&mut self, entry: &PackedElement, timer: Timer) -> PackedElement {
+        let head = Head::new(entry.payload - entry.id, entry.end - entry.payload, timer);
+        self.delivered += u16::from(head.has_deliveries());
+        self.delivered -= u16::from(entry.has_deliveries);
+        self.held += u16::from(head.has_token());
+        self.held -= u16::from(entry.token(&self.bytes).is_some());
+        if head.len == entry.id - entry.at {
+            self.bytes[entry.at..entry.id].copy_from_slice(head.bytes());
+        } else {
+            self.reserve(head.len.saturating_sub(entry.id - entry.at));
+            self.bytes.splice(entry.at..entry.id, head.bytes().iter().copied());
+            self.shrink();
+        }
+        PackedElement::read(&self.bytes, entry.at)
+    }
+
+    /// Returns whether an element has that TTL, besides one.
+    fn has_ttl(&self, ttl: u64, besides: Option<&PackedElement>) -> bool {
+        let besides = besides.map_or(usize::MAX, |one| one.at);
+        self.entries().any(|entry| entry.ttl(&self.bytes) == ttl && entry.at != besides)
+    }
+
+    /// Returns how many TTLs there are.
+    fn different_ttls(&self) -> u16 {
+        let mut ttls: Vec<_> = self.entries().map(|entry| entry.ttl(&self.bytes)).collect();
+        ttls.sort_unstable();
+        ttls.dedup();
+        ttls.len() as u16
+    }
+
+    /// Has memory for so many bytes more. Capacities are what an allocator sets aside in any case.
+    fn reserve(&mut self, more: usize) {
+        let bytes = self.bytes.len() + more;
+        if bytes > self.bytes.capacity() {
+            self.bytes.reserve_exact(rounded(bytes) - self.bytes.len());
+        }
+    }
+
+    /// Gives memory back when half of it is not used.
+    fn shrink(&mut self) {
+        if self.bytes.len() * 2 <= self.bytes.capacity() {
+            self.bytes.shrink_to(rounded(self.bytes.len()));
+        }
+    }
+
+    /// Panics unless the elements are in order, each is there once, and what is counted is true. For tests.
+    #[cfg(any(test, feature = "checks"))]
+    pub fn check(&self) {
+        let mut ids = std::collections::BTreeSet::new();
+        let mut last = 0;
+        for entry in self.entries() {
+            assert!(entry.deadline >= last, "{} after {last}", entry.deadline);
+            last = entry.deadline;
+            let id = entry.id(&self.bytes);
+            assert!(ids.insert(id), "{id:?} is there twice");
+            let head = Head::new(id.len(), entry.end - entry.payload, entry.timer(&self.bytes));
+            assert_eq!(head.bytes(), &self.bytes[entry.at..entry.id], "the head of {id:?}");
+        }
+        assert_eq!(ids.len(), self.len());
+        assert_eq!(self.ttls, self.different_ttls());
+        let delivered = self.entries().filter(|entry| entry.has_deliveries).count();
+        assert_eq!(self.delivered(), delivered, "elements under a lease");
+        let held = self.entries().filter(|entry| entry.token(&self.bytes).is_some()).count();
+        assert_eq!(usize::from(self.held), held, "elements under a token");
+        let spare = self.bytes.capacity() - self.bytes.len();
+        assert!(spare <= self.bytes.len() + 2 * packed::HEAD_MAX, "{spare} bytes are spare");
+    }
+}
+
+impl Clone for Small {
+    /// Copies it, with the memory that so much would have taken from the beginning.
+    fn clone(&self) -> Self {
+        let mut bytes = Vec::with_capacity(rounded(self.bytes.len()));
+        bytes.extend_from_slice(&self.bytes);
+        Self { bytes, ..*self }
+    }
+}
+
+/// Elements in order of delivery, each with its TTL.
+pub struct SmallIter<'a> {
+    small: &'a Small,
+    at: usize,
+    now: u64,
+}
+
+impl<'a> Iterator for SmallIter<'a> {
+    type Item = (u64, Element<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let small = self.small;
+        let entry =
+            (self.at < small.bytes.len()).then(|| PackedElement::read(&small.bytes, self.at))?;
+        if entry.deadline > self.now {
+            return None;
+        }
+        self.at = entry.end;
+        Some((entry.ttl(&small.bytes), entry.element(&small.bytes)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -105,7 +105,7 @@ impl Head {
 
 /// Where an element lies, and what its head says of it.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct PackedElement {
     pub(super) at: usize,
     /// Where the TTL, the id, the payload begin.
     pub(super) ttl: usize,
@@ -124,7 +124,7 @@ struct Parts {
     len: usize,
 }
 
-impl Entry {
+impl PackedElement {
     /// Reads the entry that begins at `at`. A walk is a chain of these, each waiting for the one before.
     #[inline(always)]
     pub(super) fn read(bytes: &[u8], at: usize) -> Self {
@@ -198,7 +198,7 @@ impl Entry {
 
     /// Returns whether that is its id. Ids often begin as others do, so their ends are compared first.
     #[inline]
-    pub(super) fn is_id(&self, bytes: &[u8], id: &[u8]) -> bool {
+    pub(super) fn has_id(&self, bytes: &[u8], id: &[u8]) -> bool {
         let own = self.id(bytes);
         own.len() == id.len() && own.last_chunk::<8>() == id.last_chunk() && own == id
     }
@@ -224,23 +224,24 @@ impl Parts {
 }
 
 /// A walk over the entries.
-pub(super) struct Entries<'a> {
+pub(super) struct PackedElements<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-impl<'a> Entries<'a> {
+impl<'a> PackedElements<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 }
 
-impl Iterator for Entries<'_> {
-    type Item = Entry;
+impl Iterator for PackedElements<'_> {
+    type Item = PackedElement;
 
     #[inline(always)]
-    fn next(&mut self) -> Option<Entry> {
-        let entry = (self.at < self.bytes.len()).then(|| Entry::read(self.bytes, self.at))?;
+    fn next(&mut self) -> Option<PackedElement> {
+        let entry =
+            (self.at < self.bytes.len()).then(|| PackedElement::read(self.bytes, self.at))?;
         self.at = entry.end;
         Some(entry)
     }

@@ -1,60 +1,59 @@
-//! What is too long for a page: byte strings with an allocation each, by number.
+//! Byte strings that are too long for a page, each in an allocation of its own, by number.
 
-use super::super::memory::{Mover, allotted, relocate};
-use super::shelves::Shelves;
+use super::super::memory::{ChunkedVec, Mover, allotted, relocate};
 
 #[derive(Clone)]
-enum Place {
+enum BoxSlot {
     Taken(Vec<u8>),
-    /// The number of the place that is vacant after this one.
+    /// The next vacant number.
     Vacant(Option<u32>),
 }
 
 /// Byte strings by number.
 #[derive(Clone)]
 pub struct Boxes {
-    places: Shelves<Place>,
+    slots: ChunkedVec<BoxSlot>,
     vacant: Option<u32>,
     taken: usize,
-    /// Bytes allocated for what is in the places.
+    /// Bytes allocated for the byte strings.
     bytes: usize,
 }
 
 impl Boxes {
     pub fn new() -> Self {
-        Self { places: Shelves::new(), vacant: None, taken: 0, bytes: 0 }
+        Self { slots: ChunkedVec::new(), vacant: None, taken: 0, bytes: 0 }
     }
 
-    /// Puts bytes away under a number. `None` when there are 2^32.
+    /// Stores bytes and returns their number. `None` when all 2^32 numbers are in use.
     pub fn insert(&mut self, bytes: Vec<u8>) -> Option<u32> {
         let number = match self.vacant {
             Some(number) => number,
-            None => u32::try_from(self.places.len()).ok()?,
+            None => u32::try_from(self.slots.len()).ok()?,
         };
         self.taken += 1;
         self.bytes += allotted(&bytes);
         if self.vacant.is_some() {
-            let place = self.places.get_mut(number as usize);
-            let Place::Vacant(next) = std::mem::replace(place, Place::Taken(bytes)) else {
-                unreachable!("a vacant place is taken");
+            let slot = self.slots.get_mut(number as usize);
+            let BoxSlot::Vacant(next) = std::mem::replace(slot, BoxSlot::Taken(bytes)) else {
+                unreachable!("a vacant box is taken");
             };
             self.vacant = next;
         } else {
-            self.places.push(Place::Taken(bytes));
+            self.slots.push(BoxSlot::Taken(bytes));
         }
         Some(number)
     }
 
     pub fn get(&self, number: u32) -> &[u8] {
-        match self.places.get(number as usize) {
-            Place::Taken(bytes) => bytes,
-            Place::Vacant(_) => panic!("box {number} is vacant"),
+        match self.slots.get(number as usize) {
+            BoxSlot::Taken(bytes) => bytes,
+            BoxSlot::Vacant(_) => panic!("box {number} is vacant"),
         }
     }
 
     pub fn remove(&mut self, number: u32) {
-        let place = self.places.get_mut(number as usize);
-        let Place::Taken(bytes) = std::mem::replace(place, Place::Vacant(self.vacant)) else {
+        let slot = self.slots.get_mut(number as usize);
+        let BoxSlot::Taken(bytes) = std::mem::replace(slot, BoxSlot::Vacant(self.vacant)) else {
             panic!("box {number} is freed twice");
         };
         self.vacant = Some(number);
@@ -65,55 +64,55 @@ impl Boxes {
         }
     }
 
-    /// Returns whether nothing is in a box.
+    /// Returns whether all boxes are vacant.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.taken == 0
     }
 
-    /// Returns how many numbers there are.
+    /// Returns the number of boxes, including vacant ones.
     pub fn len(&self) -> usize {
-        self.places.len()
+        self.slots.len()
     }
 
-    /// Moves the list of places.
+    /// Moves the list of boxes.
     pub fn defrag(&mut self, mover: &mut impl Mover) {
-        self.places.defrag(mover);
+        self.slots.defrag(mover);
     }
 
-    /// Moves what is in a place.
+    /// Moves the bytes of a box.
     pub fn defrag_box(&mut self, number: usize, mover: &mut impl Mover) {
-        if let Place::Taken(bytes) = self.places.get_mut(number) {
+        if let BoxSlot::Taken(bytes) = self.slots.get_mut(number) {
             relocate(bytes, mover);
         }
     }
 
-    /// Takes it apart, to be freed some hundreds at a time.
-    pub fn into_shelves(self) -> impl Iterator<Item = impl Sized> {
-        self.places.into_shelves()
+    /// Takes the list apart, to free some hundreds of boxes at a time.
+    pub fn into_chunks(self) -> impl Iterator<Item = impl Sized> {
+        self.slots.into_chunks()
     }
 
-    /// Returns the bytes allocated, its own fields apart. O(shelves).
+    /// Returns the bytes allocated, without the struct itself. O(chunks).
     pub fn memory(&self) -> usize {
-        self.bytes + self.places.memory()
+        self.bytes + self.slots.memory()
     }
 
-    /// Returns how many allocations freeing it takes, about. O(1).
+    /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
         self.taken
     }
 
-    /// Panics unless counts and the chain of vacant places agree. Returns how many boxes there are.
+    /// Panics unless the counts and the chain of vacant boxes agree. Returns the number of boxes in use.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) -> usize {
-        let taken = |place: &&Place| matches!(place, Place::Taken(_));
-        assert_eq!(self.places.iter().filter(taken).count(), self.taken);
-        let next = |number: &u32| match self.places.get(*number as usize) {
-            Place::Vacant(next) => *next,
-            Place::Taken(_) => panic!("box {number} is taken and vacant"),
+        let taken = |slot: &&BoxSlot| matches!(slot, BoxSlot::Taken(_));
+        assert_eq!(self.slots.iter().filter(taken).count(), self.taken);
+        let next = |number: &u32| match self.slots.get(*number as usize) {
+            BoxSlot::Vacant(next) => *next,
+            BoxSlot::Taken(_) => panic!("box {number} is taken and vacant"),
         };
-        let vacant = std::iter::successors(self.vacant, next).take(self.places.len() + 1).count();
-        assert_eq!(self.taken + vacant, self.places.len());
+        let vacant = std::iter::successors(self.vacant, next).take(self.slots.len() + 1).count();
+        assert_eq!(self.taken + vacant, self.slots.len());
         self.taken
     }
 }

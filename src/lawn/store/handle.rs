@@ -1,35 +1,37 @@
-//! The name of a slot, and what slots are made of.
+//! Handles, which name slots, and the units that slots consist of.
 
 use std::num::NonZeroU32;
 
-/// What slots are made of. The owner may write anything into a slot that it has, but for what marks the first unit of a free one.
+/// The unit that slots consist of. The owner of a slot may write anything into it, except the mark of a free slot into
+/// its first unit.
 pub trait Unit: Copy + Default {
-    /// How many bits of a handle name a unit in its page. All others name the page.
+    /// The bits of a handle that name a unit in its page. The other bits name the page.
     const BITS: u32;
 
-    /// Marks the first unit of a slot that is free; `next` is the one that is free after it.
+    /// Marks the first unit of a free slot. `next` is the next free slot.
     fn set_free(&mut self, next: u32);
 
-    /// Returns what was given to [`Unit::set_free`], unless the owner has written the unit since.
+    /// Returns the value that [`Unit::set_free`] stored, unless the owner has overwritten the unit.
     fn free(&self) -> Option<u32>;
 }
 
-/// The name of a slot: a page and a unit in it. Never zero, so that an `Option` of it has 4 bytes.
+/// The name of a slot: a page and a unit in it. Never zero, so that `Option<Handle>` has 4 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(NonZeroU32);
 
 impl Handle {
-    /// No slot's, for a list that is not filled yet.
+    /// Names no slot. For lists that are not filled yet.
     pub const PLACEHOLDER: Self = Self(NonZeroU32::MAX);
 
-    /// Units are counted from the end, so that it is the last one of the first page that would be zero: no slot begins there.
+    /// Numbers the units from the end of a page, so that only the last unit of the first page would get 0. No slot
+    /// begins there.
     pub(super) fn new<T: Unit>(page: u32, unit: u32) -> Self {
         let mask = (1 << T::BITS) - 1;
         debug_assert!(u64::from(page) < Self::pages::<T>() && unit < mask);
         Self(NonZeroU32::new(page << T::BITS | (mask ^ unit)).expect("no slot has the last unit"))
     }
 
-    /// Returns how many pages there can be: the last number is no page's, so that it can stand for none.
+    /// Returns the maximum number of pages. The last page number stays unused and means "none".
     pub(super) const fn pages<T: Unit>() -> u64 {
         (1 << (32 - T::BITS)) - 1
     }
@@ -44,7 +46,7 @@ impl Handle {
         (!self.0.get() & ((1 << T::BITS) - 1)) as usize
     }
 
-    /// Returns the handle as four bytes; zero stands for none.
+    /// Returns the handle as four bytes; 0 means `None`.
     #[inline(always)]
     pub fn to_bits(handle: Option<Self>) -> u32 {
         handle.map_or(0, |handle| handle.0.get())

@@ -1,17 +1,15 @@
-//! Where the bytes of elements lie.
+//! Storage for the bytes of elements.
 //!
-//! | module | noun |
+//! | module | contents |
 //! |---|---|
-//! | `records` | the bytes of an element: header, id, payload |
+//! | `records` | an element's bytes: header, id, payload |
 //! | `slab` | slots of a few units each, in pages; grows without copying, gives memory back |
-//! | `handle` | the name of a slot, and what a slot is made of |
-//! | `shelves` | a list that grows without being copied |
-//! | `boxes` | what is too wide for a slot |
+//! | `handle` | the name of a slot, and the unit that slots consist of |
+//! | `boxes` | byte strings that are too long for a slot |
 
 mod boxes;
 mod handle;
 mod records;
-mod shelves;
 mod slab;
 
 pub use handle::{Handle, Unit};

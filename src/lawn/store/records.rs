@@ -1,4 +1,4 @@
-//! The elements themselves: one slot each, header, id and payload together.
+//! Records: an element's header, id and payload, together in one slot.
 //!
 //! ```text
 //!   0        8          14      18      19           21
@@ -7,16 +7,15 @@
 //!   └────────┴──────────┴───────┴───────┴────────────┴────────┴────┴─────────────┴─────────┴─────────┘
 //!    u64      u48        u32     u8      u16          varint        varint                  to 8 bytes
 //!
-//!   of more than 8 KiB:                             │ 80 00 │ box │ ─▶ │ id len │ id │ payload len │ payload │
+//!   more than 8 KiB:                                │ 80 00 │ box │ ─▶ │ id len │ id │ payload len │ payload │
 //!                                                             u32
 //! ```
 //!
-//! Lengths are LEB128: one byte up to 127. The id is before the length of the payload, so that a look-up reads no more
-//! than the id, whatever comes behind it. An id of 16 bytes and a payload of 64 make 103 bytes, in a
-//! slot of 104. Nothing points at a record but the index, by its id, and one place in the order of
-//! deadlines, its [`Spot`].
+//! Lengths are LEB128: one byte up to 127. The id precedes the length of the payload, so that a look-up reads nothing
+//! behind the id. An id of 16 bytes and a payload of 64 make 103 bytes, in a slot of 104. Two things refer to a record:
+//! the index, and one place in the order of deadlines, the record's [`Spot`].
 //!
-//! A deadline has 63 bits. The 64th marks a slot that is free.
+//! A deadline has 63 bits. The 64th bit marks a free slot.
 
 use super::super::element::Element;
 use super::super::memory::Mover;
@@ -26,11 +25,11 @@ use super::boxes::Boxes;
 use super::handle::{Handle, Unit};
 use super::slab::{Slab, WIDEST};
 
-/// What a slot is measured in. Eight bytes keep the classes few and the headers aligned.
+/// The unit of slots. Eight bytes keep the number of classes small and the headers aligned.
 type Granule = [u8; 8];
 
 impl Unit for Granule {
-    /// 256 KiB of a page, 2^17 pages: 32 GiB.
+    /// 2^15 units per page (256 KiB) and 2^17 pages: 32 GiB.
     const BITS: u32 = 15;
 
     fn set_free(&mut self, next: u32) {
@@ -48,15 +47,15 @@ const BLOCK: usize = 14;
 const PLACE: usize = 18;
 const DELIVERIES: usize = 19;
 const LENGTHS: usize = 21;
-/// Longer ids and payloads have a length of more than a byte.
+/// The longest id or payload whose length takes one byte.
 const SHORT_MAX: usize = 0x7f;
-/// Instead of lengths: what follows is the number of a box. As a length it would be a longer way to write 0, which is never
+/// Stored instead of lengths: the number of a box follows. As LEB128 this would be an overlong 0, which is never
 /// written.
 const BOXED: [u8; 2] = [0x80, 0];
-/// Bytes of a record whose lengths, id and payload are in a box.
-const OF_BOXED: usize = LENGTHS + BOXED.len() + size_of::<u32>();
+/// The size of a record whose lengths, id and payload are in a box.
+const BOXED_BYTES: usize = LENGTHS + BOXED.len() + size_of::<u32>();
 
-/// Where a record stands in its queue: a block, and a place in it.
+/// The position of a record in the order of deadlines: a block, and a place in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spot {
     pub block: Handle,
@@ -69,11 +68,11 @@ impl Spot {
     }
 }
 
-/// A record as it lies in its slot, of which only what is asked for is read.
+/// A record in its slot. Each method reads only the bytes that it needs.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {
     header: &'a [u8; LENGTHS],
-    /// Lengths, id and payload, and whatever follows them; or the number of a box.
+    /// Lengths, id and payload and the rest of the page, or the number of a box.
     bytes: &'a [u8],
     boxes: &'a Boxes,
 }
@@ -84,13 +83,12 @@ impl<'a> Record<'a> {
         turn_of(self.header)
     }
 
-    /// Returns where it stands.
     #[inline(always)]
     pub fn spot(&self) -> Spot {
         spot_of(self.header)
     }
 
-    /// Returns how often it was given out under a lease.
+    /// Returns how often the element was given out under a lease.
     #[inline(always)]
     pub fn deliveries(&self) -> u16 {
         deliveries_of(self.header)
@@ -119,10 +117,10 @@ impl<'a> Record<'a> {
         parts(self.bytes, self.boxes)
     }
 
-    /// Returns whether that is its id.
+    /// Returns whether the record has this id.
     #[inline(always)]
-    pub fn is_id(&self, id: &[u8]) -> bool {
-        // What begins with another length is another id, or none that is short.
+    pub fn has_id(&self, id: &[u8]) -> bool {
+        // Another first byte means another id, or a length of more than one byte.
         let is_short = id.len() <= SHORT_MAX && usize::from(self.bytes[0]) == id.len();
         match self.bytes.get(1..1 + id.len()).filter(|_| is_short) {
             Some(own) => are_equal(own, id),
@@ -132,7 +130,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// Compares ids of one length. Many have 8 to 16 bytes, and to compare those takes less than a call.
+/// Compares ids of equal length. Many have 8 to 16 bytes, for which this takes less time than a call of `memcmp`.
 #[inline(always)]
 fn are_equal(one: &[u8], other: &[u8]) -> bool {
     let ends = |id: &[u8]| Some((*id.first_chunk::<8>()?, *id.last_chunk::<8>()?));
@@ -180,14 +178,14 @@ fn deliveries_of(header: &[u8; LENGTHS]) -> u16 {
     u16::from_le_bytes([header[DELIVERIES], header[DELIVERIES + 1]])
 }
 
-/// Returns the first bytes, if their length has one byte, as most have, and what is behind them.
+/// Splits off a length-prefixed part whose length takes one byte, as most do. Returns it and the rest.
 #[inline(always)]
 fn short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first()?;
     if usize::from(*length) > SHORT_MAX { None } else { rest.split_at_checked((*length).into()) }
 }
 
-/// Returns id and payload of a record in which not both are short.
+/// Returns id and payload when at least one of them is long or they are boxed.
 #[inline(never)]
 fn parts<'a>(bytes: &'a [u8], boxes: &'a Boxes) -> (&'a [u8], &'a [u8]) {
     let bytes = boxed(bytes).map_or(bytes, |number| boxes.get(number));
@@ -195,20 +193,20 @@ fn parts<'a>(bytes: &'a [u8], boxes: &'a Boxes) -> (&'a [u8], &'a [u8]) {
     (id, part(rest).0)
 }
 
-/// Returns the first bytes, and what is behind them.
+/// Splits off a length-prefixed part. Returns it and the rest.
 fn part(bytes: &[u8]) -> (&[u8], &[u8]) {
     let mut at = 0;
     let length = get_length(bytes, &mut at);
     bytes[at..].split_at(length)
 }
 
-/// Returns the number of the box that a record's bytes are in, if they are not here.
+/// Returns the box number of a boxed record.
 fn boxed(bytes: &[u8]) -> Option<u32> {
     let number = bytes.strip_prefix(&BOXED)?.first_chunk()?;
     Some(u32::from_le_bytes(*number))
 }
 
-/// Returns the bytes that a length takes.
+/// Returns the bytes that an encoded length takes.
 #[inline(always)]
 fn length_bytes(length: usize) -> usize {
     if length < 0x80 { 1 } else { length.ilog2() as usize / 7 + 1 }
@@ -245,7 +243,7 @@ fn put_parts(bytes: &mut [u8], id: &[u8], payload: &[u8]) {
     put_part(rest, payload);
 }
 
-/// Writes a length and so many bytes, and returns what is behind them.
+/// Writes a length and the part itself. Returns the rest.
 #[inline(always)]
 fn put_part<'a>(bytes: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
     let mut at = 0;
@@ -255,17 +253,16 @@ fn put_part<'a>(bytes: &'a mut [u8], part: &[u8]) -> &'a mut [u8] {
     rest
 }
 
-/// The header of a record that may be given another turn.
+/// Exclusive access to a record's header, to give the record a new turn.
 pub struct Header<'a>(&'a mut [u8; LENGTHS]);
 
 impl Header<'_> {
-    /// Returns where the record stands.
     #[inline(always)]
     pub fn spot(&self) -> Spot {
         spot_of(self.0)
     }
 
-    /// Gives the record another turn, and says where it stands with it.
+    /// Sets the record's turn and spot.
     #[inline(always)]
     pub fn set_turn(self, turn: Turn, spot: Spot) {
         put_turn(self.0, turn);
@@ -273,25 +270,25 @@ impl Header<'_> {
     }
 }
 
-/// Puts id and payload into a box, and says which.
+/// Writes id and payload into a box, and the box number into the record.
 #[cold]
 fn put_boxed(boxes: &mut Boxes, bytes: &mut [u8], id: &[u8], payload: &[u8]) {
     let mut apart = vec![0; size_of_parts(id, payload)];
     put_parts(&mut apart, id, payload);
-    // A handle names fewer slots than there are numbers.
+    // Handles name fewer slots than there are box numbers.
     let number = boxes.insert(apart).expect("fewer boxes than records");
     bytes[..BOXED.len()].copy_from_slice(&BOXED);
     bytes[BOXED.len()..][..size_of::<u32>()].copy_from_slice(&number.to_le_bytes());
 }
 
-/// The room that was reserved for an element.
+/// A slot that is reserved for an element.
 #[derive(Clone, Copy)]
-pub struct Room {
+pub struct Reservation {
     pub handle: Handle,
     is_boxed: bool,
 }
 
-/// The store of records.
+/// All records of a lawn.
 #[derive(Clone)]
 pub struct Records {
     slab: Slab<Granule>,
@@ -303,25 +300,33 @@ impl Records {
         Self { slab: Slab::new(), boxes: Boxes::new() }
     }
 
-    /// Returns room for an element, which must be written next. `None` if there is none (see [`Slab::insert`]).
+    /// Reserves a slot for an element. The caller must [write](Self::write) it next. `None` if the store is full (see
+    /// [`Slab::insert`]).
     #[inline(always)]
-    pub fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Room> {
+    pub fn reserve(&mut self, id: &[u8], payload: &[u8]) -> Option<Reservation> {
         let size = LENGTHS + size_of_parts(id, payload);
         let units = size.div_ceil(size_of::<Granule>());
         let is_boxed = units > WIDEST;
-        let units = if is_boxed { OF_BOXED.div_ceil(size_of::<Granule>()) } else { units };
-        self.slab.insert(units).map(|handle| Room { handle, is_boxed })
+        let units = if is_boxed { BOXED_BYTES.div_ceil(size_of::<Granule>()) } else { units };
+        self.slab.insert(units).map(|handle| Reservation { handle, is_boxed })
     }
 
-    /// Writes an element, not delivered yet, into the room that was reserved for it.
+    /// Writes an element without deliveries into its reserved slot.
     #[inline(always)]
-    pub fn write(&mut self, room: Room, id: &[u8], payload: &[u8], turn: Turn, spot: Spot) {
-        let bytes = self.slab.get_mut(room.handle).as_flattened_mut();
+    pub fn write(
+        &mut self,
+        reservation: Reservation,
+        id: &[u8],
+        payload: &[u8],
+        turn: Turn,
+        spot: Spot,
+    ) {
+        let bytes = self.slab.get_mut(reservation.handle).as_flattened_mut();
         let (header, bytes) = bytes.split_first_chunk_mut().expect("a slot holds a header");
         put_turn(header, turn);
         put_spot(header, spot);
         header[DELIVERIES..].fill(0);
-        if room.is_boxed {
+        if reservation.is_boxed {
             put_boxed(&mut self.boxes, bytes, id, payload);
         } else {
             put_parts(bytes, id, payload);
@@ -335,49 +340,47 @@ impl Records {
         Record { header, bytes, boxes: &self.boxes }
     }
 
-    /// Asks for a record that will be read soon.
+    /// Prefetches a record.
     #[inline(always)]
     pub fn prefetch(&self, handle: Handle) {
         let units = self.slab.get(handle);
         prefetch(&units[0]);
-        // Most records begin in one line and end in the next.
+        // Most records begin in one cache line and end in the next.
         if let Some(unit) = units.get(64 / size_of::<Granule>()) {
             prefetch(unit);
         }
     }
 
-    /// Returns the id alone.
     pub fn id(&self, handle: Handle) -> &[u8] {
         self.get(handle).id()
     }
 
-    /// Returns the deliveries alone.
     pub fn deliveries(&self, handle: Handle) -> u16 {
         self.get(handle).deliveries()
     }
 
-    /// Returns the turn alone, without reading the lengths.
+    /// Returns the turn without reading the lengths.
     #[inline(always)]
     pub fn turn(&self, handle: Handle) -> Turn {
         self.get(handle).turn()
     }
 
-    /// Returns where it stands, without reading the lengths.
+    /// Returns the spot without reading the lengths.
     pub fn spot(&self, handle: Handle) -> Spot {
         self.get(handle).spot()
     }
 
-    /// Says where a record stands now.
+    /// Sets a record's spot.
     pub fn set_spot(&mut self, handle: Handle, spot: Spot) {
         put_spot(self.header_mut(handle), spot);
     }
 
-    /// Says how often a record was given out under a lease.
+    /// Sets how often a record was given out under a lease.
     pub fn set_deliveries(&mut self, handle: Handle, deliveries: u16) {
         self.header_mut(handle)[DELIVERIES..].copy_from_slice(&deliveries.to_le_bytes());
     }
 
-    /// Returns the header of a record that may be given another turn.
+    /// Returns the header of a record, to give it a new turn.
     #[inline(always)]
     pub fn header(&mut self, handle: Handle) -> Header<'_> {
         Header(self.header_mut(handle))
@@ -391,7 +394,7 @@ impl Records {
         self.slab.remove(handle);
     }
 
-    /// Frees the box of a record, if its bytes are in one.
+    /// Frees a record's box, if it has one.
     #[inline(never)]
     fn unbox(&mut self, handle: Handle) {
         if let Some(number) = boxed(self.get(handle).bytes) {
@@ -407,7 +410,7 @@ impl Records {
         self.slab.relocate(handle)
     }
 
-    /// Returns whether a page can be given back: see [`Slab::is_sparse`].
+    /// Returns whether a page can be freed: see [`Slab::is_sparse`].
     pub fn is_sparse(&self) -> bool {
         self.slab.is_sparse()
     }
@@ -418,12 +421,12 @@ impl Records {
         self.boxes.defrag(mover);
     }
 
-    /// Returns how many steps [`Records::defrag_step`] takes.
+    /// Returns the number of steps of [`Records::defrag_step`].
     pub fn steps(&self) -> usize {
         self.slab.pages() + self.boxes.len()
     }
 
-    /// Moves a page, or a box.
+    /// Moves a page or a box.
     pub fn defrag_step(&mut self, step: usize, mover: &mut impl Mover) {
         match step.checked_sub(self.slab.pages()) {
             None => self.slab.defrag_page(step, mover),
@@ -431,22 +434,22 @@ impl Records {
         }
     }
 
-    /// Takes it apart, to be freed a page, or some hundreds of boxes, at a time.
+    /// Takes the store apart. Each step frees a page, or some hundreds of boxes.
     pub fn into_pages(self) -> impl Iterator<Item = ()> {
-        self.slab.into_pages().map(drop).chain(self.boxes.into_shelves().map(drop))
+        self.slab.into_pages().map(drop).chain(self.boxes.into_chunks().map(drop))
     }
 
-    /// Returns the bytes allocated, its own fields apart. O(pages).
+    /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
         self.slab.memory() + self.boxes.memory()
     }
 
-    /// Returns how many allocations freeing it takes, about. O(1).
+    /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
         self.slab.allocations() + self.boxes.allocations()
     }
 
-    /// Panics unless pages and boxes are in order. Returns how many records there are.
+    /// Panics unless pages and boxes are consistent. Returns the number of records.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, live: impl Iterator<Item = Handle>) -> usize {
         self.slab.check();
@@ -462,7 +465,7 @@ impl Records {
     }
 }
 
-/// Returns the bytes of lengths, id and payload.
+/// Returns the encoded size of id and payload.
 #[inline(always)]
 fn size_of_parts(id: &[u8], payload: &[u8]) -> usize {
     length_bytes(id.len()) + length_bytes(payload.len()) + id.len() + payload.len()
@@ -475,9 +478,9 @@ mod tests {
     const NOWHERE: Spot = Spot { block: Handle::PLACEHOLDER, place: 0 };
 
     fn insert(records: &mut Records, id: &[u8], payload: &[u8], turn: Turn) -> Handle {
-        let room = records.reserve(id, payload).expect("room");
-        records.write(room, id, payload, turn, NOWHERE);
-        room.handle
+        let reservation = records.reserve(id, payload).expect("room");
+        records.write(reservation, id, payload, turn, NOWHERE);
+        reservation.handle
     }
 
     #[test]

@@ -1,16 +1,14 @@
 //! Slots of a few units each, in pages, addressed by 32-bit handles.
 //!
-//! A general-purpose allocator needs a pointer of 8 bytes to name a record and rounds its size up;
-//! here a name is 4 bytes and a slot is as wide as its class. In exchange the slab must see to two
-//! things itself, and both are bounded:
+//! A general-purpose allocator names a record by a pointer of 8 bytes and rounds its size up. Here a name has 4 bytes,
+//! and a slot is as wide as its class. In exchange the slab manages memory itself, in two bounded ways:
 //!
-//! - *It grows without copying much.* The first page of a class doubles, up to 64 KiB; later ones
-//!   are made at their full size and filled from the front. Only the table of pages is copied when it doubles: 24 bytes
+//! - *It grows with little copying.* The first page of a class doubles, up to 64 KiB. Later pages are allocated at
+//!   their full size and filled from the front. Otherwise only the table of pages is copied when it doubles: 24 bytes
 //!   for each 256 KiB.
-//! - *It gives memory back.* A page goes with its last slot. Pages that stay behind half empty are
-//!   emptied one slot at a time: [`Slab::sparse_slot`] names a slot to move, the owner calls
-//!   [`Slab::relocate`] and mends whatever held the old handle. Only the tables of pages stay as they
-//!   were, a thousandth of what the slab once held.
+//! - *It gives memory back.* A page is freed with its last slot. Half-empty pages are emptied one slot at a time:
+//!   [`Slab::sparse_slot`] names a slot to move; the owner calls [`Slab::relocate`] and replaces the old handle
+//!   wherever it is stored. Only the tables of pages never shrink: a thousandth of the peak.
 //!
 //! ```text
 //!   Handle  [ page | first unit ]            classes[c] ─┐ pages that have room,
@@ -20,39 +18,38 @@
 //!                                    free: a chain through the free slots themselves
 //! ```
 //!
-//! A handle says where the slot begins: finding it takes a shift, a mask and one read of the table, and no look at how
-//! wide the slots of that page are. What only insertion and removal need lies in a table of its own. The first unit of a
-//! free slot says that it is free, and which one is free after it.
+//! A handle names the first unit of a slot. To find it takes a shift, a mask and one read of the table of pages; the
+//! width of the page's slots is not needed. A separate table has what only insertion and removal need. The first unit
+//! of a free slot is marked as free and names the next free slot.
 //!
 //! Insertion, removal and access are O(1).
 
-use super::super::memory::{Mover, allotted, push_tight, relocate};
+use super::super::memory::{ChunkedVec, Mover, allotted, push_tight, relocate};
 use super::super::tiny::TINY;
 use super::handle::{Handle, Unit};
-use super::shelves::Shelves;
 
-/// Bytes in a full page. Large enough that the table of pages for a million records is in the nearest cache.
+/// Bytes in a full page: so large that the table of pages for a million records fits into the first-level cache.
 const PAGE_BYTES: usize = if TINY { 512 } else { 256 * 1024 };
-/// Bytes in the first few pages of a class: no more than half of that is copied while the first of all grows.
+/// Bytes in the first few pages of a class. At most half of that is copied while the first page grows.
 const EARLY_BYTES: usize = if TINY { 512 } else { 64 * 1024 };
-/// A class that has so many pages makes the next one at its full size: what that may waste is little beside
-/// them.
+/// A class with this many pages allocates the next one at full size: what a full page may waste is then small in
+/// comparison.
 const EARLY_PAGES: u32 = 4;
-/// Below this a page grows by a half at a time.
-const LITTLE_BYTES: usize = 16 * 1024;
-/// Bytes that are made ready at once in a page that has memory.
-const STRETCH_BYTES: usize = 2048;
-/// "No page" in the links between pages, and "no slot" in those between free slots.
+/// Below this size in bytes a page grows by half instead of doubling.
+const SMALL_PAGE_BYTES: usize = 16 * 1024;
+/// Bytes of a page that are initialized at once.
+const INIT_BYTES: usize = 2048;
+/// "No page" in the links between pages, "no slot" in the links between free slots.
 const NIL: u32 = u32::MAX;
-/// How many pages with room are looked at for the emptiest one.
+/// Pages with room that are compared to find the emptiest one.
 const CANDIDATES: usize = 32;
-/// Widths up to this one have a class each.
+/// Widths up to this one, in units, have a class each.
 const EXACT: usize = 128;
 /// The widest slot, in units.
 pub const WIDEST: usize = 1024;
 
-/// Returns the size class of a slot of `width` units, and the width it is rounded up to: exact up to 128
-/// units, then eight steps to a doubling (12.5 % waste at the most).
+/// Returns the size class of a slot of `width` units, and the class's width: exact up to 128 units, then eight steps
+/// per doubling (at most 12.5 % waste).
 fn class_of(width: usize) -> (usize, usize) {
     debug_assert!((1..=WIDEST).contains(&width));
     if width <= EXACT {
@@ -66,16 +63,16 @@ fn class_of(width: usize) -> (usize, usize) {
     }
 }
 
-/// What insertion and removal need to know of a page.
+/// A page, as insertion and removal see it.
 #[derive(Clone, Copy)]
 struct Info {
-    /// The first slot of the chain of free ones, or [`NIL`].
+    /// The first free slot in the chain, or [`NIL`].
     free: u32,
-    /// Units that are in slots, in use or free. Behind them there may be memory.
+    /// Units in slots, used or free. The page may have more memory behind them.
     filled: u32,
-    /// Units that there can be in slots.
+    /// The maximum of `filled`.
     capacity: u32,
-    /// Units in a slot; 0 marks a page number that is vacant.
+    /// Units per slot; 0 marks a vacant page number.
     width: u16,
     /// Slots in use.
     live: u16,
@@ -83,7 +80,7 @@ struct Info {
     prev: u32,
     next: u32,
     class: u8,
-    /// Whether the page is among those with room.
+    /// Whether the page is in the list of pages with room.
     is_linked: bool,
 }
 
@@ -93,14 +90,14 @@ impl Info {
     }
 }
 
-/// What is known of all the pages of one width.
+/// Totals over the pages of one width.
 #[derive(Clone, Copy)]
 struct Class {
     pages: u32,
-    /// Slots in use, and how many there can be in these pages.
+    /// Slots in use, and the number of slots that fit into these pages.
     live: u32,
     slots: u32,
-    /// The first page that has room.
+    /// The first page with room.
     partial: u32,
 }
 
@@ -108,41 +105,41 @@ impl Class {
     const EMPTY: Self = Self { pages: 0, live: 0, slots: 0, partial: NIL };
 }
 
-/// A store of slots of `T`, each as wide as was asked for.
+/// Slots of units `T`, of any width up to [`WIDEST`].
 #[derive(Clone)]
 pub struct Slab<T> {
-    /// The content of each page, as far as it has been in use, now or before.
+    /// The initialized units of each page.
     pages: Vec<Vec<T>>,
-    infos: Shelves<Info>,
+    infos: ChunkedVec<Info>,
     classes: Vec<Class>,
     /// The first vacant page number.
     vacant: u32,
-    /// The page that is being emptied: it is not among those with room.
-    leaving: u32,
+    /// The page that is being emptied. It is not in the list of pages with room.
+    draining: u32,
 }
 
 impl<T: Unit> Slab<T> {
     pub fn new() -> Self {
         Self {
             pages: Vec::new(),
-            infos: Shelves::new(),
+            infos: ChunkedVec::new(),
             classes: Vec::new(),
             vacant: NIL,
-            leaving: NIL,
+            draining: NIL,
         }
     }
 
-    /// Returns a slot, and what lies behind it in its page: who knows what is in a slot knows where it ends,
-    /// and need not look that up.
+    /// Returns the units from a slot to the end of its page. The owner knows from the content where the slot ends, so
+    /// its width need not be looked up.
     ///
-    /// What finds a slot is inlined whatever the compiler thinks of its length: every operation does it several
-    /// times, and calling it costs as much as doing it.
+    /// The accessors are always inlined: every operation calls them several times, and a call costs as much as the
+    /// access.
     #[inline(always)]
     pub fn get(&self, handle: Handle) -> &[T] {
         &self.pages[handle.page::<T>()][handle.unit::<T>()..]
     }
 
-    /// Does what [`Slab::get`] does.
+    /// Returns the units from a slot to the end of its page, mutably.
     #[inline(always)]
     pub fn get_mut(&mut self, handle: Handle) -> &mut [T] {
         &mut self.pages[handle.page::<T>()][handle.unit::<T>()..]
@@ -154,14 +151,14 @@ impl<T: Unit> Slab<T> {
         &self.pages[handle.page::<T>()][handle.unit::<T>()]
     }
 
-    /// Does what [`Slab::unit`] does.
+    /// Returns the first unit of a slot, mutably.
     #[inline(always)]
     pub fn unit_mut(&mut self, handle: Handle) -> &mut T {
         &mut self.pages[handle.page::<T>()][handle.unit::<T>()]
     }
 
-    /// Takes a slot of at least `width` units, [`WIDEST`] at the most, whose content is whatever was there before: the owner
-    /// must write its first unit. `None` when there are as many pages as a handle can name.
+    /// Allocates a slot of at least `width` units, up to [`WIDEST`]. The content is arbitrary, and the owner must write
+    /// the first unit. `None` when all page numbers of a handle are in use.
     #[inline(always)]
     pub fn insert(&mut self, width: usize) -> Option<Handle> {
         let (class, width) = class_of(width);
@@ -174,7 +171,7 @@ impl<T: Unit> Slab<T> {
             let unit = info.filled;
             info.filled += width as u32;
             if info.filled as usize > units.len() {
-                stretch(units, info.filled as usize, info.capacity as usize);
+                extend_page(units, info.filled as usize, info.capacity as usize);
             }
             unit
         } else {
@@ -189,8 +186,8 @@ impl<T: Unit> Slab<T> {
         Some(Handle::new::<T>(number, unit))
     }
 
-    /// Frees a slot, and its page with the last one. One empty page of a class is kept while no
-    /// other has room, so that a load which hovers at the edge does not allocate at every step.
+    /// Frees a slot, and its page with the last slot. A class keeps one empty page while no other page has room, so
+    /// that a load at the edge does not allocate at every step.
     #[inline(always)]
     pub fn remove(&mut self, handle: Handle) {
         let number = handle.page::<T>();
@@ -202,21 +199,21 @@ impl<T: Unit> Slab<T> {
         info.live -= 1;
         self.classes[usize::from(info.class)].live -= 1;
         if info.live == 0 || !info.is_linked {
-            self.removed(number as u32);
+            self.repair_page(number as u32);
         }
     }
 
-    /// Puts a page in order in which a slot was freed: it had no room before, is being emptied, or is empty now.
+    /// Updates the lists after a slot was freed in a page that was full, is being emptied, or is empty now.
     #[cold]
-    fn removed(&mut self, number: u32) {
+    fn repair_page(&mut self, number: u32) {
         let info = self.info(number);
-        if !info.is_linked && number != self.leaving {
+        if !info.is_linked && number != self.draining {
             self.link(number);
         }
         if info.live == 0 {
             let info = self.info(number);
             let is_alone = info.prev == NIL && info.next == NIL;
-            if number == self.leaving || !is_alone {
+            if number == self.draining || !is_alone {
                 self.close_page(number);
             }
         }
@@ -224,16 +221,15 @@ impl<T: Unit> Slab<T> {
 
     /// Returns whether [`Slab::sparse_slot`] would name a slot. O(classes).
     pub fn is_sparse(&self) -> bool {
-        self.leaving != NIL || self.sparse_class().is_some()
+        self.draining != NIL || self.sparse_class().is_some()
     }
 
-    /// Returns a slot that should move so that a page can be given back, or `None` when the slab is dense:
-    /// each class is at least three quarters full, but for less than one page's worth. Costs
-    /// O(classes), of which there are at most 152, and a look at free slots of the page, each once while
-    /// the page is emptied.
+    /// Returns a slot to move so that a page can be freed. `None` when the slab is dense, that is, when each class is
+    /// at least three quarters full or has less than a page to spare. O(classes), of which there are at most 152, and a
+    /// scan over the page's free slots, each visited once while the page is emptied.
     pub fn sparse_slot(&mut self) -> Option<Handle> {
         loop {
-            if self.leaving == NIL {
+            if self.draining == NIL {
                 let sparse = self.sparse_class()?;
                 let number = self.emptiest(sparse);
                 self.unlink(number);
@@ -241,12 +237,12 @@ impl<T: Unit> Slab<T> {
                     self.close_page(number);
                     continue;
                 }
-                self.leaving = number;
+                self.draining = number;
             }
-            // From the end: what is free there is cut off, and not looked at again.
-            let (number, width) = (self.leaving, u32::from(self.info(self.leaving).width));
+            // Scan from the end: free slots there are cut off and not visited again.
+            let (number, width) = (self.draining, u32::from(self.info(self.draining).width));
             let info = self.infos.get_mut(number as usize);
-            // Nothing is put into this page any more.
+            // No slot is allocated in this page any more.
             info.free = NIL;
             while info.filled > 0 {
                 let unit = info.filled - width;
@@ -259,11 +255,11 @@ impl<T: Unit> Slab<T> {
         }
     }
 
-    /// Moves a slot's content to another slot of its class. `None` if there is no room for it.
+    /// Moves a slot's content to another slot of its class, and returns that. `None` if there is no room.
     pub fn relocate(&mut self, handle: Handle) -> Option<Handle> {
         let width = usize::from(self.info(handle.page::<T>() as u32).width);
         let target = self.insert(width)?;
-        // Two pages of one table cannot both be borrowed: the source is lent out meanwhile.
+        // Two pages of one table cannot both be borrowed mutably, so take the source out for the copy.
         let source = std::mem::take(&mut self.pages[handle.page::<T>()]);
         self.get_mut(target)[..width].copy_from_slice(&source[handle.unit::<T>()..][..width]);
         self.pages[handle.page::<T>()] = source;
@@ -271,12 +267,12 @@ impl<T: Unit> Slab<T> {
         Some(target)
     }
 
-    /// Returns how many page numbers there are.
+    /// Returns the number of page numbers, including vacant ones.
     pub fn pages(&self) -> usize {
         self.pages.len()
     }
 
-    /// Returns whether a page number has no page.
+    /// Returns whether a page number is vacant.
     pub fn is_vacant(&self, page: usize) -> bool {
         self.infos.get(page).width == 0
     }
@@ -293,24 +289,24 @@ impl<T: Unit> Slab<T> {
         relocate(&mut self.pages[number], mover);
     }
 
-    /// Takes it apart, to be freed a page at a time.
+    /// Takes the slab apart. Each item owns one page.
     pub fn into_pages(self) -> impl Iterator<Item = impl Sized> {
         self.pages.into_iter()
     }
 
-    /// Returns how many slots are in use.
+    /// Returns the number of slots in use.
     #[cfg(any(test, feature = "checks"))]
     pub fn len(&self) -> usize {
         self.classes.iter().map(|class| class.live as usize).sum()
     }
 
-    /// Returns the bytes allocated, the slab's own fields apart. O(pages).
+    /// Returns the bytes allocated, without the struct itself. O(pages).
     pub fn memory(&self) -> usize {
         let units = self.pages.iter().map(allotted);
         units.sum::<usize>() + allotted(&self.pages) + self.infos.memory() + allotted(&self.classes)
     }
 
-    /// Returns how many allocations freeing it takes, about. O(1).
+    /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
         self.classes.iter().map(|class| class.pages as usize).sum::<usize>() + 3
     }
@@ -338,10 +334,11 @@ impl<T: Unit> Slab<T> {
         let slots = slots_in::<T>(bytes, width);
         let capacity = slots * width;
         let mut units = Vec::new();
-        // The only page of a class grows as it is filled, so that few slots take little. When it is emptied, that is into
-        // another one which is then the only one.
-        let is_leaving = self.leaving != NIL && usize::from(self.info(self.leaving).class) == class;
-        if before > u32::from(is_leaving) {
+        // The only page of a class grows as it fills, so that a few slots take little memory. A page that is being
+        // emptied does not count, because it is about to go.
+        let is_draining =
+            self.draining != NIL && usize::from(self.info(self.draining).class) == class;
+        if before > u32::from(is_draining) {
             units.reserve_exact(capacity);
         }
         let info = Info {
@@ -352,7 +349,7 @@ impl<T: Unit> Slab<T> {
             live: 0,
             prev: NIL,
             next: NIL,
-            // There are 152 at the most.
+            // At most 152.
             class: class as u8,
             is_linked: false,
         };
@@ -370,15 +367,15 @@ impl<T: Unit> Slab<T> {
         Some(number)
     }
 
-    /// Frees a page without slots in use and makes its number vacant.
+    /// Frees a page without slots in use, and makes its number vacant.
     #[cold]
     fn close_page(&mut self, number: u32) {
         let info = self.info(number);
         if info.is_linked {
             self.unlink(number);
         }
-        if self.leaving == number {
-            self.leaving = NIL;
+        if self.draining == number {
+            self.draining = NIL;
         }
         let class = &mut self.classes[usize::from(info.class)];
         class.pages -= 1;
@@ -388,13 +385,13 @@ impl<T: Unit> Slab<T> {
         *self.info_mut(number) =
             Info { free: NIL, filled: 0, capacity: 0, width: 0, next: vacant, ..info };
         self.info_mut(number).is_linked = false;
-        // Without any page there is nothing to keep numbers for.
+        // Without pages, no page number is worth keeping.
         if self.classes.iter().all(|class| class.pages == 0) {
             *self = Self::new();
         }
     }
 
-    /// Puts a page before the others that have room.
+    /// Inserts a page at the front of the pages with room.
     #[cold]
     fn link(&mut self, number: u32) {
         let class = usize::from(self.info(number).class);
@@ -421,15 +418,14 @@ impl<T: Unit> Slab<T> {
         }
     }
 
-    /// Returns the numbers of a list, from this one on.
+    /// Iterates over a list of page numbers.
     fn list(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         let known = |number: u32| (number != NIL).then_some(number);
         std::iter::successors(known(first), move |number| known(self.info(*number).next))
     }
 
-    /// Returns the first class of which a page can be emptied into the others (or, if it is the only one,
-    /// into a smaller one). Each time that is done the class loses a page or shrinks to a quarter, so
-    /// asking again comes to an end.
+    /// Returns the first class with a page that can be emptied into the others (or, if it is the only one, into a
+    /// smaller page). Each time, the class loses a page or shrinks to a quarter, so that repeated calls end.
     fn sparse_class(&self) -> Option<usize> {
         self.classes.iter().position(|class| {
             let Class { pages, live, slots, partial } = *class;
@@ -441,7 +437,7 @@ impl<T: Unit> Slab<T> {
                 let room = self.pages[partial as usize].capacity() / width;
                 return room >= 4 * live as usize + 8;
             }
-            // What is in the emptiest page, however large that is, must fit into the others.
+            // The content of the emptiest page, whatever its size, must fit into the others.
             let early = slots_in::<T>(EARLY_BYTES, width) as u32;
             let largest =
                 if slots > pages * early { slots_in::<T>(PAGE_BYTES, width) as u32 } else { early };
@@ -450,7 +446,7 @@ impl<T: Unit> Slab<T> {
         })
     }
 
-    /// Returns the page with the fewest slots in use among the first few that have room.
+    /// Returns the page with the fewest slots in use among the first [`CANDIDATES`] with room.
     fn emptiest(&self, class: usize) -> u32 {
         let first = self.classes[class].partial;
         self.list(first)
@@ -481,7 +477,7 @@ impl<T: Unit> Slab<T> {
             let free: std::collections::BTreeSet<_> = free.collect();
             let filled = info.filled as usize / width;
             assert_eq!(usize::from(info.live) + free.len(), filled, "page {number}: slots in use");
-            if number != self.leaving {
+            if number != self.draining {
                 let next = |unit: &u32| units[*unit as usize].free().expect("a free slot");
                 let known = |unit: u32| (unit != NIL).then_some(unit);
                 let chain = std::iter::successors(known(info.free), |unit| known(next(unit)));
@@ -493,7 +489,7 @@ impl<T: Unit> Slab<T> {
             class.pages += 1;
             class.live += u32::from(info.live);
             class.slots += info.capacity / u32::from(info.width);
-            let is_listed = info.has_room() && number != self.leaving;
+            let is_listed = info.has_room() && number != self.draining;
             assert_eq!(is_listed, info.is_linked, "page {number} is in the wrong list");
             with_room += usize::from(is_listed);
         }
@@ -507,24 +503,24 @@ impl<T: Unit> Slab<T> {
     }
 }
 
-/// Returns how many slots there are in a page of so many bytes.
+/// Returns the number of slots in a page of `bytes` bytes.
 fn slots_in<T: Unit>(bytes: usize, width: usize) -> usize {
-    // The last unit of a page has no number.
+    // The last unit of a page cannot be named.
     let units = (bytes / size_of::<T>()).min((1 << T::BITS) - 1);
     (units / width).max(1)
 }
 
-/// Makes more units of a page ready, `needed` at least.
+/// Initializes more units of a page, up to `needed` or further.
 #[inline(never)]
-fn stretch<T: Unit>(units: &mut Vec<T>, needed: usize, capacity: usize) {
+fn extend_page<T: Unit>(units: &mut Vec<T>, needed: usize, capacity: usize) {
     if needed > units.capacity() {
-        // By a half while that is little: what is not used is paid by every lawn that is a little too large to be small.
-        let is_little = units.len() * size_of::<T>() < LITTLE_BYTES;
+        // Grow small pages by half only: every lawn slightly above the small form pays for unused memory.
+        let is_little = units.len() * size_of::<T>() < SMALL_PAGE_BYTES;
         let more = if is_little { units.len() / 2 } else { units.len() };
         let room = (units.len() + more).clamp(needed, capacity);
         units.reserve_exact(room - units.len());
     }
-    let most = (units.len() + STRETCH_BYTES / size_of::<T>()).min(units.capacity());
+    let most = (units.len() + INIT_BYTES / size_of::<T>()).min(units.capacity());
     units.resize(most.max(needed), T::default());
 }
 

@@ -25,8 +25,8 @@ fn with_a_ttl_for_each_element_all_but_a_few_are_in_the_timeline() {
         start_numbered(&mut lawn, id..id + 1, id * 7919 % count, 0);
     }
     lawn.check();
-    let (queues, timed) = lawn.parts().shape();
-    assert_eq!(queues + timed, count as usize);
+    let (queues, timeline_len) = lawn.parts().shape();
+    assert_eq!(queues + timeline_len, count as usize);
     assert!(queues <= 20, "{queues} queues");
     let deadlines: Vec<_> = pop_all(&mut lawn, count).iter().map(|id| id * 7919 % count).collect();
     assert_eq!(deadlines, (0..count).collect::<Vec<_>>());
@@ -43,11 +43,17 @@ fn a_ttl_that_comes_often_has_a_queue_and_one_of_thousands_has_none() {
             start_numbered(&mut lawn, id..id + 1, ttl, 0);
         }
         lawn.check();
-        let (queues, timed) = lawn.parts().shape();
+        let (queues, timeline_len) = lawn.parts().shape();
         if has_queues {
-            assert!(queues > 90 && timed < 30_000, "{queues} queues, {timed} in none");
+            assert!(
+                queues > 90 && timeline_len < 30_000,
+                "{queues} queues, {timeline_len} in none"
+            );
         } else {
-            assert!(queues < 200 && timed > 290_000, "{queues} queues, {timed} in none");
+            assert!(
+                queues < 200 && timeline_len > 290_000,
+                "{queues} queues, {timeline_len} in none"
+            );
         }
     }
 }
@@ -211,7 +217,7 @@ fn what_comes_between_a_few_leaves_the_first_block_sorted() {
         let queues = &lawn.parts().queues;
         let (number, _, block) = queues.earliest().expect("a block");
         assert_eq!(number, TIMELINE);
-        assert!(queues.blocks.bits(block).is_sorted, "after {id}");
+        assert!(queues.blocks.meta(block).is_sorted, "after {id}");
         lawn.check();
     };
     // In both directions, into gaps, and with ties.
@@ -279,8 +285,8 @@ fn records_are_read_ahead_a_few_at_a_time_and_once() {
     let mut reads = Vec::new();
     for taken in 0..40 {
         let parts = lawn.parts_mut();
-        parts.queues.settle(&mut parts.records);
-        if let Some(handles) = parts.queues.unread() {
+        parts.queues.refresh_heads(&mut parts.records);
+        if let Some(handles) = parts.queues.handles_to_prefetch() {
             reads.push((taken, handles.iter().flatten().count()));
         }
         lawn.pop_due(10).expect("it is due");
