@@ -413,11 +413,7 @@ mod tests {
         index.check(|_, _| true);
         assert_eq!((index.len(), index.tables.len(), index.directory.len()), (1, 1, 1));
         assert!(index.memory() * 100 < full, "{} of {full} bytes are left", index.memory());
-        assert!(
-            index.tables.capacity() <= 4,
-            "capacity for {} tables",
-            index.tables.capacity()
-        );
+        assert!(index.tables.capacity() <= 4, "capacity for {} tables", index.tables.capacity());
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! The blades of the lawn: one FIFO queue for each TTL, and the index over their heads.
+//! One FIFO queue for each frequent TTL, and the heap over their heads.
 //!
-//! Elements pushed with one TTL come due in the order of pushing, so appending keeps a queue sorted
-//! by turn. What breaks that rule (a clock that stepped back, a deadline given from outside), and what has a TTL that is
-//! not worth a queue, goes to the [timeline](super::timeline), which is sorted whatever comes.
+//! Elements that are pushed with one TTL come due in the order of pushing, so appending keeps a queue sorted by turn.
+//! Elements that break this rule (after the clock stepped back, or with a deadline given from outside), and elements
+//! whose TTL is too rare for a queue, go to the [timeline](super::timeline), which accepts any order.
 //!
 //! ```text
 //!   by_ttl { 1000: q0, 60000: q1 }      heads (heap): q0 @ t=5, q1 @ t=9
 //!      q0  head ─▶ [ a b c · e f g h · j k l m ] ⇄ [ n o p ] ◀─ tail
-//!      q1  head ─▶ [ x y ] ◀─ tail                       · a stopped element's blank
+//!      q1  head ─▶ [ x y ] ◀─ tail                       · the blank of a stopped element
 //! ```
 //!
-//! Appending and stopping are O(1). A queue that runs empty goes, as in the paper.
+//! Appending and stopping are O(1). An empty queue is dropped, as in the paper.
 
 use std::collections::BTreeSet;
 
@@ -29,75 +29,75 @@ use super::heads::{Heads, QueueNumber, TIMELINE};
 use super::ranges::Ranges;
 use super::votes::Votes;
 
-/// TTLs that have a queue of their own at the most. The paper's systems have a few dozen; with more, their last blocks and
-/// heads drive each other out of the caches.
+/// TTLs with a queue, at most. The paper's systems have a few dozen. With more, their last blocks and heads evict each
+/// other from the caches.
 const QUEUES_MAX: usize = if TINY { 6 } else { 1024 };
-/// Queues that are begun for whatever TTL comes, …
+/// The first queues are created for any TTL …
 const UNCONDITIONAL_QUEUES: usize = if TINY { 2 } else { 16 };
-/// … and elements for each one beyond, which is begun for a TTL with enough [votes](super::votes). A queue costs some 350
-/// bytes, and the timeline for an element with a TTL some thirteen more than a queue.
+/// … and one more for each [`ELEMENTS_PER_QUEUE`] elements, for a TTL with enough [votes](super::votes). A queue costs
+/// some 350 bytes; an element with a TTL costs some 13 bytes more in the timeline than in a queue.
 const ELEMENTS_PER_QUEUE: usize = if TINY { 4 } else { 64 };
-/// Records that are read ahead: enough that they wait for memory together, few enough that they are
-/// still in the nearest cache when their turn comes.
+/// Records to prefetch at once: enough for their cache misses to overlap, few enough to stay in the first-level cache
+/// until they are used.
 pub const AHEAD: usize = 16;
-/// TTLs whose queues are remembered, as a power of two: sixteen of a few dozen would meet too often.
+/// The number of cached TTLs, as a power of two. With sixteen, a few dozen TTLs would collide too often.
 const RECENT_BITS: u32 = 6;
 
-/// Returns where the queue of a TTL is remembered.
+/// Returns the cache slot of a TTL.
 #[inline(always)]
 fn recent_slot(ttl: u64) -> usize {
-    // Fibonacci hashing: TTLs are round numbers, which differ in their middle meta.
+    // Fibonacci hashing: TTLs are round numbers, which differ in their middle bits.
     (ttl.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - RECENT_BITS)) as usize
 }
 
 #[derive(Clone)]
 pub(super) struct Queue {
     pub(super) ttl: u64,
-    /// The first and the last block; both are `None` for a number that is free.
+    /// The first and the last block. `None` for a free number.
     pub(super) ends: Option<(Handle, Handle)>,
-    /// No element has a later deadline. It may be too late when the last element was stopped.
+    /// No element has a later deadline. May be too late once the last element was stopped.
     pub(super) latest: u64,
-    /// From here on nothing has been read ahead.
+    /// Handles before this spot were prefetched.
     pub(super) prefetched_to: Option<Spot>,
 }
 
-/// Where an element will be filed: see [`Queues::predict_slot`].
+/// The predicted position of an element: see [`Queues::predict_slot`].
 #[derive(Clone, Copy)]
 pub enum PredictedSlot {
-    /// Behind the last element of a queue.
+    /// At the tail of a queue.
     Queue(QueueNumber),
-    /// In a block of the timeline, unless its TTL has a queue that was not wanted lately.
+    /// In this block of the timeline, whose range begins at this deadline, unless the TTL has a queue that is not
+    /// cached. `None`: before all ranges.
     Timeline(Option<(u64, Handle)>),
 }
 
 /// All queues of a lawn.
 #[derive(Clone)]
 pub struct Queues {
-    /// TTLs are chosen by users, who must not be able to choose colliding ones.
+    /// Clients choose TTLs and must not be able to choose colliding ones.
     hasher: RandomState,
     pub blocks: Blocks,
     pub(super) queues: Vec<Queue>,
-    /// Numbers without a queue, all below the last one with a queue.
+    /// Free queue numbers, all below the highest one in use.
     pub(super) free: BTreeSet<QueueNumber>,
     pub(super) by_ttl: HashTable<QueueNumber>,
     pub(super) heads: Heads,
     pub(super) directory: BlockIndex,
-    /// The queues that lost their heads last: `heads` still has the turns of those, which are too early.
+    /// The queues whose turns in `heads` are stale, that is, too early.
     pub(super) stale: StaleHeads,
-    /// Where the blocks of the timeline begin.
     pub ranges: Ranges,
     /// Elements in the timeline.
     pub(super) timeline_len: usize,
     pub(super) votes: Votes,
-    /// For some TTLs that an element was started with lately, the number that the queue had then.
+    /// A cache of queue numbers by TTL. An entry may be out of date.
     recent: [QueueNumber; 1 << RECENT_BITS],
 }
 
 impl Queues {
     pub fn new(hasher: RandomState) -> Self {
-        // No element is late enough to be appended to the timeline.
+        // With this `latest`, no element is ever appended to the timeline.
         let timeline = Queue { ttl: u64::MAX, ends: None, latest: u64::MAX, prefetched_to: None };
-        // Most lawns that are just large enough for all this have one TTL.
+        // Most lawns just above the small form have one TTL.
         let mut queues = Vec::with_capacity(2);
         queues.push(timeline);
         Self {
@@ -116,8 +116,8 @@ impl Queues {
         }
     }
 
-    /// Returns where an element will be filed, unless something else changes before: looked up beforehand, so that other memory
-    /// that it takes can be waited for meanwhile. `prefetch_index` is called if this asks for memory.
+    /// Predicts where an element will be inserted, so that its memory can be fetched early. Valid until the next
+    /// change. `prefetch_index` is called if the prediction has to wait for memory itself.
     #[inline(always)]
     pub fn predict_slot(
         &self,
@@ -134,8 +134,8 @@ impl Queues {
         PredictedSlot::Timeline(self.predict_in_timeline(turn))
     }
 
-    /// Files a record in the queue of `ttl` or in the timeline, and returns where it stands now; to write that down is the
-    /// caller's. There are so many `elements` in the lawn.
+    /// Inserts a record into the queue of `ttl` or into the timeline, and returns its spot. The caller must store the
+    /// spot in the record. `elements` is the number of elements in the lawn.
     #[inline(always)]
     pub fn push(
         &mut self,
@@ -155,8 +155,8 @@ impl Queues {
         self.push_slow(records, handle, (ttl, turn), elements, range)
     }
 
-    /// Does what [`Queues::push`] does for nearly all elements: for those whose queue was predicted, and has a place for them at
-    /// its end. `None` for all others; then nothing has changed.
+    /// Appends a record to the predicted queue: the fast path of [`Queues::push`], taken by nearly all elements. `None`
+    /// if the tail block is full; then nothing has changed.
     #[inline(always)]
     pub fn append_predicted(
         &mut self,
@@ -171,7 +171,7 @@ impl Queues {
         Some(Spot::new(tail, place))
     }
 
-    /// Does what [`Queues::push`] does for any element.
+    /// The slow path of [`Queues::push`], for any element.
     #[inline(never)]
     fn push_slow(
         &mut self,
@@ -192,11 +192,12 @@ impl Queues {
             }
         };
         let spot = spot.or_else(|| self.push_to_timeline(records, handle, ttl, turn, range));
-        // A block has a place for as many as a page of records at least, and there are as many pages of both.
+        // A page of blocks holds at least as many handles as a page of records, and there can be as many pages of
+        // either.
         spot.expect("there are fewer blocks than records")
     }
 
-    /// Appends an element to a queue, if it comes after all others of it.
+    /// Appends an element to a queue. `None` if it does not come after all others there.
     fn push_to_queue(
         &mut self,
         records: &Records,
@@ -217,7 +218,7 @@ impl Queues {
         self.append(number, handle, turn)
     }
 
-    /// Takes a record out of its place.
+    /// Removes a record from its queue or from the timeline.
     #[inline(always)]
     pub fn remove(&mut self, records: &mut Records, spot: Spot) {
         match self.blank(spot) {
@@ -227,7 +228,7 @@ impl Queues {
         }
     }
 
-    /// Blanks the place of a record. What comes of it is the caller's to see to.
+    /// Blanks a record's place. The caller must act on the result.
     #[inline(always)]
     pub fn blank(&mut self, spot: Spot) -> Blanked {
         let meta = self.blocks.meta_mut(spot.block);
@@ -235,8 +236,8 @@ impl Queues {
         meta.remove(spot.place)
     }
 
-    /// Puts in order the block of a place that was [blanked](Queues::blank), and which is empty or sparse by now. The
-    /// record that was there still has the turn that it had.
+    /// Repairs a block that is empty or sparse after a place was [blanked](Queues::blank). The record must still have
+    /// its old turn.
     #[inline(never)]
     pub fn repair_block(&mut self, records: &mut Records, spot: Spot) {
         let meta = *self.blocks.meta(spot.block);
@@ -249,7 +250,7 @@ impl Queues {
             }
             self.drop_block(spot.block);
         } else if meta.is_sparse() && !meta.is_head {
-            // The first block will be empty soon, and is at most one to a queue.
+            // The first block will be empty soon, and there is only one per queue.
             if meta.queue == TIMELINE {
                 self.join_ranges(records, spot.block);
             } else {
@@ -264,8 +265,7 @@ impl Queues {
         }
     }
 
-    /// Takes the head of a queue out, which is at `spot`. The heap is told of the next head when it is asked: a run of
-    /// heads costs one change of it.
+    /// Removes the head of a queue, which is at `spot`. The heap is updated on demand, once for a run of removals.
     #[inline(always)]
     pub fn remove_head(&mut self, spot: Spot) {
         let meta = self.blocks.meta_mut(spot.block);
@@ -274,7 +274,7 @@ impl Queues {
         let (number, is_empty, is_listed) =
             (meta.queue, meta.is_empty(), meta.since_indexed == BLOCKS_PER_ENTRY);
         if !self.stale.contains(number) {
-            // Heads were settled before the run, and no other queue has lost one.
+            // The heap was up to date before the run, and no other queue has lost its head since.
             self.stale.push(number);
         }
         if is_empty {
@@ -293,7 +293,7 @@ impl Queues {
         }
     }
 
-    /// Returns the next few handles of the queue with the earliest head, unless they have been asked for before.
+    /// Returns the next few handles of the queue with the earliest head, unless they were returned before.
     pub fn handles_to_prefetch(&mut self) -> Option<[Option<Handle>; AHEAD]> {
         let (_, number) = self.heads.first()?;
         let queue = &mut self.queues[usize::from(number)];
@@ -311,7 +311,7 @@ impl Queues {
         Some(ahead)
     }
 
-    /// Returns the TTL of an element, which its queue has or, in the timeline, it alone.
+    /// Returns the TTL of an element: that of its queue or, in the timeline, its own.
     pub fn ttl(&self, spot: Spot) -> u64 {
         match self.blocks.meta(spot.block).queue {
             TIMELINE => self.blocks.ttl(spot.block, spot.place.into()),
@@ -319,17 +319,17 @@ impl Queues {
         }
     }
 
-    /// Returns how many elements are in no queue.
+    /// Returns the number of elements in the timeline.
     pub fn timeline_len(&self) -> usize {
         self.timeline_len
     }
 
-    /// Returns how many TTLs have a queue.
+    /// Returns the number of queues.
     pub fn len(&self) -> usize {
         self.by_ttl.len()
     }
 
-    /// Takes note that a record has moved, or was replaced by one with the same turn.
+    /// Replaces the handle of a record that was moved or replaced. The turn must be the same.
     pub fn replace(&mut self, spot: Spot, new: Handle) {
         self.blocks.replace(spot.block, spot.place, new);
     }
@@ -340,11 +340,11 @@ impl Queues {
     }
 
     fn start_queue(&mut self, handle: Handle, ttl: u64, turn: Turn) -> Option<Spot> {
-        // The number is known when there is room.
+        // The number is set below, once there is a block.
         let block = self.blocks.insert_empty(0, None)?;
         let queue =
             Queue { ttl, ends: Some((block, block)), latest: turn.deadline, prefetched_to: None };
-        // The lowest first, so that the list of queues can become short again.
+        // Lowest first, so that the list of queues can shrink.
         let number = if let Some(number) = self.free.pop_first() {
             self.queues[usize::from(number)] = queue;
             number
@@ -362,7 +362,7 @@ impl Queues {
         Some(Spot::new(block, place))
     }
 
-    /// Adds an element whose turn comes after all others of its queue.
+    /// Appends an element whose turn is after all others of its queue.
     fn append(&mut self, number: QueueNumber, handle: Handle, turn: Turn) -> Option<Spot> {
         let (head, tail) = self.queues[usize::from(number)].ends.expect("a queue with a block");
         let (block, place) = match self.blocks.append(tail, handle) {
@@ -381,7 +381,7 @@ impl Queues {
         Some(Spot::new(block, place))
     }
 
-    /// Unlinks an empty block and frees it, and its queue with the last one.
+    /// Unlinks and frees an empty block, and its queue with the last block.
     #[inline(never)]
     pub(super) fn drop_block(&mut self, handle: Handle) {
         let BlockView { meta, block } = self.blocks.view(handle);
@@ -410,10 +410,10 @@ impl Queues {
         }
     }
 
-    /// Forgets numbers at the end that have no queue, and gives back what many queues took.
+    /// Drops free numbers at the end, and frees what many queues allocated.
     fn shrink_tables(&mut self) {
         let last = self.queues.iter().rposition(|queue| queue.ends.is_some());
-        // The timeline stays.
+        // The timeline always stays.
         let length = last.map_or(1, |last| last + 1);
         if length < self.queues.len() {
             self.queues.truncate(length);
@@ -428,15 +428,15 @@ impl Queues {
         }
     }
 
-    /// Puts a sparse block's handles into a neighbour that has room for them. At most half a block's
-    /// records are told of their new place, a small part of those that were stopped to make it sparse.
+    /// Moves the handles of a sparse block to a neighbour with room. At most half a block of records is updated, few
+    /// compared with the removals that made the block sparse.
     #[inline(never)]
     fn join(&mut self, records: &mut Records, handle: Handle) {
         let view = self.blocks.view(handle);
         let BlockView { meta, block } = view;
         let fits = |other: &Handle| self.blocks.meta(*other).can_join(meta);
         let Some(target) = block.next.filter(fits).or(block.prev.filter(fits)) else { return };
-        // Their records will be told, and nobody has looked at them lately.
+        // These records are about to be updated, and are probably not in the cache.
         view.handles().for_each(|(_, handle)| records.prefetch(handle));
         self.directory.join_blocks(&mut self.blocks, records, handle, target);
         let before = self.blocks.join(target, handle);
@@ -447,7 +447,7 @@ impl Queues {
         self.drop_block(handle);
     }
 
-    /// Ends a queue that has lost its last element.
+    /// Removes a queue that has lost its last element.
     #[cold]
     fn remove_queue(&mut self, number: QueueNumber) {
         self.stale.remove(number);
@@ -455,7 +455,7 @@ impl Queues {
         self.shrink_tables();
     }
 
-    /// Takes note that a block has moved: its neighbours, and the records in it, point to where it was.
+    /// Updates everything that refers to a block that has moved: its neighbours, its queue, and the records in it.
     pub(super) fn block_moved(&mut self, records: &mut Records, new: Handle) {
         let BlockView { meta, block } = self.blocks.view(new);
         let (queue, prev, next) = (meta.queue, block.prev, block.next);

@@ -1,39 +1,40 @@
-//! Where the blocks of the [timeline](super::timeline) begin: a sorted list in pieces, which is searched without a branch that a
-//! processor could guess wrong.
+//! The ranges of the blocks of the [timeline](super::timeline): a sorted list in pieces, searched without unpredictable
+//! branches.
 //!
-//! An entry is to some forty elements, so a million have 25,000 of them: pieces of up to 128 entries, and a list of where the
-//! pieces begin. To search is to halve either list some seven times. In a piece that is done by milliseconds from where it
-//! begins, in 32 bits: half a kilobyte of eight cache lines, of which a search reads three, and 100 kB for a million elements. A
-//! B-tree would be as high, but its nodes are wider, and each is searched from the left, where nobody can foretell how far.
+//! There is one entry for some forty elements: 25,000 for a million, in pieces of up to 128 entries, with a list of the
+//! pieces' first turns. A search halves each of the two lists some seven times. Within a piece it compares 32-bit
+//! offsets in milliseconds: half a kilobyte in eight cache lines, of which a search reads three; 100 kB for a million
+//! elements. A B-tree would be as high, but its nodes are wider, and each is searched from the left up to a point that
+//! no processor can predict.
 
 use super::super::memory::{Mover, allotted, push_tight, relocate, shrink};
 use super::super::store::Handle;
 use super::super::tiny::TINY;
 use super::super::turn::Turn;
 
-/// Entries of a piece. So many are moved when one is added, and as many pieces as there are when one is split: 100,000 for
-/// half a thousand million elements.
+/// Entries per piece, at most. An insertion moves at most this many entries, and a split moves at most the list of
+/// pieces: 100,000 for half a billion elements.
 const PIECE: usize = if TINY { 4 } else { 128 };
 
-/// Where the range of a block begins: no turn in the block is earlier, and every turn in the one before is.
+/// The start of a block's range: no turn in the block is earlier, and every turn in the previous block is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Range {
     pub(super) from: Turn,
     pub(super) block: Handle,
 }
 
-/// Entries that follow each other, one at least.
+/// Consecutive entries, at least one.
 #[derive(Clone)]
 struct Piece {
     /// No entry has an earlier deadline.
     base: u64,
-    /// The deadline of each entry, less the base, or [`FAR`].
+    /// The deadline of each entry minus `base`, or [`FAR`].
     offsets: Vec<u32>,
     blocks: Vec<Handle>,
     froms: Vec<Turn>,
 }
 
-/// What stands for all deadlines that are so many milliseconds (49 days) or more after a base.
+/// Stands for any offset of 2^32 - 1 milliseconds (49 days) or more.
 pub(super) const FAR: u32 = u32::MAX;
 
 /// Returns the milliseconds from a base to a deadline, or [`FAR`].
@@ -49,7 +50,7 @@ impl Piece {
         piece
     }
 
-    /// Sets the base to where the first entry begins.
+    /// Recomputes base and offsets.
     fn measure(&mut self) {
         self.base = self.froms.first().map_or(0, |first| first.deadline);
         self.offsets.clear();
@@ -77,13 +78,14 @@ impl Piece {
         Self::new(self.froms.split_off(entry), self.blocks.split_off(entry))
     }
 
-    /// Returns the entry that a turn is in, and the deadline that it begins at. The first entry does not begin later.
+    /// Returns the entry whose range contains a turn, and the deadline where the range begins. The first entry must not
+    /// begin after the turn.
     #[inline(always)]
     fn find(&self, turn: Turn) -> (usize, u64) {
         let wanted = offset(turn.deadline, self.base);
         let entry = self.offsets.partition_point(|offset| *offset <= wanted) - 1;
         let found = self.offsets[entry];
-        // What begins in an earlier millisecond is it; otherwise the rest of the turn has to be looked at.
+        // A range that begins in an earlier millisecond is the one; otherwise compare the complete turns.
         if found < wanted || found != FAR && self.froms[entry] <= turn {
             (entry, self.base + u64::from(found))
         } else {
@@ -101,22 +103,23 @@ impl Piece {
 /// The ranges of all blocks of the timeline.
 #[derive(Clone, Default)]
 pub struct Ranges {
-    /// Where each piece begins.
+    /// The first turn of each piece.
     firsts: Vec<Turn>,
     pieces: Vec<Piece>,
 }
 
-/// Returns how many turns of a sorted list are not later than this one.
+/// Returns the number of turns in a sorted list that are not later than `turn`.
 #[inline(always)]
 fn count_until(turns: &[Turn], turn: Turn) -> usize {
-    // As one number, so that a comparison is two subtractions and no branch.
+    // Compared as one number: two subtractions, no branch.
     let number = |turn: &Turn| u128::from(turn.deadline) << 64 | u128::from(turn.push);
     let last = number(&turn);
     turns.partition_point(|turn| number(turn) <= last)
 }
 
 impl Ranges {
-    /// Returns the piece and the entry that a turn is in, and the deadline that it begins at. `None` before the first one.
+    /// Returns the piece and the entry whose range contains a turn, and the deadline where the range begins. `None`
+    /// before the first range.
     #[inline(always)]
     fn place(&self, turn: Turn) -> Option<(usize, usize, u64)> {
         let number = count_until(&self.firsts, turn).checked_sub(1)?;
@@ -124,27 +127,27 @@ impl Ranges {
         Some((number, entry, deadline))
     }
 
-    /// Returns the block in whose range a turn is, and the deadline that this begins at. `None` before the first one.
+    /// Returns the block whose range contains a turn, and the deadline where the range begins. `None` before the first
+    /// range.
     #[inline(always)]
     pub(super) fn find(&self, turn: Turn) -> Option<(u64, Handle)> {
         let (number, entry, deadline) = self.place(turn)?;
         Some((deadline, self.pieces[number].blocks[entry]))
     }
 
-    /// Returns the range that a turn is in.
+    /// Returns the range that contains a turn.
     pub(super) fn get(&self, turn: Turn) -> Range {
         let (number, entry, _) = self.place(turn).expect("a turn is in a range");
         let piece = &self.pieces[number];
         Range { from: piece.froms[entry], block: piece.blocks[entry] }
     }
 
-    /// Returns the first range.
     pub(super) fn first(&self) -> Option<Range> {
         let piece = self.pieces.first()?;
         Some(Range { from: piece.froms[0], block: piece.blocks[0] })
     }
 
-    /// Returns all ranges, in order.
+    /// Iterates over all ranges, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = Range> + '_ {
         self.pieces.iter().flat_map(|piece| {
             let entries = piece.froms.iter().zip(&piece.blocks);
@@ -152,7 +155,7 @@ impl Ranges {
         })
     }
 
-    /// Adds a range, at whose beginning no other begins.
+    /// Inserts a range. No other range may begin at the same turn.
     pub(super) fn insert(&mut self, range: Range) {
         let (number, entry) = match self.place(range.from) {
             Some((piece, entry, _)) => (piece, entry + 1),
@@ -165,16 +168,16 @@ impl Ranges {
         piece.insert(entry, range);
         self.firsts[number] = piece.froms[0];
         if piece.froms.len() > PIECE {
-            // What comes behind all others, as ascending deadlines do, leaves a full piece behind.
+            // With ascending deadlines, split off nothing, so that full pieces stay behind.
             let later = piece.split_off(if entry == PIECE { PIECE } else { PIECE / 2 });
             self.firsts.insert(number + 1, later.froms[0]);
             self.pieces.insert(number + 1, later);
-            // Or else the last block of a full piece, when it is split again and again, leaves a piece for each of its parts.
+            // Otherwise, repeated splits of the last block of a full piece would leave a piece for each of its parts.
             self.join(number + 1);
         }
     }
 
-    /// Takes out the range that a turn is in.
+    /// Removes the range that contains a turn.
     pub(super) fn remove(&mut self, turn: Turn) {
         let (number, entry, _) = self.place(turn).expect("a turn is in a range");
         let piece = &mut self.pieces[number];
@@ -193,8 +196,8 @@ impl Ranges {
         }
     }
 
-    /// Puts a piece and the next one together if they fill no more than half of one: neither has been for half a piece's time.
-    /// Returns whether they did.
+    /// Joins a piece with the next one if both together fill at most half a piece, so that neither a split nor a join
+    /// follows soon. Returns whether they were joined.
     fn join(&mut self, number: usize) -> bool {
         let both = self.pieces.get(number..number + 2);
         let fit = both.is_some_and(|both| {
@@ -211,7 +214,7 @@ impl Ranges {
         fit
     }
 
-    /// Takes note that the block has moved that a turn is in.
+    /// Replaces the block whose range contains a turn.
     pub(super) fn replace(&mut self, turn: Turn, new: Handle) {
         let (piece, entry, _) = self.place(turn).expect("a turn is in a range");
         self.pieces[piece].blocks[entry] = new;
@@ -223,12 +226,12 @@ impl Ranges {
         relocate(&mut self.pieces, mover);
     }
 
-    /// Returns how many pieces there are.
+    /// Returns the number of pieces.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Takes it apart, to be freed a piece at a time.
+    /// Takes the list apart. Each item owns one piece.
     pub(super) fn into_pieces(self) -> impl Iterator<Item = impl Sized> {
         self.pieces.into_iter()
     }
@@ -241,7 +244,7 @@ impl Ranges {
         relocate(&mut piece.offsets, mover);
     }
 
-    /// Returns the bytes allocated. O(pieces), one for some thousands of elements.
+    /// Returns the bytes allocated. O(pieces): one piece for some thousands of elements.
     pub(super) fn memory(&self) -> usize {
         let pieces = self.pieces.iter();
         let pieces =
@@ -249,12 +252,12 @@ impl Ranges {
         pieces.sum::<usize>() + allotted(&self.firsts) + allotted(&self.pieces)
     }
 
-    /// Returns how many allocations freeing it takes. O(1).
+    /// Returns how many allocations dropping it frees. O(1).
     pub(super) fn allocations(&self) -> usize {
         3 * self.pieces.len()
     }
 
-    /// Panics unless pieces are in order, and none is empty. Returns how many ranges there are.
+    /// Panics unless pieces are in order and not empty. Returns the number of ranges.
     #[cfg(any(test, feature = "checks"))]
     pub(super) fn check(&self) -> usize {
         assert_eq!(self.firsts.len(), self.pieces.len());
@@ -280,7 +283,7 @@ mod tests {
         Range { from: Turn { deadline, push: 0 }, block }
     }
 
-    /// Neighbours fill more than half a piece together.
+    /// Panics unless any two neighbours together fill more than half a piece.
     fn check_pieces(ranges: &Ranges, what: &str) {
         let (pieces, count) = (ranges.pieces(), ranges.check());
         let most = 2 * (count / (PIECE / 2 + 1)) + 1;
@@ -302,7 +305,7 @@ mod tests {
 
     #[test]
     fn no_pieces_are_small_beside_each_other_whatever_comes() {
-        // Before all, and between a full piece and what is behind it.
+        // Insert before all others, and between a full piece and what follows it.
         for full in [0, PIECE as u64] {
             let mut ranges = Ranges::default();
             (0..full).for_each(|from| ranges.insert(range(from)));
@@ -317,7 +320,7 @@ mod tests {
     fn pieces_that_empty_are_joined() {
         let mut ranges = Ranges::default();
         (0..MANY as u64).for_each(|from| ranges.insert(range(from)));
-        // One that is joined to the piece before it, as the next is full.
+        // Joined with the piece before it, because the next one is full.
         for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
             ranges.remove(Turn { deadline: from, push: 0 });
         }
@@ -325,7 +328,7 @@ mod tests {
         for from in (1..PIECE as u64).chain(PIECE as u64 + 1..2 * PIECE as u64) {
             ranges.insert(range(from));
         }
-        // In another order than they came in.
+        // Removed in another order than inserted.
         for from in (0..MANY as u64).map(|number| number * 7919 % MANY as u64) {
             if from % 10 == 3 {
                 continue;

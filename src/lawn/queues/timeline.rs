@@ -1,34 +1,39 @@
-//! The timeline: what fits into no queue, in blocks of ascending ranges of turns, sorted between blocks and not within them.
+//! The timeline: elements that fit into no queue, in blocks of ascending ranges of turns. Blocks are sorted against
+//! each other, not within.
 //!
-//! A queue is cheap while its TTL repeats and its elements come in order. With a TTL for each element, or with deadlines that
-//! clients choose, neither holds. A sorted set would take such a load at O(log n) for each operation, and a B-tree of elements
-//! waits for memory at each of its levels. Here the tree has an entry for each *block*, some forty elements, and is small
-//! enough for the caches; what is done to an element is done to its block, and most of it without looking at its neighbours.
+//! A queue is cheap while its TTL repeats and its elements come in order. With a TTL for each element, or with
+//! deadlines that clients choose, neither holds. A sorted set takes O(log n) for each operation under such a load, and
+//! a B-tree of elements takes a cache miss per level. Here the tree has an entry for each *block* of some forty
+//! elements and fits into the caches. An operation on an element changes its block, mostly without looking at other
+//! elements.
 //!
 //! ```text
-//!   ranges (B-tree)     from t=0        from t=700      from t=1450
+//!   ranges              from t=0        from t=700      from t=1450
 //!                          │                │                │
 //!                          ▼                ▼                ▼
 //!   blocks              [ a c f g ]  ⇄  [ k · h j · i ]  ⇄  [ q m · p n o ]
 //!                        the first:      any order, with blanks
 //!                        sorted when it is read
-//!   columns             the deadline of each, less that of its range: 32 meta; the TTL of each, if any has one
+//!   columns             the deadline of each, minus the start of its range: 32 bits; the TTL of each, if any has one
 //! ```
 //!
-//! - *To insert* is to look up the block whose range the turn is in, and to take any blank place.
-//! - *To stop* is what it is in a queue: the record knows block and place, and clears a bit.
-//! - *A full block is split* at its median, which the column of deadlines tells; of the records only those that move are
-//!   written, all fetched together. Whatever comes after all that is in a full block begins a new one behind it, so that
-//!   ascending deadlines leave full blocks behind. It gets all that is free up to the next range: what then descends fills it.
-//!   Before whatever comes before all that is in a full block it is split near its beginning, for descending deadlines.
-//! - *A sparse block is joined* with a neighbour.
-//! - *The first block is sorted* when somebody wants to know what is first in it. From then on it is what the first block of a
-//!   queue is, and is taken from in runs; what comes into it is put where it belongs, if no more than a few others must make room.
+//! - *Insert*: find the block whose range contains the turn, and take any blank place.
+//! - *Stop*: as in a queue, the record knows block and place, and a bit is cleared.
+//! - *Split*: a full block is split at its median, found in the column of deadlines. Only the records that move are
+//!   written, and they are prefetched together. An element that comes after all others in a full block starts a new
+//!   block instead, so that ascending deadlines leave full blocks behind. The new range covers everything up to the
+//!   next range, so that descending deadlines fill it. For an element that comes before all others, the block is split
+//!   near its start, for descending deadlines.
+//! - *Join*: a sparse block is joined with a neighbour.
+//! - *Sort*: the first block is sorted when its first element is needed. From then on it behaves like the first block
+//!   of a queue, and elements are taken from it in runs. An element that is inserted into it goes where it belongs, if
+//!   only a few others must move.
 //!
-//! This is a ladder queue's idea (Tang, Goh and Thng, 2005: sort late, and little at a time) on a B-tree's ranges: no bucket is
-//! ever wider than a block, whatever the deadlines are, so no call moves more than the elements of two blocks.
+//! This is the idea of a ladder queue (Tang, Goh and Thng, 2005: sort late, and little at a time) on the ranges of a
+//! B-tree: no bucket is ever wider than a block, whatever the deadlines, so no call moves more than the elements of two
+//! blocks.
 //!
-//! The timeline is queue number 0: its head stands in the heap among those of the queues.
+//! The timeline is queue number 0. Its head is in the heap among those of the queues.
 
 use super::super::store::{Handle, Records, Spot};
 use super::super::turn::Turn;
@@ -39,18 +44,18 @@ use super::order::{DEADLINES, SortKeys, offset_of, place_of};
 use super::queues::Queues;
 use super::ranges::{FAR, Range, offset};
 
-/// The columns of a block behind that of the deadlines: the lower and the upper half of the TTLs, as far as any element needs
-/// one.
+/// The columns behind the deadlines: the lower and the upper half of the TTLs. A block has them only if one of its
+/// elements needs them.
 const TTLS: usize = 2;
 const TTLS_HIGH: usize = 3;
-/// How many elements of the first block are moved at most for one that comes between them. Twice as many gained nothing with the
-/// load of `benches/core/units.rs`.
+/// Elements of the sorted first block that may move for an insertion. Twice as many gained nothing under the load of
+/// `benches/core/units.rs`.
 const MOVES_MAX: usize = PLACES / 4;
-/// How far the first range begins before the first deadline in it, in milliseconds (four hours and a half): who pushes ever
-/// earlier deadlines has the column of the first block written anew that seldom.
+/// How far the first range begins before its first deadline, in milliseconds (4.7 hours). Ever earlier deadlines
+/// rewrite the first block's column only that often.
 const LEEWAY: u64 = 1 << 24;
 
-/// Returns how many columns a block needs whose longest TTL is this.
+/// Returns the number of columns for a block whose longest TTL is this.
 #[inline(always)]
 fn columns_for(ttl: u64) -> usize {
     match (ttl, ttl >> 32) {
@@ -74,7 +79,8 @@ impl Blocks {
         }
     }
 
-    /// Writes what a place has of a block with so many columns, which suffice for it.
+    /// Writes all that a block stores for an element. `columns` must be the block's number of columns and suffice for
+    /// the TTL.
     #[inline(always)]
     fn write(&mut self, spot: Spot, columns: usize, handle: Handle, offset: u32, ttl: u64) {
         let place = usize::from(spot.place);
@@ -91,7 +97,7 @@ impl Blocks {
 }
 
 impl Queues {
-    /// Returns the earliest element of a block of the timeline that is not sorted.
+    /// Returns the earliest element of an unsorted block.
     pub(super) fn earliest_in(&self, records: &Records, block: Handle) -> Option<Handle> {
         let offsets = self.blocks.column(block, DEADLINES);
         let places = || self.blocks.view(block).handles();
@@ -104,8 +110,8 @@ impl Queues {
         })
     }
 
-    /// Returns where an element of this turn will stand, if it comes into the timeline before anything else changes: a block, and
-    /// the deadline that its range begins at. Asks for the memory.
+    /// Predicts the block for an element with this turn, and the deadline where the block's range begins. Prefetches
+    /// the block.
     #[inline(never)]
     pub(super) fn predict_in_timeline(&self, turn: Turn) -> Option<(u64, Handle)> {
         let found = self.ranges.find(turn)?;
@@ -113,7 +119,7 @@ impl Queues {
         Some(found)
     }
 
-    /// Files an element that fits into no queue, and returns where it stands. It may have been predicted where. Nothing reads its
+    /// Inserts an element and returns its spot. `predicted` may hold the prediction. Does not read the element's
     /// record, which may not be written yet.
     #[inline(always)]
     pub(super) fn push_to_timeline(
@@ -147,7 +153,8 @@ impl Queues {
         Some(spot)
     }
 
-    /// Has the block in whose range a turn is be one with room for another element and for so many columns.
+    /// Makes room for one element, with `columns` columns, in the block whose range contains a turn. Returns the block,
+    /// and the deadline where its range begins.
     #[inline(never)]
     fn ensure_fits(
         &mut self,
@@ -167,8 +174,9 @@ impl Queues {
         Some((from, block))
     }
 
-    /// Returns a blank place of the first block for an element of this turn. If the block is sorted, it is where the element
-    /// belongs, unless that takes more to make than to sort the block when somebody wants to know: then it is sorted no more.
+    /// Returns a blank place of the first block for an element with this turn. In a sorted block this is the place
+    /// where the element belongs. If too many others would have to move, the block is marked as unsorted instead, to be
+    /// sorted when needed.
     #[inline(never)]
     fn insert_place_in_head(
         &mut self,
@@ -184,7 +192,7 @@ impl Queues {
                 return place;
             }
             self.blocks.meta_mut(block).is_sorted = false;
-            // What stands in the heap is not later than what is first.
+            // The turn in the heap is at or before the first element, as stale turns must be.
             if !self.stale.contains(TIMELINE)
                 && let Some(oldest) = self.stale.push(TIMELINE)
             {
@@ -194,7 +202,8 @@ impl Queues {
         meta.first_blank().expect("there is room")
     }
 
-    /// Returns a blank place of a sorted block where an element of this turn belongs, for which a few others may be moved.
+    /// Opens a place where an element with this turn belongs in a sorted block, by moving at most [`MOVES_MAX`] others.
+    /// `None` if more would have to move.
     fn make_place(
         &mut self,
         records: &mut Records,
@@ -223,8 +232,8 @@ impl Queues {
         Some(place)
     }
 
-    /// Has the first range begin early enough for a turn that is before all ranges, and returns it. If there is none, it begins
-    /// with a block of so many columns.
+    /// Extends the first range to a turn before all ranges, and returns its block and start. Without any range, creates
+    /// one, with a block of `columns` columns.
     #[cold]
     fn extend_first_range(&mut self, turn: Turn, columns: usize) -> Option<(u64, Handle)> {
         let from = Turn { deadline: turn.deadline.saturating_sub(LEEWAY), push: 0 };
@@ -243,14 +252,15 @@ impl Queues {
         Some((from.deadline, block))
     }
 
-    /// Writes the deadlines of a block anew whose range begins so many milliseconds earlier.
+    /// Adds `by` milliseconds to the offsets of a block whose range now begins that much earlier.
     fn shift(&mut self, block: Handle, by: u64) {
         let by = u32::try_from(by).unwrap_or(FAR);
         let offsets = self.blocks.column_mut(block, DEADLINES);
         offsets.iter_mut().for_each(|offset| *offset = offset.saturating_add(by));
     }
 
-    /// Makes room in a full block, or beside it, for an element of this turn. Returns the block that it belongs to.
+    /// Makes room for an element with this turn, in a full block or beside it. Returns the block to insert into, and
+    /// the deadline where its range begins.
     fn make_room(
         &mut self,
         records: &mut Records,
@@ -272,9 +282,10 @@ impl Queues {
                 FAR => turns().map(|turn| turn.deadline).max()?,
                 latest => from.deadline + u64::from(latest),
             };
-            // All that is free up to the next range: or else deadlines that descend to here would begin a block each.
+            // The new range covers everything up to the next one. Otherwise deadlines that descend to here would start
+            // a block each.
             let from = Turn::after(last).min(turn);
-            // What was begun here before, and has stayed sparse, is joined with what is behind it.
+            // A block that was started here before and is still sparse is joined with the one behind it.
             let next = self.blocks.block(block).next;
             if let Some(next) = next.filter(|next| self.blocks.meta(*next).is_sparse()) {
                 self.join_ranges(records, next);
@@ -283,7 +294,7 @@ impl Queues {
             self.ranges.insert(Range { from, block: new });
             return Some((from.deadline, new));
         }
-        // Before all that is in a full block nearly all is free for what descends further.
+        // For descending deadlines, leave the earlier block nearly empty.
         let comes_first = keys.iter().all(|key| offset < offset_of(*key));
         let earlier = if comes_first { PLACES / 16 + 1 } else { PLACES / 2 };
         let (boundary, later) = self.divide(records, range, keys, earlier);
@@ -303,8 +314,8 @@ impl Queues {
         Some((from.deadline, block))
     }
 
-    /// Divides the elements of a full block in two, of which about `middle`, half of them or a few, are in the earlier part.
-    /// Returns the turn that parts them, and where the later ones begin among the keys now.
+    /// Partitions the elements of a full block: about `middle` of them, half or only a few, become the earlier part.
+    /// Returns the turn that separates the parts, and the index of the first later key.
     fn divide(
         &self,
         records: &Records,
@@ -314,7 +325,7 @@ impl Queues {
     ) -> (Turn, usize) {
         let (_, parting, _) = keys.select_nth_unstable(middle);
         let parting = offset_of(*parting);
-        // Between two milliseconds, if there are such nearby.
+        // Split between two milliseconds, if the parts get about the right size.
         for parting in [Some(parting), parting.checked_add(1)].into_iter().flatten() {
             let earlier = keys.iter().filter(|key| offset_of(**key) < parting).count();
             if (middle.div_ceil(2)..=middle + middle / 2).contains(&earlier) {
@@ -323,12 +334,12 @@ impl Queues {
                 return (Turn { deadline, push: 0 }, earlier);
             }
         }
-        // The records tell.
+        // Split within a millisecond, by the turns in the records.
         self.blocks.sort(records, block, keys);
         (self.blocks.turn(records, block, place_of(keys[middle])), middle)
     }
 
-    /// Adds an empty block behind another one.
+    /// Inserts an empty block behind another one.
     fn insert_after(&mut self, block: Handle, meta: BlockMeta) -> Option<Handle> {
         let next = self.blocks.block(block).next;
         let new = self.blocks.insert(meta, Some(block), next)?;
@@ -343,14 +354,14 @@ impl Queues {
         Some(new)
     }
 
-    /// Puts some elements of a block into blank places of another one, which suffice for them, as do its columns. Their records are
-    /// told.
+    /// Moves some elements of a block to blank places of another one, which must have enough places and columns, and
+    /// updates their records.
     fn move_elements(&mut self, records: &mut Records, source: Range, target: Range, keys: &[u64]) {
         let mut meta = *self.blocks.meta(target.block);
         for key in keys {
             let (from, to) = (place_of(*key), meta.first_blank().expect("there is room"));
             let handle = self.blocks.view(source.block).at(from).expect("a place that is taken");
-            // What is far says no more than that.
+            // The exact deadline of a far element is only in its record.
             let deadline = match offset_of(*key) {
                 FAR => records.turn(handle).deadline,
                 offset => source.from.deadline + u64::from(offset),
@@ -365,7 +376,8 @@ impl Queues {
         *self.blocks.meta_mut(target.block) = meta;
     }
 
-    /// Moves a block, in whose range this turn is, to where there is room for so many columns.
+    /// Moves the block whose range contains this turn to where it has room for `columns` columns. Returns its new
+    /// handle.
     #[cold]
     fn widen(
         &mut self,
@@ -387,7 +399,7 @@ impl Queues {
         Some(new)
     }
 
-    /// Sorts the first block of the timeline, unless it is sorted.
+    /// Sorts the first block of the timeline, if necessary.
     #[inline(always)]
     pub fn sort_head(&mut self, records: &mut Records) {
         if let Some((head, _)) = self.queues[usize::from(TIMELINE)].ends
@@ -412,8 +424,8 @@ impl Queues {
         self.blocks.meta_mut(block).is_sorted = true;
     }
 
-    /// Puts the elements of a sparse block, which is not the first, and a neighbour's together, if that is not the first either. At
-    /// most two thirds of a block's records are told of it, and mostly a quarter.
+    /// Joins a sparse block, which must not be the first, with a neighbour that is not the first either. Updates at
+    /// most two thirds of a block of records, usually a quarter.
     pub(super) fn join_ranges(&mut self, records: &mut Records, sparse: Handle) {
         let view = self.blocks.view(sparse);
         let (meta, links) = (view.meta, view.block);
@@ -422,7 +434,7 @@ impl Queues {
             !other.is_head && other.can_join(meta)
         };
         let Some(other) = links.next.filter(fits).or(links.prev.filter(fits)) else { return };
-        // What stays has columns enough for both.
+        // The block that stays must have enough columns for both.
         let is_wider = meta.columns() > self.blocks.meta(other).columns();
         let (target, source) = if is_wider { (sparse, other) } else { (other, sparse) };
         self.blocks.view(source).handles().for_each(|(_, handle)| records.prefetch(handle));
@@ -443,8 +455,8 @@ impl Queues {
         self.drop_block(source.block);
     }
 
-    /// Returns how many elements of the timeline are due at `now`. Reads no record but for those whose deadlines are far from the
-    /// beginning of their range.
+    /// Returns the number of elements in the timeline that are due at `now`. Reads only records whose deadlines are far
+    /// from the start of their range.
     pub(super) fn count_due_in_timeline(&self, records: &Records, now: u64) -> usize {
         let mut count = 0;
         let mut ranges = self.ranges.iter().peekable();
@@ -463,14 +475,14 @@ impl Queues {
         count
     }
 
-    /// Returns the TTL of each element of the timeline.
+    /// Iterates over the TTLs of all elements in the timeline.
     pub(super) fn timeline_ttls(&self) -> impl Iterator<Item = u64> + '_ {
         self.ranges.iter().flat_map(move |Range { block, .. }| {
             self.blocks.meta(block).places().map(move |place| self.blocks.ttl(block, place))
         })
     }
 
-    /// Panics unless each range holds what belongs into it. Returns how many elements there are.
+    /// Panics unless each element is in the right range. Returns the number of elements.
     #[cfg(any(test, feature = "checks"))]
     pub(super) fn check_timeline(&self, records: &Records) -> usize {
         let ends = self.queues[usize::from(TIMELINE)].ends;

@@ -1,4 +1,4 @@
-//! What keeps queues small and in order: giving memory back, moving allocations, measuring, checking.
+//! Maintenance of the queues: freeing memory, moving allocations, measuring, checking.
 
 use super::super::memory::{Mover, allotted, relocate, rounded};
 use super::super::store::Records;
@@ -14,7 +14,7 @@ impl Queues {
         self.blocks.is_sparse()
     }
 
-    /// Moves one block, if that helps to give memory back. Returns how many records were told of it.
+    /// Moves a block if that helps to free a page. Returns the number of records updated.
     pub fn compact(&mut self, records: &mut Records) -> Option<usize> {
         let new = self.blocks.compact()?;
         self.block_moved(records, new);
@@ -39,7 +39,7 @@ impl Queues {
         self.blocks.defrag(mover);
     }
 
-    /// Takes them apart, to be freed a page, or less, at a time.
+    /// Takes the queues apart. Each step frees a page or less.
     pub fn into_rest(self) -> impl Iterator<Item = ()> {
         let Self { blocks, ranges, directory, .. } = self;
         let lists = ranges.into_pieces().map(drop).chain(directory.into_entries().map(drop));
@@ -58,13 +58,13 @@ impl Queues {
             + self.votes.memory()
     }
 
-    /// Returns how many allocations freeing it takes, about. O(1).
+    /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
         self.blocks.allocations() + self.directory.allocations() + self.ranges.allocations() + 5
     }
 
-    /// Panics unless every queue is sorted, linked both ways, and holds the records that say so.
-    /// Returns how many records there are.
+    /// Panics unless every queue is sorted, linked both ways, and consistent with its records. Returns the number of
+    /// records.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, records: &Records) -> usize {
         let mut count = self.check_timeline(records);
@@ -116,7 +116,7 @@ impl Queues {
         assert_eq!(self.by_ttl.len() + self.free.len() + 1, self.queues.len());
         let mut heads = self.heads.clone();
         for number in self.stale.iter() {
-            let turn = self.head_turn(records, number).expect("an stale queue has a head");
+            let turn = self.head_turn(records, number).expect("a stale head has a head");
             heads.set(number, turn);
         }
         heads.check(|number| {

@@ -1,26 +1,26 @@
-//! Which TTLs are worth a queue of their own: those that are wanted often.
+//! Which TTLs are frequent enough for a queue of their own.
 //!
-//! Nobody counts how many elements each TTL has; with a TTL for each element that would take more than a queue saves. Instead the
-//! TTLs that come by vote (Boyer and Moore's majority vote, one for each of a few groups of TTLs): one that is wanted again
-//! gains a vote, one that is another takes a vote away, and where none is left the next one begins. Whoever has enough
-//! has been wanted more often than all others of its group together. It votes no more then, and leaves the group to
-//! the next.
+//! Counting the elements of each TTL would cost more than a queue saves when every element has its own TTL. Instead,
+//! TTLs are elected by Boyer and Moore's majority vote, in a few groups: each pushed TTL without a queue votes in its
+//! group. A vote for the leader adds one, any other vote takes one away, and at zero the next TTL becomes the leader. A
+//! leader with enough votes has been pushed more often than all other TTLs of its group together. It gets a queue and
+//! stops voting, and the group elects the next.
 
 use super::super::memory::{Mover, allotted, relocate};
 use super::super::tiny::TINY;
 
-/// Groups, as powers of two: a hundred TTLs have one each, or nearly, and take half a kilobyte; …
+/// The number of groups as a power of two: a hundred TTLs have about one group each, in half a kilobyte …
 const GROUPS_BITS: u32 = if TINY { 1 } else { 8 };
-/// … and for a thousand, where there are so many elements that four kilobytes are nothing beside them.
+/// … and in a large lawn, where four kilobytes do not matter, a thousand.
 const MANY_GROUPS_BITS: u32 = if TINY { 2 } else { 11 };
 const MANY: usize = if TINY { 20 } else { 16_384 };
-/// Votes that suffice. Of TTLs that are drawn evenly from more than a few hundred hardly any has so many, ever; one of those
-/// that are few has them after as many pushes.
+/// Votes that win. If TTLs are drawn evenly from more than a few hundred, hardly any ever gets there; a frequent TTL
+/// gets there after about as many pushes.
 const ENOUGH: u8 = if TINY { 2 } else { 16 };
 
 #[derive(Clone, Copy, Default)]
 struct Group {
-    /// BlockMeta of the hash of the TTL that leads. Two TTLs may share them: then one of them has a queue a little early.
+    /// Eight bits of the leader's hash. If two TTLs share them, one of them gets a queue slightly early.
     leader: u8,
     votes: u8,
 }
@@ -28,13 +28,13 @@ struct Group {
 /// The votes of TTLs that have no queue.
 #[derive(Clone, Default)]
 pub(super) struct Votes {
-    /// None until the first vote.
+    /// Empty until the first vote.
     groups: Vec<Group>,
 }
 
 impl Votes {
-    /// Votes for a TTL with this hash. Returns whether it has enough votes now; then it has none again. There are so many
-    /// `elements` in the lawn.
+    /// Votes for a TTL with this hash, in a lawn with this many elements. Returns whether the TTL has won; its votes
+    /// then restart at 0.
     pub(super) fn vote(&mut self, hash: u64, elements: usize) -> bool {
         let groups = 1 << if elements < MANY { GROUPS_BITS } else { MANY_GROUPS_BITS };
         if self.groups.len() < groups {
@@ -57,12 +57,10 @@ impl Votes {
         has_enough
     }
 
-    /// Moves the groups.
     pub(super) fn defrag(&mut self, mover: &mut impl Mover) {
         relocate(&mut self.groups, mover);
     }
 
-    /// Returns the bytes allocated.
     pub(super) fn memory(&self) -> usize {
         allotted(&self.groups)
     }
@@ -87,7 +85,7 @@ mod tests {
             elected += usize::from(votes.vote(hash(1_000_000 + rare), 100));
         }
         assert_eq!(elected, 0, "a TTL that came once has a queue");
-        // One in ten.
+        // One push in ten.
         let often = (0..300).find(|push| {
             let rare = (0..9).any(|rare| votes.vote(hash(2_000_000 + push * 9 + rare), 100));
             assert!(!rare, "a TTL that came once has a queue");

@@ -1,14 +1,12 @@
-//! The form of a small lawn: all its elements in one allocation, in the order of their turns.
+//! The small form of a lawn: all elements in one allocation, in the order of their turns.
 //!
-//! A user who gives each session, basket or device a dehydrator of its own has a million lawns of a few elements each.
-//! An index, pages and queues would cost each of them more than a kilobyte; here one element costs eleven bytes more
-//! than its id and its payload. Everything is found by walking: that is as quick as a look-up as long as there are a few
-//! dozen, and no hash is needed.
+//! A user who gives each session, basket or device its own key has a million lawns of a few elements each. An index,
+//! pages and queues would cost each lawn more than a kilobyte; here an element costs eleven bytes more than its id and
+//! payload. All look-ups are linear scans. For a few dozen elements, that is as fast as an index, and needs no hash.
 //!
-//! How each lies there is the matter of [`packed`](packed).
+//! [`packed`] describes the layout of an element.
 //!
-//! The order of the elements is that of their turns: an element that is pushed goes behind all whose deadline is not
-//! later. So no number of the push is kept.
+//! A pushed element goes behind all elements with the same or an earlier deadline, so no push number is stored.
 
 mod packed;
 
@@ -19,19 +17,19 @@ use super::error::{StartError, UpdateError};
 use super::lease::Token;
 use super::memory::{Mover, relocate, rounded};
 use super::turn::DEADLINE_MAX;
-use packed::{Head, PackedElement, PackedElements, Timer, WIDTH_MAX};
+use packed::{PackedElement, PackedElements, PackedHeader, Timer, WIDTH_MAX};
 
-/// How far the small form goes. What would be more is put into the full form, for good.
+/// The limits of the small form. A lawn that exceeds one is converted to the full form, for good.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SmallMax {
-    /// With 0 there is no small form.
+    /// 0 disables the small form.
     pub elements: usize,
-    /// With their ids, and some dozen bytes for each.
+    /// All elements with their headers and ids.
     pub bytes: usize,
 }
 
 impl SmallMax {
-    /// What is well spent: beyond, walks take longer than look-ups, and the full form costs little more.
+    /// The defaults. Beyond them, scans take longer than look-ups, and the full form costs little more.
     pub const USUAL: Self = Self { elements: 32, bytes: 4096 };
 }
 
@@ -40,7 +38,7 @@ impl SmallMax {
 pub struct Small {
     bytes: Vec<u8>,
     len: u16,
-    /// Elements that were given out under a lease and are still here.
+    /// Elements that were given out under a lease and are still in the lawn.
     delivered: u16,
     ttls: u16,
     /// Elements that are held under a token.
@@ -52,8 +50,8 @@ impl Small {
         self.len.into()
     }
 
-    /// Does what [`Lawn::start_at`](super::Lawn::start_at) does, or `None` if that would be more than `max`; then nothing has
-    /// changed.
+    /// Starts an element as [`Lawn::start_at`](super::Lawn::start_at) does. `None` if that would exceed `max`; then
+    /// nothing has changed.
     pub fn start_at(
         &mut self,
         id: &[u8],
@@ -68,17 +66,19 @@ impl Small {
         let Some((place, has_ttl)) = self.insertion_point(id, ttl, deadline) else {
             return Some(Err(StartError::Exists));
         };
-        let head = Head::new(id.len(), payload.len(), Timer::new(deadline, ttl));
-        if !self.fits(self.len() + 1, self.bytes.len() + head.width, max) || head.width > WIDTH_MAX
+        let header = PackedHeader::new(id.len(), payload.len(), Timer::new(deadline, ttl));
+        if !self.fits(self.len() + 1, self.bytes.len() + header.width, max)
+            || header.width > WIDTH_MAX
         {
             return None;
         }
         self.ttls += u16::from(!has_ttl);
-        self.insert(place, &head, id, payload);
+        self.insert(place, &header, id, payload);
         Some(Ok(()))
     }
 
-    /// Does what [`Lawn::replace_at`](super::Lawn::replace_at) does, or `None` as in [`Small::start_at`].
+    /// Starts or replaces an element as [`Lawn::replace_at`](super::Lawn::replace_at) does. `None` as in
+    /// [`Small::start_at`].
     pub fn replace_at(
         &mut self,
         id: &[u8],
@@ -90,15 +90,15 @@ impl Small {
         let Some(old) = self.find(id).filter(|_| deadline <= DEADLINE_MAX) else {
             return self.start_at(id, ttl, payload, deadline, max);
         };
-        let head = Head::new(id.len(), payload.len(), Timer::new(deadline, ttl));
-        let bytes = self.bytes.len() - old.width() + head.width;
-        if !self.fits(self.len(), bytes, max) || head.width > WIDTH_MAX {
+        let header = PackedHeader::new(id.len(), payload.len(), Timer::new(deadline, ttl));
+        let bytes = self.bytes.len() - old.width() + header.width;
+        if !self.fits(self.len(), bytes, max) || header.width > WIDTH_MAX {
             return None;
         }
         self.remove(&old);
         self.ttls += u16::from(!self.has_ttl(ttl, None));
         let place = self.place_after(0, deadline);
-        self.insert(place, &head, id, payload);
+        self.insert(place, &header, id, payload);
         self.shrink();
         Some(Ok(()))
     }
@@ -113,19 +113,19 @@ impl Small {
         true
     }
 
-    /// Finds an element that is to be taken out: it is when [`Small::free`] is told so. Returns where it is.
+    /// Returns the offset of an element that is about to be taken out. The caller must call [`Small::free`] with it.
     #[inline(never)]
     pub fn stop(&mut self, id: &[u8]) -> Option<usize> {
         self.find(id).map(|entry| entry.at)
     }
 
-    /// Shows the element that is there.
+    /// Returns the element at an offset.
     #[inline(never)]
     pub fn at(&self, at: usize) -> Element<'_> {
         PackedElement::read(&self.bytes, at).element(&self.bytes)
     }
 
-    /// Takes out the element that is there.
+    /// Removes the element at an offset.
     #[inline(never)]
     pub fn free(&mut self, at: usize) {
         self.remove(&PackedElement::read(&self.bytes, at));
@@ -136,28 +136,27 @@ impl Small {
         self.find(id).map(|entry| entry.element(&self.bytes))
     }
 
-    /// Does what [`Lawn::row`](super::Lawn::row) does.
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
         let entry = self.find(id)?;
         Some(Row { ttl: entry.ttl(&self.bytes), element: entry.element(&self.bytes), number: None })
     }
 
-    /// Returns whether the element of that id, if there is one, may have such a payload.
+    /// Returns whether an element, if it exists, may get this payload without exceeding a limit.
     pub fn may_update(&self, id: &[u8], payload: &[u8], max: SmallMax) -> bool {
         self.find(id).is_none_or(|old| {
-            let width = Head::new(id.len(), payload.len(), old.timer(&self.bytes)).width;
+            let width = PackedHeader::new(id.len(), payload.len(), old.timer(&self.bytes)).width;
             width <= WIDTH_MAX && self.bytes.len() - old.width() + width <= max.bytes
         })
     }
 
-    /// Updates an element whose payload [may be](Small::may_update) such. Returns where the old one is, which is to be
-    /// taken out as in [`Small::stop`].
+    /// Replaces a payload for which [`Small::may_update`] is true. Returns the offset of the old element, which the
+    /// caller must [free](Small::free).
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<usize, UpdateError> {
         let old = self.find(id).ok_or(UpdateError::Missing)?;
-        let head = Head::new(id.len(), payload.len(), old.timer(&self.bytes));
-        // The new one goes where the old one is, and the old one behind all others, from where it is taken.
-        self.insert(old.at, &head, id, payload);
-        self.bytes[old.at + head.width..].rotate_left(old.width());
+        let header = PackedHeader::new(id.len(), payload.len(), old.timer(&self.bytes));
+        // Insert the new element before the old one, then rotate the old one to the end.
+        self.insert(old.at, &header, id, payload);
+        self.bytes[old.at + header.width..].rotate_left(old.width());
         Ok(self.bytes.len() - old.width())
     }
 
@@ -169,7 +168,6 @@ impl Small {
         self.first_due(now).map(|first| first.at)
     }
 
-    /// Does what [`Lawn::drain`](super::Lawn::drain) does.
     pub fn drain(
         &mut self,
         now: u64,
@@ -213,16 +211,14 @@ impl Small {
 
     pub fn set_deliveries(&mut self, id: &[u8], deliveries: u16, token: Option<Token>) -> bool {
         let Some(entry) = self.find(id) else { return false };
-        self.set_head(&entry, Timer { deliveries, token, ..entry.timer(&self.bytes) });
+        self.set_header(&entry, Timer { deliveries, token, ..entry.timer(&self.bytes) });
         true
     }
 
-    /// Does what [`Lawn::running`](super::Lawn::running) does.
     pub fn running(&self, now: u64) -> usize {
         self.all_running(now).count()
     }
 
-    /// Does what [`Lawn::first_end`](super::Lawn::first_end) does.
     pub fn first_end(&self, now: u64) -> Option<u64> {
         self.all_running(now).next().map(|entry| entry.deadline)
     }
@@ -289,7 +285,7 @@ impl Small {
         relocate(&mut self.bytes, mover);
     }
 
-    /// Returns the bytes allocated, its own fields not among them.
+    /// Returns the bytes allocated, without the struct itself.
     pub fn memory(&self) -> usize {
         self.bytes.capacity()
     }
@@ -308,8 +304,8 @@ impl Small {
             .filter(|first| first.deadline <= now)
     }
 
-    /// Returns where an element of that deadline goes if it is pushed now, and whether there is one with that TTL. `None` if
-    /// there is one with that id.
+    /// Returns the offset for a new element with this deadline, and whether its TTL is already in use. `None` if the id
+    /// exists.
     fn insertion_point(&self, id: &[u8], ttl: u64, deadline: u64) -> Option<(usize, bool)> {
         let (mut place, mut has_ttl) = (0, false);
         for entry in self.entries() {
@@ -322,7 +318,7 @@ impl Small {
         Some((place, has_ttl))
     }
 
-    /// Returns where an element of that deadline goes, behind the one that ends at `place`.
+    /// Returns the offset for an element with this deadline, searching from offset `place` on.
     fn place_after(&self, mut place: usize, deadline: u64) -> usize {
         while place < self.bytes.len() {
             let entry = PackedElement::read(&self.bytes, place);
@@ -335,21 +331,21 @@ impl Small {
     }
 
     fn fits(&self, elements: usize, bytes: usize, max: SmallMax) -> bool {
-        // One number is left for the element that an update replaces.
+        // One count is reserved for the element that an update replaces.
         elements <= max.elements.min(usize::from(u16::MAX) - 1) && bytes <= max.bytes
     }
 
-    fn insert(&mut self, place: usize, head: &Head, id: &[u8], payload: &[u8]) {
-        self.reserve(head.width);
-        self.delivered += u16::from(head.has_deliveries());
-        self.held += u16::from(head.has_token());
+    fn insert(&mut self, place: usize, header: &PackedHeader, id: &[u8], payload: &[u8]) {
+        self.reserve(header.width);
+        self.delivered += u16::from(header.has_deliveries());
+        self.held += u16::from(header.has_token());
         self.len += 1;
         let end = self.bytes.len();
-        self.bytes.extend_from_slice(head.bytes());
+        self.bytes.extend_from_slice(header.bytes());
         self.bytes.extend_from_slice(id);
         self.bytes.extend_from_slice(payload);
         if place < end {
-            self.bytes[place..].rotate_right(head.width);
+            self.bytes[place..].rotate_right(header.width);
         }
     }
 
@@ -372,7 +368,7 @@ impl Small {
         self.set_timer(entry, Timer { deadline, ttl, deliveries, token })
     }
 
-    /// Gives an element another timer: it comes after all others of that deadline. Returns where it is now.
+    /// Sets an element's timer. The element comes after all others with the same deadline. Returns its new offset.
     fn set_timer(&mut self, entry: &PackedElement, timer: Timer) -> usize {
         let place = if timer.ttl != entry.ttl(&self.bytes) {
             self.recount_ttls(entry, timer)
@@ -381,19 +377,19 @@ impl Small {
         } else {
             self.place_after(entry.end, timer.deadline)
         };
-        let PackedElement { at, end, .. } = self.set_head(entry, timer);
+        let PackedElement { at, end, .. } = self.set_header(entry, timer);
         let width = end - at;
         if place <= at {
             self.bytes[place..end].rotate_right(width);
             return place;
         }
-        // What is behind the head may have moved.
+        // The header may have changed its length.
         let place = place - entry.end + end;
         self.bytes[at..place].rotate_left(width);
         place - width
     }
 
-    /// Counts the TTLs with another one for an element, and returns where that goes, all in one walk.
+    /// Updates the number of TTLs for an element's new timer and returns the element's new offset, in one scan.
     fn recount_ttls(&mut self, entry: &PackedElement, timer: Timer) -> usize {
         let old = entry.ttl(&self.bytes);
         let (mut place, mut has_old, mut has_new) = (0, false, false);
@@ -408,30 +404,30 @@ impl Small {
         place
     }
 
-    /// Writes an element's head anew, where it is. The TTLs are not counted.
-    fn set_head(&mut self, entry: &PackedElement, timer: Timer) -> PackedElement {
-        let head = Head::new(entry.payload - entry.id, entry.end - entry.payload, timer);
-        self.delivered += u16::from(head.has_deliveries());
+    /// Rewrites an element's header in place. Does not count TTLs.
+    fn set_header(&mut self, entry: &PackedElement, timer: Timer) -> PackedElement {
+        let header = PackedHeader::new(entry.payload - entry.id, entry.end - entry.payload, timer);
+        self.delivered += u16::from(header.has_deliveries());
         self.delivered -= u16::from(entry.has_deliveries);
-        self.held += u16::from(head.has_token());
+        self.held += u16::from(header.has_token());
         self.held -= u16::from(entry.token(&self.bytes).is_some());
-        if head.len == entry.id - entry.at {
-            self.bytes[entry.at..entry.id].copy_from_slice(head.bytes());
+        if header.len == entry.id - entry.at {
+            self.bytes[entry.at..entry.id].copy_from_slice(header.bytes());
         } else {
-            self.reserve(head.len.saturating_sub(entry.id - entry.at));
-            self.bytes.splice(entry.at..entry.id, head.bytes().iter().copied());
+            self.reserve(header.len.saturating_sub(entry.id - entry.at));
+            self.bytes.splice(entry.at..entry.id, header.bytes().iter().copied());
             self.shrink();
         }
         PackedElement::read(&self.bytes, entry.at)
     }
 
-    /// Returns whether an element has that TTL, besides one.
+    /// Returns whether an element other than `besides` has this TTL.
     fn has_ttl(&self, ttl: u64, besides: Option<&PackedElement>) -> bool {
         let besides = besides.map_or(usize::MAX, |one| one.at);
         self.entries().any(|entry| entry.ttl(&self.bytes) == ttl && entry.at != besides)
     }
 
-    /// Returns how many TTLs there are.
+    /// Counts the TTLs.
     fn different_ttls(&self) -> u16 {
         let mut ttls: Vec<_> = self.entries().map(|entry| entry.ttl(&self.bytes)).collect();
         ttls.sort_unstable();
@@ -439,7 +435,7 @@ impl Small {
         ttls.len() as u16
     }
 
-    /// Has memory for so many bytes more. Capacities are what an allocator sets aside in any case.
+    /// Reserves `more` bytes. Rounds the capacity up to the allocator's size class.
     fn reserve(&mut self, more: usize) {
         let bytes = self.bytes.len() + more;
         if bytes > self.bytes.capacity() {
@@ -447,14 +443,14 @@ impl Small {
         }
     }
 
-    /// Gives memory back when half of it is not used.
+    /// Frees memory when half of it is unused.
     fn shrink(&mut self) {
         if self.bytes.len() * 2 <= self.bytes.capacity() {
             self.bytes.shrink_to(rounded(self.bytes.len()));
         }
     }
 
-    /// Panics unless the elements are in order, each is there once, and what is counted is true. For tests.
+    /// Panics unless the elements are in order, ids are unique and the counters are right. For tests.
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self) {
         let mut ids = std::collections::BTreeSet::new();
@@ -464,8 +460,9 @@ impl Small {
             last = entry.deadline;
             let id = entry.id(&self.bytes);
             assert!(ids.insert(id), "{id:?} is there twice");
-            let head = Head::new(id.len(), entry.end - entry.payload, entry.timer(&self.bytes));
-            assert_eq!(head.bytes(), &self.bytes[entry.at..entry.id], "the head of {id:?}");
+            let header =
+                PackedHeader::new(id.len(), entry.end - entry.payload, entry.timer(&self.bytes));
+            assert_eq!(header.bytes(), &self.bytes[entry.at..entry.id], "the header of {id:?}");
         }
         assert_eq!(ids.len(), self.len());
         assert_eq!(self.ttls, self.different_ttls());
@@ -474,12 +471,12 @@ impl Small {
         let held = self.entries().filter(|entry| entry.token(&self.bytes).is_some()).count();
         assert_eq!(usize::from(self.held), held, "elements under a token");
         let spare = self.bytes.capacity() - self.bytes.len();
-        assert!(spare <= self.bytes.len() + 2 * packed::HEAD_MAX, "{spare} bytes are spare");
+        assert!(spare <= self.bytes.len() + 2 * packed::HEADER_MAX, "{spare} bytes are spare");
     }
 }
 
 impl Clone for Small {
-    /// Copies it, with the memory that so much would have taken from the beginning.
+    /// Clones with the capacity that fits the content.
     fn clone(&self) -> Self {
         let mut bytes = Vec::with_capacity(rounded(self.bytes.len()));
         bytes.extend_from_slice(&self.bytes);
@@ -487,7 +484,7 @@ impl Clone for Small {
     }
 }
 
-/// Elements in order of delivery, each with its TTL.
+/// Elements in the order of delivery, each with its TTL.
 pub struct SmallIter<'a> {
     small: &'a Small,
     at: usize,

@@ -1,10 +1,10 @@
-//! How the elements of a small lawn lie: one behind the other, each with a head of as few bytes as it can have.
+//! The layout of the elements of a small lawn: one behind the other, each with a header of minimal size.
 //!
 //! ```text
-//!   flags   1          bits 0 to 3: which of the parts with a `?` are there; bits 4 to 7: bytes of the TTL
-//!   length of the id, length of all of it, deadline                      1 + 1 + 6, the low bytes of each
-//!   more of the length of the id ?, of the deadline ?, of the length ?   1, 2, 1
-//!   how often it was given out, and the token of its lease or 0 ?        2 + 8
+//!   flags   1          bits 0 to 3: which of the parts marked `?` are present; bits 4 to 7: bytes of the TTL
+//!   length of the id, length of the element, deadline                    1 + 1 + 6, the low bytes of each
+//!   high bytes of the id's length ?, deadline ?, element's length ?      1, 2, 1
+//!   number of deliveries, and the token of the lease or 0 ?              2 + 8
 //!   TTL     0 to 8
 //!   id, payload
 //! ```
@@ -16,76 +16,76 @@ const ID_LONG: u8 = 1;
 const DEADLINE_LONG: u8 = 2;
 const WIDTH_LONG: u8 = 4;
 const DELIVERED: u8 = 8;
-/// The flags that say of a part that it is there.
+/// The flags of optional parts.
 const PARTS: u8 = 0b1111;
 const TTL_SHIFT: u32 = 4;
 
-/// Bytes of flags, and of what every element has.
-const HEAD_MIN: usize = 9;
-/// Bytes of what an element has that was given out.
+/// Bytes of the flags and the mandatory parts.
+const HEADER_MIN: usize = 9;
+/// Bytes of deliveries and token.
 const DELIVERED_BYTES: usize = 2 + 8;
-pub(super) const HEAD_MAX: usize = HEAD_MIN + 1 + 2 + 1 + DELIVERED_BYTES + 8;
+pub(super) const HEADER_MAX: usize = HEADER_MIN + 1 + 2 + 1 + DELIVERED_BYTES + 8;
 const DEADLINE_BITS: u32 = 48;
-/// The widest element, with the longest head that it may get.
-pub(super) const WIDTH_MAX: usize = u16::MAX as usize - HEAD_MAX;
+/// The widest element, leaving room for the longest header.
+pub(super) const WIDTH_MAX: usize = u16::MAX as usize - HEADER_MAX;
 
-/// When an element comes due, and what else changes with that.
+/// An element's deadline and what changes together with it.
 #[derive(Clone, Copy)]
 pub(super) struct Timer {
     pub(super) deadline: u64,
     pub(super) ttl: u64,
     pub(super) deliveries: u16,
-    /// Of what was given out alone.
+    /// Only for an element that was given out.
     pub(super) token: Option<Token>,
 }
 
 impl Timer {
-    /// Makes the timer of an element that was not given out.
+    /// Returns the timer of an element that was never given out.
     pub(super) fn new(deadline: u64, ttl: u64) -> Self {
         Self { deadline, ttl, deliveries: 0, token: None }
     }
 }
 
-/// What is before the id.
-pub(super) struct Head {
-    bytes: [u8; HEAD_MAX],
+/// The encoded header of an element: all that precedes the id.
+pub(super) struct PackedHeader {
+    bytes: [u8; HEADER_MAX],
     pub(super) len: usize,
-    /// Bytes of the whole element.
+    /// Bytes of the whole element, header included.
     pub(super) width: usize,
     has_token: bool,
 }
 
-impl Head {
+impl PackedHeader {
     pub(super) fn new(id: usize, payload: usize, timer: Timer) -> Self {
         let Timer { deadline, ttl, deliveries, token } = timer;
         let ttl_bytes = 8 - ttl.leading_zeros() as usize / 8;
         let later = (deadline >> DEADLINE_BITS) as u16;
         let has_token = deliveries > 0 && token.is_some();
-        let mut head = Self { bytes: [0; HEAD_MAX], len: HEAD_MIN, width: 0, has_token };
-        head.put_if(id > 0xff, ID_LONG, [(id >> 8) as u8]);
-        head.put_if(later > 0, DEADLINE_LONG, later.to_le_bytes());
+        let mut header = Self { bytes: [0; HEADER_MAX], len: HEADER_MIN, width: 0, has_token };
+        header.put_if(id > 0xff, ID_LONG, [(id >> 8) as u8]);
+        header.put_if(later > 0, DEADLINE_LONG, later.to_le_bytes());
         let delivered = if deliveries > 0 { DELIVERED_BYTES } else { 0 };
         let rest = delivered + ttl_bytes + id + payload;
-        // Its own second byte counts.
-        let is_wide = head.len + rest > 0xff;
-        head.width = head.len + usize::from(is_wide) + rest;
-        head.put_if(is_wide, WIDTH_LONG, [(head.width >> 8) as u8]);
-        head.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
-        head.put_if(deliveries > 0, DELIVERED, token.map_or(0, Token::number).to_le_bytes());
-        head.bytes[head.len..][..8].copy_from_slice(&ttl.to_le_bytes());
-        head.len += ttl_bytes;
-        head.bytes[0] |= (ttl_bytes as u8) << TTL_SHIFT;
-        let word = id as u64 & 0xff | (head.width as u64 & 0xff) << 8 | deadline << 16;
-        head.bytes[1..HEAD_MIN].copy_from_slice(&word.to_le_bytes());
-        head
+        // The extra length byte is part of the width.
+        let is_wide = header.len + rest > 0xff;
+        header.width = header.len + usize::from(is_wide) + rest;
+        header.put_if(is_wide, WIDTH_LONG, [(header.width >> 8) as u8]);
+        header.put_if(deliveries > 0, DELIVERED, deliveries.to_le_bytes());
+        header.put_if(deliveries > 0, DELIVERED, token.map_or(0, Token::number).to_le_bytes());
+        header.bytes[header.len..][..8].copy_from_slice(&ttl.to_le_bytes());
+        header.len += ttl_bytes;
+        header.bytes[0] |= (ttl_bytes as u8) << TTL_SHIFT;
+        let word = id as u64 & 0xff | (header.width as u64 & 0xff) << 8 | deadline << 16;
+        header.bytes[1..HEADER_MIN].copy_from_slice(&word.to_le_bytes());
+        header
     }
 
-    /// Returns whether it says how often the element was given out.
+    /// Returns whether the header has deliveries.
     pub(super) fn has_deliveries(&self) -> bool {
         self.bytes[0] & DELIVERED != 0
     }
 
-    /// Returns whether it says under which token the element is held.
+    /// Returns whether the header has a token.
     pub(super) fn has_token(&self) -> bool {
         self.has_token
     }
@@ -103,11 +103,11 @@ impl Head {
     }
 }
 
-/// Where an element lies, and what its head says of it.
+/// The offsets of an element's parts, decoded from its header.
 #[derive(Clone, Copy)]
 pub(super) struct PackedElement {
     pub(super) at: usize,
-    /// Where the TTL, the id, the payload begin.
+    /// The offsets of the TTL, the id and the payload.
     pub(super) ttl: usize,
     pub(super) id: usize,
     pub(super) payload: usize,
@@ -116,7 +116,7 @@ pub(super) struct PackedElement {
     pub(super) has_deliveries: bool,
 }
 
-/// The high bytes of what a head has the low ones of, and how many bytes they take.
+/// The optional high bytes of a header, and the bytes that all optional parts take.
 struct Parts {
     id: usize,
     deadline: u64,
@@ -125,14 +125,14 @@ struct Parts {
 }
 
 impl PackedElement {
-    /// Reads the entry that begins at `at`. A walk is a chain of these, each waiting for the one before.
+    /// Decodes the element at offset `at`. A scan is a chain of these, each dependent on the one before.
     #[inline(always)]
     pub(super) fn read(bytes: &[u8], at: usize) -> Self {
-        let head: &[u8; HEAD_MIN] = bytes[at..].first_chunk().expect("a head");
-        let [flags, word @ ..] = *head;
+        let header: &[u8; HEADER_MIN] = bytes[at..].first_chunk().expect("a header");
+        let [flags, word @ ..] = *header;
         let word = u64::from_le_bytes(word);
         let (mut id, mut width) = (word as usize & 0xff, word as usize >> 8 & 0xff);
-        let (mut deadline, mut ttl) = (word >> 16, at + HEAD_MIN);
+        let (mut deadline, mut ttl) = (word >> 16, at + HEADER_MIN);
         if flags & PARTS != 0 {
             let parts = Parts::read(bytes, flags, ttl);
             id |= parts.id;
@@ -170,7 +170,6 @@ impl PackedElement {
         u16::from_le_bytes([bytes[at], bytes[at + 1]])
     }
 
-    /// Returns the token under which the element is held.
     pub(super) fn token(&self, bytes: &[u8]) -> Option<Token> {
         let before = self.has_deliveries.then(|| &bytes[..self.ttl])?;
         Token::new(u64::from_le_bytes(*before.last_chunk()?))
@@ -179,7 +178,7 @@ impl PackedElement {
     #[inline]
     pub(super) fn ttl(&self, bytes: &[u8]) -> u64 {
         let length = (self.id - self.ttl) as u32;
-        // What follows the TTL is read along and masked, where there is so much.
+        // Where possible, read eight bytes at once and mask what follows the TTL.
         if let Some(word) = bytes[self.ttl..].first_chunk() {
             return u64::from_le_bytes(*word) & u64::MAX.checked_shr(64 - 8 * length).unwrap_or(0);
         }
@@ -196,7 +195,7 @@ impl PackedElement {
         }
     }
 
-    /// Returns whether that is its id. Ids often begin as others do, so their ends are compared first.
+    /// Returns whether the element has this id. Ids often share a prefix, so the ends are compared first.
     #[inline]
     pub(super) fn has_id(&self, bytes: &[u8], id: &[u8]) -> bool {
         let own = self.id(bytes);
@@ -205,7 +204,7 @@ impl PackedElement {
 }
 
 impl Parts {
-    /// Reads what few elements have, which begins there.
+    /// Reads the optional parts, which few elements have, at offset `at`.
     #[inline(never)]
     fn read(bytes: &[u8], flags: u8, at: usize) -> Self {
         let mut len = 0;
@@ -223,7 +222,7 @@ impl Parts {
     }
 }
 
-/// A walk over the entries.
+/// Iterates over the elements.
 pub(super) struct PackedElements<'a> {
     bytes: &'a [u8],
     at: usize,

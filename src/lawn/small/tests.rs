@@ -1,6 +1,6 @@
 use super::*;
 
-/// As the settings say when nobody has set them.
+/// Starts an element under the default limits.
 fn start(small: &mut Small, id: &[u8], ttl: u64, payload: &[u8], deadline: u64) {
     let done = small.start_at(id, ttl, payload, deadline, SmallMax::USUAL);
     assert_eq!(done, Some(Ok(())), "{id:?}");
@@ -39,7 +39,7 @@ fn heads_are_read_as_they_were_written() {
     for (number, deadline) in deadlines.into_iter().enumerate() {
         for (index, ttl) in ttls.into_iter().enumerate() {
             let id = [number as u8, index as u8].repeat(lengths[index % 5].max(2) / 2);
-            // From a width of less than a byte to one of more, one by one, too.
+            // Widths around the limit of one byte, too.
             let payload = vec![7; lengths[number] + if index % 5 < 2 { index } else { 0 }];
             let deliveries = [0, 1, u16::MAX][index % 3];
             assert_eq!(small.start_at(&id, ttl, &payload, deadline, max), Some(Ok(())));
@@ -62,14 +62,14 @@ fn what_would_be_too_much_is_refused_and_changes_nothing() {
     let mut small = Small::default();
     let max = SmallMax { elements: 2, bytes: 30 };
     let full = |elements, bytes| SmallMax { elements, bytes };
-    // Nine bytes of head, no TTL, an id of one byte, a payload of two.
+    // Nine bytes of header, no TTL, an id of one byte, a payload of two.
     assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(0, 30)), None);
     assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(1, 11)), None);
     assert_eq!(small.start_at(b"a", 0, b"aa", 5, full(1, 12)), Some(Ok(())));
     assert_eq!(small.start_at(b"b", 0, b"", 5, full(1, 30)), None);
     assert_eq!(small.start_at(b"b", 0, b"bbbbbbbbb", 5, max), None);
     assert_eq!(small.start_at(b"b", 0, b"bbbbbbbb", 5, max), Some(Ok(())));
-    // One that is there is not too much.
+    // An existing id is reported before a limit.
     assert_eq!(small.start_at(b"b", 0, b"", 5, full(0, 0)), Some(Err(StartError::Exists)));
     let late = small.start_at(b"c", 0, b"", DEADLINE_MAX + 1, full(0, 0));
     assert_eq!(late, Some(Err(StartError::TooLate)));

@@ -1,4 +1,4 @@
-//! What the lawn does, one thing at a time; and, in `oracle`, all of it at random beside an obvious model.
+//! Tests of the lawn: one behaviour each here, and in `oracle` random operations against a simple model.
 
 mod op;
 mod oracle;
@@ -7,12 +7,12 @@ mod timeline;
 use super::*;
 use oracle::*;
 
-/// A lawn that is not small, whatever is in it: what follows is of its parts, where nothing else is said.
+/// Creates a lawn that is in the full form from the start.
 fn lawn() -> Lawn {
     on_ground(|| SmallMax { elements: 0, bytes: 0 })
 }
 
-/// Does something to a lawn of each form, and to one that changes on the way.
+/// Runs a test with a lawn of either form, and with one that changes its form on the way.
 fn in_either_form(test: impl Fn(Lawn)) {
     test(lawn());
     test(on_ground(|| SmallMax { elements: 1, ..SmallMax::USUAL }));
@@ -55,7 +55,7 @@ fn a_ttl_of_zero_is_due_at_once_and_taking_it_ends() {
 #[test]
 fn equal_deadlines_come_in_the_order_of_pushing_over_all_ttls() {
     in_either_form(|mut lawn| {
-        // Each pushed a millisecond later with a TTL a millisecond shorter, then the other way round.
+        // Each is pushed a millisecond later with a TTL a millisecond shorter; then the other way round.
         for id in 0..50 {
             start_numbered(&mut lawn, id..id + 1, 100 - id, 1000 + id);
         }
@@ -82,7 +82,7 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
         assert!(lawn.lease_at(&second, 7, 17, None));
         let looked = lawn.look(&second).expect("it is there");
         assert_eq!((looked.deadline, looked.deliveries, lawn.delivered()), (17, 2, 2));
-        // What cannot be, changes nothing.
+        // Invalid calls change nothing.
         assert!(!lawn.lease_at(b"none", 7, 17, None));
         assert!(!lawn.lease_at(&second, 7, DEADLINE_MAX + 1, None));
         assert!(!lawn.restart_at(&second, 7, DEADLINE_MAX + 1));
@@ -94,7 +94,7 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
         assert_eq!(lawn.delivered(), 1);
         let (_, leased) = lawn.lease_due(15, DEADLINE_MAX, None).expect("it is due");
         assert_eq!((leased.deadline, leased.deliveries), (DEADLINE_MAX, u16::MAX));
-        // A new timer leaves the count as it is, a new element begins it anew.
+        // A new timer keeps the count; a new element resets it.
         assert!(lawn.restart_at(&first, 0, 16));
         assert_eq!(lawn.look(&first).map(|it| (it.deadline, it.deliveries)), Some((16, u16::MAX)));
         assert_eq!(lawn.replace_at(&first, 0, b"new", 16), Ok(()));
@@ -105,7 +105,7 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
     });
 }
 
-/// The deadline would not do for a token: each of these leases ends in the same millisecond.
+/// The deadline could not serve as the token: all these leases end in the same millisecond.
 #[test]
 fn a_token_is_good_for_one_lease_and_no_other() {
     let mut lawn = lawn();
@@ -125,7 +125,6 @@ fn a_token_is_good_for_one_lease_and_no_other() {
     assert!(!lawn.holds(b"i", tokens[0]));
     lease(&mut lawn, tokens[1]);
     assert!(!lawn.holds(b"i", tokens[0]));
-    // Replaced.
     assert_eq!(lawn.replace_at(b"i", 0, b"second", 0), Ok(()));
     assert!(!lawn.holds(b"i", tokens[1]));
     lease(&mut lawn, tokens[2]);
@@ -137,11 +136,11 @@ fn a_token_is_good_for_one_lease_and_no_other() {
     assert!(!lawn.holds(b"i", tokens[2]));
     lease(&mut lawn, tokens[3]);
     assert!(!lawn.holds(b"i", tokens[2]));
-    // Postponed, updated, moved, copied: the same lease.
+    // Postponed, updated, moved, cloned: the same lease.
     assert!(lawn.restart_at(b"i", 5, 15));
     assert!(lawn.update(b"i", b"longer than it was before").is_ok());
     assert!(lawn.holds(b"i", tokens[3]) && lawn.clone().holds(b"i", tokens[3]));
-    // Run out, and not given out again yet.
+    // Expired, and not leased again yet.
     assert!(lawn.restart_at(b"i", 5, 9) && lawn.holds(b"i", tokens[3]));
     lease(&mut lawn, tokens[4]);
     assert!(!lawn.holds(b"i", tokens[3]));
@@ -173,7 +172,7 @@ fn what_a_client_holds_under_its_own_token_is_found_again_until_its_lease_runs_o
         assert!(lawn.stop(&2_u64.to_be_bytes()).is_some());
         assert_eq!(held(&lawn, mine, 10), [3, 0]);
         assert_eq!(held(&lawn, mine, 30), [0]);
-        // Ties in the order in which they were put there.
+        // Ties are in the order of restarting.
         for id in [3_u64, 0] {
             assert!(lawn.restart_at(&id.to_be_bytes(), 50, 90));
         }
@@ -184,7 +183,7 @@ fn what_a_client_holds_under_its_own_token_is_found_again_until_its_lease_runs_o
     });
 }
 
-/// Wherever the directory lists a block: what it began with goes, and something comes in between.
+/// At each indexed block: its first element is removed, and another is inserted just before.
 #[test]
 fn a_walk_from_the_middle_misses_nothing_that_came_before_a_block_it_is_listed_at() {
     let mut lawn = lawn();
@@ -240,7 +239,7 @@ fn ttls_are_counted_whether_they_have_a_queue_or_not() {
     start_numbered(&mut lawn, 0..10, 3, 10_000);
     start_numbered(&mut lawn, 10..20, 5, 10_000);
     assert_eq!(lawn.ttls(), 2);
-    // One queue more, and what is out of order in it: each for itself.
+    // One more queue. Each of its late elements, in the timeline, counts as one TTL.
     start_numbered(&mut lawn, 20..2000, 10, 10_000);
     start_numbered(&mut lawn, 2000..3000, 10, 1000);
     assert_eq!((lawn.parts().shape(), lawn.ttls()), ((3, 1000), 1003));
@@ -306,7 +305,7 @@ fn a_refused_start_changes_nothing() {
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() {
-    /// Bytes, as an allocator sets them aside.
+    /// Counts bytes as the allocator rounds them.
     struct Count(usize);
     impl Mover for Count {
         fn relocate<T>(&mut self, items: Vec<T>) -> Vec<T> {
@@ -323,16 +322,16 @@ fn defragmenting_moves_every_allocation_once_whether_it_is_interrupted_or_not() 
     for ttl in 0..3 {
         start_numbered(&mut lawn, ttl * 30_000..(ttl + 1) * 30_000, ttl, 0);
     }
-    // These are in the timeline.
+    // In the timeline.
     for id in 100_000..150_000_u64 {
         let deadline = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         lawn.start_at(&id.to_be_bytes(), 7 + id, b"", deadline).expect("room");
     }
-    // These have allocations of their own.
+    // In boxes.
     for id in 1_000_000..1_000_040_u64 {
         lawn.start(&id.to_be_bytes(), 0, &[b'x'; 10_000], 0).expect("room");
     }
-    // The table of TTLs cannot be moved, nor can the directory of blocks.
+    // The table of TTLs cannot be moved, nor can the block index.
     let least = lawn.memory() - size_of::<Lawn>() - 256 - 8 * 1024;
     for go_on in [true, false] {
         let mut mover = Count(0);
@@ -354,7 +353,7 @@ fn memory_comes_back_after_a_burst() {
     let one = lawn.memory();
     start_numbered(&mut lawn, 1..100_000, 10, 0);
     let full = lawn.memory();
-    // Every 50th stays: in each page there is something left.
+    // Keep every 50th, so that no page is empty.
     for id in (0..100_000_u64).filter(|id| id % 50 != 0) {
         lawn.stop(&id.to_be_bytes()).expect("it is there");
     }
@@ -372,7 +371,7 @@ fn memory_comes_back_after_a_burst() {
     assert_eq!(pop_all(&mut lawn, 10), (0..2000).map(|id| id * 50).collect::<Vec<_>>());
     start_numbered(&mut lawn, 0..1, 10, 0);
     while lawn.compact(16) {}
-    // What is left is the table of pages, 64 bytes for each 64 KiB it once held.
+    // The rest is the table of pages: 64 bytes for each 64 KiB at the peak.
     assert!(lawn.memory() < 3 * one + full / 400, "{} bytes for one", lawn.memory());
 }
 

@@ -1,4 +1,4 @@
-//! What is done to a lawn at random.
+//! Random operations on a lawn.
 
 use proptest::prelude::*;
 
@@ -17,14 +17,14 @@ pub(super) enum Op {
         length: usize,
         deadline: u64,
     },
-    /// Many elements with one TTL, so that queues get blocks and pages.
+    /// Many elements with one TTL, to fill blocks and pages of a queue.
     Burst {
         first: u16,
         count: u16,
         ttl: u64,
     },
-    /// Many elements at moments over a span, in no order, each with a TTL of its own or with none: what the timeline is for. A
-    /// span of 1 or 2 makes ties, more than a block's worth.
+    /// Many elements with deadlines across a span, unordered, with distinct TTLs or none: the load of the timeline. A
+    /// span of 1 or 2 makes more ties than fit into a block.
     Spread {
         first: u16,
         count: u16,
@@ -32,7 +32,7 @@ pub(super) enum Op {
         span: u64,
         ttl: u64,
     },
-    /// Many elements are restarted so.
+    /// Restarts many elements across a span.
     RestartSpread {
         first: u16,
         count: u16,
@@ -86,24 +86,24 @@ pub(super) enum Op {
     Drain {
         most: usize,
     },
-    /// How far the small form goes is set anew.
+    /// Changes the limits of the small form.
     SmallMax {
         max: SmallMax,
     },
-    /// One call of a scan, which begins anew when it is at its end.
+    /// One call of a scan, which starts over at its end.
     Scan {
         count: usize,
     },
 }
 
-/// Often so little that a few operations change the form, often so much that it stays small.
+/// Often so low that a few operations change the form, often so high that the lawn stays small.
 pub(super) fn small_max() -> impl Strategy<Value = SmallMax> {
     let elements = prop_oneof![2 => 0_usize..5, 2 => Just(32_usize), 1 => Just(1000_usize)];
     let bytes = prop_oneof![1 => 0_usize..300, 2 => Just(4096_usize), 1 => Just(1_usize << 20)];
     (elements, bytes).prop_map(|(elements, bytes)| SmallMax { elements, bytes })
 }
 
-/// Few ids, so that they meet again.
+/// From few ids, so that they repeat.
 pub(super) fn id() -> impl Strategy<Value = u16> {
     prop_oneof![4 => 0_u16..40, 1 => 0_u16..2000]
 }
@@ -125,12 +125,12 @@ pub(super) fn deadline() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// Milliseconds: more than a block can tell apart without looking at records, too.
+/// Milliseconds. Some spans exceed the 32 bits of a column.
 fn span() -> impl Strategy<Value = u64> {
     prop_oneof![2 => 1_u64..4, 4 => 1_u64..300, 1 => prop::sample::select(vec![1 << 33, 1 << 45])]
 }
 
-/// A number below `span` for each of many.
+/// Returns a pseudo-random number below `span`.
 pub(super) fn spread(number: u16, span: u64) -> u64 {
     u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) % span
 }
@@ -171,7 +171,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
 }
 
 pub(super) fn name(id: u16) -> Vec<u8> {
-    // Lengths from 0 on, binary, and all different.
+    // Binary ids of various lengths from 0 on, all different.
     match id {
         0 => Vec::new(),
         _ => id.to_be_bytes().repeat(1 + usize::from(id % 5)),
@@ -182,7 +182,7 @@ pub(super) fn payload(seed: u64, length: usize) -> Vec<u8> {
     (0..length as u64).map(|i| (seed ^ i) as u8).collect()
 }
 
-/// Few, so that they meet again, and sometimes none, or one of the server's.
+/// From few tokens, so that they repeat; sometimes none, sometimes one of the server's.
 pub(super) fn token(seed: u64) -> Option<Token> {
     if seed % 7 == 6 { Some(Token::drawn(seed)) } else { Token::new(seed % 4) }
 }

@@ -1,4 +1,4 @@
-//! The lawn beside an oracle.
+//! Random operations on a lawn and on an oracle.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use super::super::memory::moved;
 use super::super::*;
 use super::op::*;
 
-/// What a lawn does, in thirty obvious lines.
+/// A model of the lawn in thirty simple lines.
 #[derive(Default)]
 pub(super) struct Oracle {
     /// In order of pushing.
@@ -94,17 +94,17 @@ pub(super) fn hasher() -> RandomState {
     RandomState::with_seeds(1, 2, 3, 4)
 }
 
-/// An empty lawn that is small as far as `small_max` says.
+/// Creates a lawn with these limits of the small form.
 pub(super) fn on_ground(small_max: impl Fn() -> SmallMax + Send + Sync + 'static) -> Lawn {
     Lawn::new(Arc::new(Shared::new(hasher(), small_max)))
 }
 
-/// A scan that goes on while other things happen.
+/// A scan between whose calls the lawn changes.
 #[derive(Default)]
 struct Walk {
     cursor: u64,
     shown: Vec<Vec<u8>>,
-    /// What has been there since it began.
+    /// The ids that have been there since the scan began.
     stayed: BTreeSet<Vec<u8>>,
 }
 
@@ -127,7 +127,7 @@ impl Walk {
     }
 }
 
-/// Runs operations on both, comparing every reply, the next deadline, and now and then all content.
+/// Runs operations on both. Compares every reply and the next deadline after each, and the whole content at the end.
 pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     let small_max = Arc::new(Mutex::new(small_max));
     let asked = Arc::clone(&small_max);
@@ -207,7 +207,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
             Op::Scan { count } => walk.step(&lawn, &oracle, count),
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
             Op::Compact { moves } => {
-                // Asking first whether there is something to do saves the call, and nothing else.
+                // `is_sparse` must only save calls of `compact`, not change the result.
                 let is_sparse = lawn.is_sparse();
                 let more = lawn.compact(moves);
                 assert!(is_sparse || !more, "something was moved though nothing was sparse");
@@ -221,7 +221,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                     oracle.stop(&name(id));
                 }
                 let expected = oracle.start(&name(id), ttl, &content, Some(deadline));
-                // The oracle refuses what is too late, and then it must still be there.
+                // The oracle refuses a late deadline, and must then still have the old element.
                 let expected = expected.map_err(|_| StartError::TooLate);
                 assert_eq!(lawn.replace_at(&name(id), ttl, &content, deadline), expected);
             }
@@ -308,7 +308,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     }
 }
 
-/// How many leases run at any time is told exactly.
+/// Compares the number of live leases, and when the first expires.
 fn check_running(lawn: &Lawn, oracle: &Oracle, now: u64) {
     let held = oracle.ordered().into_iter().filter(|it| oracle.tokens.contains_key(it.1));
     let ends: Vec<_> = held.map(|it| it.3).filter(|at| *at > now && *at < DEADLINE_MAX).collect();
@@ -316,7 +316,7 @@ fn check_running(lawn: &Lawn, oracle: &Oracle, now: u64) {
     assert_eq!(told, (ends.len(), ends.first().copied()), "at {now}");
 }
 
-/// From any place on, and on behind any element of that.
+/// Compares rows from a deadline on, and from behind one of these rows.
 fn check_rows(lawn: &Lawn, oracle: &Oracle, deadline: u64, seed: u64) {
     let all = oracle.ordered();
     let from = all.partition_point(|element| element.3 < deadline);
@@ -330,7 +330,7 @@ fn check_rows(lawn: &Lawn, oracle: &Oracle, deadline: u64, seed: u64) {
     assert_eq!(shown(&rows), expected, "from {deadline} on");
     let Some(at) = (seed as usize * 7919).checked_rem(rows.len()) else { return };
     let Row { element, number, .. } = rows[at];
-    // A small lawn cannot go on behind one of those that have its deadline.
+    // A small lawn cannot resume between elements with the same deadline.
     if number.is_some() {
         let start = Start { deadline: element.deadline, behind: number };
         assert_eq!(lawn.rows(start, DEADLINE_MAX).collect::<Vec<_>>(), rows[at + 1..]);
@@ -343,7 +343,7 @@ fn check_rows(lawn: &Lawn, oracle: &Oracle, deadline: u64, seed: u64) {
     assert_eq!(lawn.row(element.id), Some(rows[at]));
 }
 
-/// The ids that a scan shows, about so many at a time, in their own order.
+/// Returns the ids that a scan shows, about `count` per call, sorted.
 pub(super) fn scanned(lawn: &Lawn, count: usize) -> Vec<Vec<u8>> {
     let mut ids = Vec::new();
     let mut cursor = 0;
@@ -362,7 +362,7 @@ pub(super) fn sorted_ids(oracle: &Oracle) -> Vec<Vec<u8>> {
     ids
 }
 
-/// Moves everything, always, a few steps at a time.
+/// Moves every allocation, a few steps at a time.
 pub(super) fn defrag(lawn: &mut Lawn, steps: usize) {
     moved::in_steps(steps, |from, mover, go_on| lawn.defrag(from, mover, go_on));
 }
@@ -401,8 +401,8 @@ pub(super) fn content(lawn: &Lawn) -> Vec<(u64, &[u8], &[u8], u64)> {
 }
 
 proptest! {
-    // A failure prints the operations, shrunk to the fewest that fail: they are all there is to know, for
-    // time is among them. PROPTEST_RNG_SEED chooses others, PROPTEST_CASES more.
+    // A failure prints the shortest list of operations that fails. Nothing else matters, because time is among them.
+    // PROPTEST_RNG_SEED chooses other operations, PROPTEST_CASES more.
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]

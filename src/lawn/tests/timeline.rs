@@ -1,4 +1,4 @@
-//! Queues, and the timeline, by what is in them.
+//! Which elements are in queues and which in the timeline.
 
 use super::super::queues::TIMELINE;
 use super::*;
@@ -21,7 +21,7 @@ fn with_a_ttl_for_each_element_all_but_a_few_are_in_the_timeline() {
     let mut lawn = lawn();
     let count = 20_000;
     for id in 0..count {
-        // 7919 is prime: every TTL once, in no order.
+        // 7919 is prime: every TTL once, unordered.
         start_numbered(&mut lawn, id..id + 1, id * 7919 % count, 0);
     }
     lawn.check();
@@ -58,7 +58,7 @@ fn a_ttl_that_comes_often_has_a_queue_and_one_of_thousands_has_none() {
     }
 }
 
-/// Whatever deadlines somebody chooses, no block is left with little in it beside another one.
+/// Whatever the deadlines, no two neighbouring blocks stay nearly empty.
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn the_timeline_is_dense_whatever_comes() {
@@ -70,7 +70,7 @@ fn the_timeline_is_dense_whatever_comes() {
         ("ascending, behind one that is late", &|id| if id == 0 { 1 << 40 } else { id }, 12.0),
         ("descending", &|id| (1 << 40) - id, 12.0),
         ("all in one millisecond", &|id| if id == 0 { 2 } else { 1 }, 12.0),
-        // What is halved again and again: always into the fullest block.
+        // Repeated halving, always of the fullest block.
         ("between the last two", &|id| (1 << 40) - ((1 << 40) >> (id % 40)) + id, 17.0),
         ("years apart", &|id| random(id) << 24, 16.0),
     ];
@@ -82,7 +82,7 @@ fn the_timeline_is_dense_whatever_comes() {
         lawn.check();
         let each = lawn.parts().queues.memory() as f64 / count as f64;
         assert!(each < most, "{name}: {each:.1} bytes for each element");
-        // Nine of ten go, in another order than they came in.
+        // Nine of ten are removed, in another order than they were inserted.
         for id in (0..count).map(|id| id * 7919 % count).filter(|id| id % 10 != 0) {
             lawn.stop(&id.to_be_bytes()).expect("it is there");
         }
@@ -96,17 +96,17 @@ fn the_timeline_is_dense_whatever_comes() {
     }
 }
 
-/// What comes behind all of a full block, and before the next one, begins a block behind it: not each one of its own.
+/// Elements between a full block and the next one share a new block.
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn deadlines_that_descend_towards_a_full_block_fill_blocks() {
-    // Apart by little, and by more than a column tells.
+    // Close together, and further apart than a column can represent.
     for step in [1, 1 << 24, 1 << 36] {
         let mut lawn = lawn();
         let start = |lawn: &mut Lawn, id: u64, deadline| {
             lawn.start_at(&id.to_be_bytes(), 1 + id, b"", deadline).expect("room");
         };
-        // Sixteen are in queues, all others in blocks that are full.
+        // Sixteen are in queues, all others in full blocks.
         for id in 0..16 + 62 * 128 {
             start(&mut lawn, id, id);
         }
@@ -119,7 +119,8 @@ fn deadlines_that_descend_towards_a_full_block_fill_blocks() {
     }
 }
 
-/// Whoever makes room in a full block by stopping the last of it begins a block behind it with each element.
+/// A client that stops the last element of a full block again and again, and starts one just behind it, must not leave
+/// a block for each of these.
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn blocks_that_begin_behind_a_full_one_do_not_stay_beside_each_other_with_an_element_each() {
@@ -128,7 +129,7 @@ fn blocks_that_begin_behind_a_full_one_do_not_stay_beside_each_other_with_an_ele
     let start = |lawn: &mut Lawn, deadline: u64| {
         lawn.start_at(&deadline.to_be_bytes(), 0, b"", deadline).expect("room");
     };
-    // This one is in a queue, and so are no others.
+    // This one is in a queue; the others are not.
     start(&mut lawn, 1 << 62);
     (0..62).for_each(|id| start(&mut lawn, id));
     let mut full: std::collections::VecDeque<_> = (0..62).map(|at| (1 << 60) + at * gap).collect();
@@ -148,7 +149,7 @@ fn blocks_that_begin_behind_a_full_one_do_not_stay_beside_each_other_with_an_ele
     assert!(each < 60.0, "{each:.1} bytes for each element");
 }
 
-/// A TTL has a column where any element of the block has one, in as many bits as it needs.
+/// A block has a column of TTLs if any element has one, as wide as necessary.
 #[test]
 fn elements_of_the_timeline_keep_their_ttls_of_any_width() {
     let mut lawn = lawn();
@@ -178,7 +179,7 @@ fn elements_of_the_timeline_keep_their_ttls_of_any_width() {
     assert_eq!(ttls, [true; 167]);
 }
 
-/// What is first may be earlier than all before, or go, while the first block is not sorted yet.
+/// Inserts before the first element and removes it while the first block is unsorted.
 #[test]
 fn the_next_deadline_is_exact_while_the_first_block_changes() {
     let mut lawn = lawn();
@@ -205,12 +206,12 @@ fn the_next_deadline_is_exact_while_the_first_block_changes() {
     assert_eq!(pop_all(&mut lawn, 5000), order);
 }
 
-/// To sort it again for each would take the most of what such a lawn does.
+/// Sorting the first block again for each insertion would dominate the cost of such a lawn.
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
 fn what_comes_between_a_few_leaves_the_first_block_sorted() {
     let mut lawn = lawn();
-    // Is in the queue, and what is earlier is not.
+    // This one is in a queue, and earlier ones are not.
     start_numbered(&mut lawn, 1000..1001, 0, 1000);
     let start = |lawn: &mut Lawn, id: u64, deadline| {
         lawn.start_at(&id.to_be_bytes(), 0, b"", deadline).expect("room");
@@ -220,7 +221,7 @@ fn what_comes_between_a_few_leaves_the_first_block_sorted() {
         assert!(queues.blocks.meta(block).is_sorted, "after {id}");
         lawn.check();
     };
-    // In both directions, into gaps, and with ties.
+    // In both directions, into gaps, with ties.
     (0..15).for_each(|id| start(&mut lawn, id, id * 7 % 15 / 2));
     for id in 15..300_u64 {
         lawn.stop(&(id - 15).to_be_bytes()).expect("it is there");
