@@ -38,7 +38,7 @@ impl Full {
         reason = "the module takes what is due in runs; tests and benches take one at a time"
     )]
     pub fn pop_due(&mut self, now: u64) -> Option<Handle> {
-        let handle = self.first_due(now, Self::read_ahead_to_take)?;
+        let handle = self.first_due(now, Self::prefetch_to_remove)?;
         self.pop(handle);
         Some(handle)
     }
@@ -82,7 +82,7 @@ impl Full {
     }
 
     fn drain_one(&mut self, now: u64, give: impl FnOnce(u64, Element<'_>)) -> Option<()> {
-        let handle = self.first_due(now, Self::read_ahead_to_take)?;
+        let handle = self.first_due(now, Self::prefetch_to_remove)?;
         let record = self.records.get(handle);
         let ttl = self.queues.ttl(record.spot());
         self.pop(handle);
@@ -160,8 +160,8 @@ impl Full {
         ttl: u64,
         token: Option<Token>,
     ) -> Option<(u64, Element<'_>)> {
-        debug_assert_ne!(ttl, 0, "a lease of no time");
-        let handle = self.first_due(now, Self::read_ahead)?;
+        debug_assert_ne!(ttl, 0, "a lease of 0 ms");
+        let handle = self.first_due(now, Self::prefetch_records)?;
         let deadline = self.records.turn(handle).deadline;
         self.lease(handle, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
         Some((deadline, self.records.get(handle).into()))
@@ -191,13 +191,13 @@ impl Full {
     }
 
     /// Prefetches records.
-    fn read_ahead(&self, handles: &[Option<Handle>; AHEAD]) {
+    fn prefetch_records(&self, handles: &[Option<Handle>; AHEAD]) {
         handles.iter().flatten().for_each(|handle| self.records.prefetch(*handle));
     }
 
     /// Prefetches records, and the index buckets that they are about to be removed from.
-    fn read_ahead_to_take(&self, handles: &[Option<Handle>; AHEAD]) {
-        self.read_ahead(handles);
+    fn prefetch_to_remove(&self, handles: &[Option<Handle>; AHEAD]) {
+        self.prefetch_records(handles);
         for handle in handles.iter().flatten() {
             let record = self.records.get(*handle);
             if record.id().len() <= ID_AHEAD_MAX {

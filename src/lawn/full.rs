@@ -21,7 +21,7 @@ fn next_turn(pushes: &mut u64, deadline: u64) -> Turn {
     Turn { deadline, push }
 }
 
-/// The state of the place that a record left and that [`try_move_to_tail`] could not complete.
+/// The old place of a record whose move [`try_move_to_tail`] could not complete.
 enum Vacated {
     /// The place is blank, and its block needs no repair.
     Blank,
@@ -44,10 +44,10 @@ fn try_move_to_tail(
     predicted: PredictedSlot,
 ) -> Result<(), Vacated> {
     let header = records.header(handle);
-    let left = header.spot();
-    let blanked = queues.blank(left);
+    let old_spot = header.spot();
+    let blanked = queues.blank(old_spot);
     if blanked == Blanked::NeedsRepair {
-        return Err(Vacated::NeedsRepair(left));
+        return Err(Vacated::NeedsRepair(old_spot));
     }
     let spot = match predicted {
         PredictedSlot::Queue(number) => queues.append_predicted(number, handle, turn),
@@ -57,7 +57,7 @@ fn try_move_to_tail(
         header.set_turn(turn, spot);
     }
     if blanked == Blanked::HeadRemoved {
-        queues.head_removed(records, left.block);
+        queues.head_removed(records, old_spot.block);
     }
     spot.map(|_| ()).ok_or(Vacated::Blank)
 }
@@ -153,9 +153,9 @@ impl Full {
                 try_move_to_tail(queues, records, handle, turn, predicted)
             })
         });
-        let Some((handle, refiled)) = found else { return false };
-        if let Err(left) = refiled {
-            self.move_slow(handle, left, (ttl, turn), predicted);
+        let Some((handle, moved)) = found else { return false };
+        if let Err(vacated) = moved {
+            self.move_slow(handle, vacated, (ttl, turn), predicted);
         }
         true
     }
@@ -329,7 +329,7 @@ impl Full {
         self.first().map(|(_, handle)| self.records.get(handle).into())
     }
 
-    /// Stores a record and adds it to the order, but not to the index. That is left to the caller.
+    /// Stores a record and adds it to the order, but not to the index. The caller must do that.
     fn insert_unindexed(
         &mut self,
         id: &[u8],
@@ -360,22 +360,22 @@ impl Full {
         let turn = next_turn(&mut self.pushes, deadline);
         let Self { queues, records, .. } = self;
         let predicted = queues.predict_slot(ttl, turn, || {});
-        if let Err(left) = try_move_to_tail(queues, records, handle, turn, predicted) {
-            self.move_slow(handle, left, (ttl, turn), predicted);
+        if let Err(vacated) = try_move_to_tail(queues, records, handle, turn, predicted) {
+            self.move_slow(handle, vacated, (ttl, turn), predicted);
         }
         turn
     }
 
-    /// Completes a move that [`try_move_to_tail`] left undone. The record still has its old turn.
+    /// Completes a move that [`try_move_to_tail`] could not complete. The record still has its old turn.
     #[inline(never)]
     fn move_slow(
         &mut self,
         handle: Handle,
-        left: Vacated,
+        vacated: Vacated,
         (ttl, turn): (u64, Turn),
         mut predicted: PredictedSlot,
     ) {
-        if let Vacated::NeedsRepair(spot) = left {
+        if let Vacated::NeedsRepair(spot) = vacated {
             self.queues.repair_block(&mut self.records, spot);
             predicted = self.queues.predict_slot(ttl, turn, || {});
         }

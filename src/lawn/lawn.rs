@@ -104,7 +104,7 @@ fn bits(record: Handle) -> usize {
 }
 
 fn record(bits: usize) -> Handle {
-    Handle::from_bits(bits as u32).expect("the bits of a record's name")
+    Handle::from_bits(bits as u32).expect("the bits of a handle")
 }
 
 impl Lawn {

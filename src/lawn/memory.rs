@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_an_allocator() {
+    fn sizes_are_rounded_as_by_the_allocator() {
         let sizes = [(0, 0), (1, 8), (43, 48), (64, 64), (65, 80), (128, 128), (129, 160)];
         for (bytes, size) in sizes.into_iter().chain([(1376, 1536), (4096, 4096), (4097, 5120)]) {
             assert_eq!(rounded(bytes), size, "{bytes}");

@@ -15,8 +15,8 @@ impl Full {
         while done < moves {
             done += if self.compact_record() {
                 1
-            } else if let Some(told) = self.queues.compact(&mut self.records) {
-                told
+            } else if let Some(updated) = self.queues.compact(&mut self.records) {
+                updated
             } else {
                 return false;
             };

@@ -433,7 +433,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-    fn what_is_left_of_a_table_does_not_join_a_full_one() {
+    fn a_nearly_empty_table_does_not_merge_with_a_full_one() {
         let mut index = index();
         // Spread evenly over all hashes.
         let hash = |number: u32| IdHash(number.wrapping_mul(0x9e37_79b9));
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_shows_what_stays_exactly_once_while_the_index_grows_and_shrinks() {
+    fn a_scan_shows_each_entry_that_stays_exactly_once_while_the_index_grows_and_shrinks() {
         for count in [1, 10, 1000, usize::MAX] {
             let mut index = index();
             let add = |index: &mut Index, number: u32| {
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hashes_are_told_apart_by_their_records() {
+    fn equal_hashes_are_distinguished_by_their_records() {
         let mut index = index();
         for number in 0..10_000 {
             insert(&mut index, IdHash(7), handle(number));

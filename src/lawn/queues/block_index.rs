@@ -36,19 +36,19 @@ impl BlockIndex {
     /// Removes the entry of a block that has, or just had, an element with this turn.
     pub(super) fn remove(&mut self, queue: QueueNumber, turn: Turn, block: Handle) {
         let entry = self.entry(queue, turn).filter(|(_, found)| *found == block);
-        self.blocks.remove(&(queue, entry.expect("the block is listed").0));
+        self.blocks.remove(&(queue, entry.expect("the block is indexed").0));
     }
 
     /// Removes the entry of the first block of a queue.
     pub(super) fn remove_first(&mut self, queue: QueueNumber, block: Handle) {
         let first = self.blocks.range((queue, Turn::FIRST)..).next();
         let first = first.filter(|(_, found)| **found == block).map(|(key, _)| *key);
-        self.blocks.remove(&first.expect("the block is listed"));
+        self.blocks.remove(&first.expect("the block is indexed"));
     }
 
     /// Replaces the handle of an indexed block that has an element with this turn.
     pub(super) fn replace(&mut self, queue: QueueNumber, turn: Turn, new: Handle) {
-        let (listed, _) = self.entry(queue, turn).expect("the block is listed");
+        let (listed, _) = self.entry(queue, turn).expect("the block is indexed");
         self.blocks.insert((queue, listed), new);
     }
 
@@ -107,15 +107,20 @@ impl BlockIndex {
     }
 
     /// Removes the entry of a block. Returns whether there was one.
-    pub(super) fn forget(&mut self, blocks: &mut Blocks, records: &Records, block: Handle) -> bool {
+    pub(super) fn remove_entry(
+        &mut self,
+        blocks: &mut Blocks,
+        records: &Records,
+        block: Handle,
+    ) -> bool {
         let BlockView { meta, .. } = blocks.view(block);
-        let (queue, is_listed) = (meta.queue, meta.since_indexed == BLOCKS_PER_ENTRY);
-        if is_listed {
+        let (queue, has_entry) = (meta.queue, meta.since_indexed == BLOCKS_PER_ENTRY);
+        if has_entry {
             let first = blocks.first(block).expect("a block is not empty");
             self.remove(queue, records.turn(first), block);
             blocks.meta_mut(block).since_indexed = 1;
         }
-        is_listed
+        has_entry
     }
 
     /// Updates the index before the handles of a block move to its neighbour `target`.
@@ -132,8 +137,8 @@ impl BlockIndex {
             return self.remove_block(blocks, records, block, first);
         }
         // The elements that move into `target` may precede its entry.
-        let was_listed = [block, target].map(|block| self.forget(blocks, records, block));
-        if was_listed.contains(&true) {
+        let had_entry = [block, target].map(|block| self.remove_entry(blocks, records, block));
+        if had_entry.contains(&true) {
             let first = first.expect("a block is not empty");
             self.insert(queue, records.turn(first), target);
             blocks.meta_mut(target).since_indexed = BLOCKS_PER_ENTRY;
@@ -157,7 +162,12 @@ impl BlockIndex {
 
     /// Returns the turn of a block's entry.
     #[cfg(any(test, feature = "checks"))]
-    pub(super) fn listed(&self, queue: QueueNumber, turn: Turn, block: Handle) -> Option<Turn> {
+    pub(super) fn indexed_turn(
+        &self,
+        queue: QueueNumber,
+        turn: Turn,
+        block: Handle,
+    ) -> Option<Turn> {
         self.entry(queue, turn).filter(|(_, found)| *found == block).map(|(turn, _)| turn)
     }
 

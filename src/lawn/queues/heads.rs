@@ -185,7 +185,7 @@ impl Heads {
         if let Some(runner_up) = self.runner_up {
             assert!(
                 self.second().is_none_or(|second| runner_up <= second.0),
-                "an earlier runner_up"
+                "an earlier runner-up"
             );
         }
         let mut placed = 0;

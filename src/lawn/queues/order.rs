@@ -43,7 +43,7 @@ impl Blocks {
 
     /// Returns the turn of an element.
     pub(super) fn turn(&self, records: &Records, block: Handle, place: usize) -> Turn {
-        records.turn(self.view(block).at(place).expect("a place that is taken"))
+        records.turn(self.view(block).at(place).expect("a taken place"))
     }
 
     /// Sorts elements of a block by their turns. Reads only the records of ties.

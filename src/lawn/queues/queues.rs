@@ -82,7 +82,7 @@ pub struct Queues {
     pub(super) free: BTreeSet<QueueNumber>,
     pub(super) by_ttl: HashTable<QueueNumber>,
     pub(super) heads: Heads,
-    pub(super) directory: BlockIndex,
+    pub(super) block_index: BlockIndex,
     /// The queues whose turns in `heads` are stale, that is, too early.
     pub(super) stale: StaleHeads,
     pub ranges: Ranges,
@@ -107,7 +107,7 @@ impl Queues {
             free: BTreeSet::new(),
             by_ttl: HashTable::new(),
             heads: Heads::default(),
-            directory: BlockIndex::default(),
+            block_index: BlockIndex::default(),
             stale: StaleHeads::default(),
             ranges: Ranges::default(),
             timeline_len: 0,
@@ -246,7 +246,7 @@ impl Queues {
             if meta.queue == TIMELINE {
                 self.ranges.remove(records.turn(left.expect("a block had an element")));
             } else {
-                self.directory.remove_block(&mut self.blocks, records, spot.block, left);
+                self.block_index.remove_block(&mut self.blocks, records, spot.block, left);
             }
             self.drop_block(spot.block);
         } else if meta.is_sparse() && !meta.is_head {
@@ -271,15 +271,15 @@ impl Queues {
         let meta = self.blocks.meta_mut(spot.block);
         meta.remove(spot.place);
         self.timeline_len -= usize::from(meta.queue == TIMELINE);
-        let (number, is_empty, is_listed) =
+        let (number, is_empty, is_indexed) =
             (meta.queue, meta.is_empty(), meta.since_indexed == BLOCKS_PER_ENTRY);
         if !self.stale.contains(number) {
             // The heap was up to date before the run, and no other queue has lost its head since.
             self.stale.push(number);
         }
         if is_empty {
-            if is_listed {
-                self.directory.remove_first(number, spot.block);
+            if is_indexed {
+                self.block_index.remove_first(number, spot.block);
             }
             if number == TIMELINE
                 && let Some(first) = self.ranges.first()
@@ -372,7 +372,7 @@ impl Queues {
                 let place = self.blocks.append(new, handle)?;
                 self.blocks.block_mut(tail).next = Some(new);
                 self.queues[usize::from(number)].ends = Some((head, new));
-                self.directory.add_block(&mut self.blocks, tail, new, turn);
+                self.block_index.add_block(&mut self.blocks, tail, new, turn);
                 (new, place)
             }
         };
@@ -438,7 +438,7 @@ impl Queues {
         let Some(target) = block.next.filter(fits).or(block.prev.filter(fits)) else { return };
         // These records are about to be updated, and are probably not in the cache.
         view.handles().for_each(|(_, handle)| records.prefetch(handle));
-        self.directory.join_blocks(&mut self.blocks, records, handle, target);
+        self.block_index.join_blocks(&mut self.blocks, records, handle, target);
         let before = self.blocks.join(target, handle);
         let joined = self.blocks.view(target).handles();
         for (place, handle) in joined.filter(|(at, it)| handle_at(&before, *at) != Some(*it)) {

@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pieces_are_small_beside_each_other_whatever_comes() {
+    fn no_two_small_pieces_stay_side_by_side() {
         // Insert before all others, and between a full piece and what follows it.
         for full in [0, PIECE as u64] {
             let mut ranges = Ranges::default();

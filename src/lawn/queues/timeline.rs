@@ -142,7 +142,7 @@ impl Queues {
         }
         let offset = offset(turn.deadline, from);
         let place = if meta.is_head {
-            self.insert_place_in_head(records, block, offset, turn)
+            self.place_in_head(records, block, offset, turn)
         } else {
             meta.first_blank().expect("there is room")
         };
@@ -178,7 +178,7 @@ impl Queues {
     /// where the element belongs. If too many others would have to move, the block is marked as unsorted instead, to be
     /// sorted when needed.
     #[inline(never)]
-    fn insert_place_in_head(
+    fn place_in_head(
         &mut self,
         records: &mut Records,
         block: Handle,
@@ -226,7 +226,7 @@ impl Queues {
             return None;
         }
         for moved in self.blocks.make_blank(block, place, blank) {
-            let handle = self.blocks.view(block).at(moved).expect("a place that is taken");
+            let handle = self.blocks.view(block).at(moved).expect("a taken place");
             records.set_spot(handle, Spot::new(block, moved));
         }
         Some(place)
@@ -360,7 +360,7 @@ impl Queues {
         let mut meta = *self.blocks.meta(target.block);
         for key in keys {
             let (from, to) = (place_of(*key), meta.first_blank().expect("there is room"));
-            let handle = self.blocks.view(source.block).at(from).expect("a place that is taken");
+            let handle = self.blocks.view(source.block).at(from).expect("a taken place");
             // The exact deadline of a far element is only in its record.
             let deadline = match offset_of(*key) {
                 FAR => records.turn(handle).deadline,
@@ -507,7 +507,7 @@ impl Queues {
                 assert!(from <= turn && next.is_none_or(|next| turn < next.from), "{turn:?}");
                 let column = self.blocks.column(block, DEADLINES);
                 assert_eq!(column[place], offset(turn.deadline, from.deadline), "a deadline");
-                assert_eq!(records.spot(handle), Spot::new(block, place), "where a record stands");
+                assert_eq!(records.spot(handle), Spot::new(block, place), "a record's spot");
                 assert!(!view.meta.is_sorted || last.is_none_or(|last| last < turn), "{last:?}");
                 last = Some(turn);
                 count += 1;

@@ -25,7 +25,7 @@ impl Queues {
         }
         if meta.since_indexed == BLOCKS_PER_ENTRY {
             let first = self.blocks.first(new).expect("a block is not empty");
-            self.directory.replace(meta.queue, records.turn(first), new);
+            self.block_index.replace(meta.queue, records.turn(first), new);
         }
         Some(meta.len())
     }
@@ -41,8 +41,8 @@ impl Queues {
 
     /// Takes the queues apart. Each step frees a page or less.
     pub fn into_rest(self) -> impl Iterator<Item = ()> {
-        let Self { blocks, ranges, directory, .. } = self;
-        let lists = ranges.into_pieces().map(drop).chain(directory.into_entries().map(drop));
+        let Self { blocks, ranges, block_index, .. } = self;
+        let lists = ranges.into_pieces().map(drop).chain(block_index.into_entries().map(drop));
         blocks.into_pages().map(drop).chain(lists)
     }
 
@@ -53,14 +53,14 @@ impl Queues {
             + self.free.len() * size_of::<QueueNumber>() * 3
             + rounded(self.by_ttl.allocation_size())
             + self.heads.memory()
-            + self.directory.memory()
+            + self.block_index.memory()
             + self.ranges.memory()
             + self.votes.memory()
     }
 
     /// Returns roughly how many allocations dropping it frees. O(1).
     pub fn allocations(&self) -> usize {
-        self.blocks.allocations() + self.directory.allocations() + self.ranges.allocations() + 5
+        self.blocks.allocations() + self.block_index.allocations() + self.ranges.allocations() + 5
     }
 
     /// Panics unless every queue is sorted, linked both ways, and consistent with its records. Returns the number of
@@ -68,7 +68,7 @@ impl Queues {
     #[cfg(any(test, feature = "checks"))]
     pub fn check(&self, records: &Records) -> usize {
         let mut count = self.check_timeline(records);
-        let (mut blocks, mut listed) = (self.ranges.iter().count(), 0);
+        let (mut blocks, mut indexed) = (self.ranges.iter().count(), 0);
         for (number, queue) in self.queues.iter().enumerate().skip(1) {
             let Some((head, tail)) = queue.ends else {
                 assert!(self.free.contains(&(number as QueueNumber)), "a lost queue number");
@@ -87,17 +87,17 @@ impl Queues {
                 assert_eq!(view.handles().count(), view.meta.len(), "a place without a handle");
                 assert!(!view.meta.is_empty() && view.meta.is_sorted, "a block of a queue");
                 let first = view.first().map(|first| records.turn(first)).expect("an element");
-                let entry = self.directory.listed(number as QueueNumber, first, handle);
+                let entry = self.block_index.indexed_turn(number as QueueNumber, first, handle);
                 assert_eq!(
                     entry.is_some(),
                     view.meta.since_indexed == BLOCKS_PER_ENTRY,
-                    "a block that is listed"
+                    "a block of the index"
                 );
                 assert!(entry.is_none_or(|turn| last.is_none_or(|last| last < turn)), "{entry:?}");
-                listed += usize::from(entry.is_some());
+                indexed += usize::from(entry.is_some());
                 for (place, handle_in) in view.handles() {
                     let spot = Spot::new(handle, place);
-                    assert_eq!(records.spot(handle_in), spot, "where a record stands");
+                    assert_eq!(records.spot(handle_in), spot, "a record's spot");
                     let turn = records.turn(handle_in);
                     assert!(last.is_none_or(|last| last < turn), "{last:?} before {turn:?}");
                     last = Some(turn);
@@ -111,8 +111,8 @@ impl Queues {
         }
         assert_eq!(blocks, self.blocks.check(), "blocks outside of queues");
         let counted = self.counts().map(|(_, length)| length).sum::<usize>();
-        assert_eq!(counted, count, "what is counted and what is there");
-        assert_eq!(listed, self.directory.len(), "blocks that are listed");
+        assert_eq!(counted, count, "lengths of blocks");
+        assert_eq!(indexed, self.block_index.len(), "entries of the block index");
         assert_eq!(self.by_ttl.len() + self.free.len() + 1, self.queues.len());
         let mut heads = self.heads.clone();
         for number in self.stale.iter() {

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-    fn what_is_wanted_often_is_elected_among_many_that_are_not() {
+    fn a_frequent_ttl_is_elected_among_many_rare_ones() {
         let mut votes = Votes::default();
         let mut elected = 0;
         for rare in 0..100_000 {
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-    fn all_of_a_few_are_elected_one_after_the_other() {
+    fn all_of_a_few_ttls_are_elected_one_after_the_other() {
         let mut votes = Votes::default();
         let mut waiting: Vec<u64> = (0..8).collect();
         for _ in 0..1000 {

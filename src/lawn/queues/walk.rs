@@ -110,7 +110,7 @@ impl Queues {
         let Queue { ttl, ends, latest, .. } = self.queues[usize::from(number)];
         let (head, _) = ends.filter(|_| latest >= turn.deadline)?;
         let is_earlier = |handle: Handle| records.turn(handle) < turn;
-        let mut block = self.directory.last(number, turn).unwrap_or(head);
+        let mut block = self.block_index.last(number, turn).unwrap_or(head);
         while let Some(next) = self.blocks.block(block).next
             && self.blocks.first(next).is_some_and(is_earlier)
         {

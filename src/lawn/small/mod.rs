@@ -198,7 +198,7 @@ impl Small {
         ttl: u64,
         token: Option<Token>,
     ) -> Option<(u64, Element<'_>)> {
-        debug_assert_ne!(ttl, 0, "a lease of no time");
+        debug_assert_ne!(ttl, 0, "a lease of 0 ms");
         let first = self.first_due(now)?;
         let at = self.lease(&first, ttl, now.saturating_add(ttl).min(DEADLINE_MAX), token);
         Some((first.deadline, PackedElement::read(&self.bytes, at).element(&self.bytes)))

@@ -8,7 +8,7 @@ fn start(small: &mut Small, id: &[u8], ttl: u64, payload: &[u8], deadline: u64) 
 }
 
 #[test]
-fn an_element_costs_eleven_bytes_over_its_data() {
+fn an_element_costs_eleven_bytes_more_than_its_data() {
     let mut small = Small::default();
     assert_eq!((size_of::<Small>(), small.memory()), (32, 0));
     for id in 0..32_u128 {
@@ -58,7 +58,7 @@ fn heads_are_read_as_they_were_written() {
 }
 
 #[test]
-fn what_would_be_too_much_is_refused_and_changes_nothing() {
+fn an_insert_beyond_a_limit_is_refused_and_changes_nothing() {
     let mut small = Small::default();
     let max = SmallMax { elements: 2, bytes: 30 };
     let full = |elements, bytes| SmallMax { elements, bytes };
@@ -89,7 +89,7 @@ fn what_would_be_too_much_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn draining_takes_what_is_due_and_no_more_than_is_wanted() {
+fn draining_takes_due_elements_up_to_the_count() {
     let mut small = Small::default();
     for id in 0..6_u8 {
         start(&mut small, &[id], 10 + u64::from(id % 2), b"p", 100 + u64::from(id / 2));

@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_gives_back_what_was_stored_at_every_length() {
+    fn a_record_returns_id_and_payload_of_every_length() {
         let mut records = Records::new();
         let turn = Turn { deadline: u64::MAX >> 1, push: Turn::PUSHES - 1 };
         for id_length in [0, 1, 16, 127, 128, 300, 16_384] {
@@ -502,7 +502,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_is_used_again_shows_nothing_of_the_last_record() {
+    fn a_reused_slot_shows_nothing_of_the_previous_record() {
         let mut records = Records::new();
         let turn = Turn { deadline: 1, push: 2 };
         let old = insert(&mut records, b"abcdefgh", b"ijklmnop", turn);

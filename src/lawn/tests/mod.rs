@@ -9,14 +9,14 @@ use oracle::*;
 
 /// Creates a lawn that is in the full form from the start.
 fn lawn() -> Lawn {
-    on_ground(|| SmallMax { elements: 0, bytes: 0 })
+    lawn_with_limits(|| SmallMax { elements: 0, bytes: 0 })
 }
 
 /// Runs a test with a lawn of either form, and with one that changes its form on the way.
 fn in_either_form(test: impl Fn(Lawn)) {
     test(lawn());
-    test(on_ground(|| SmallMax { elements: 1, ..SmallMax::USUAL }));
-    test(on_ground(|| SmallMax { elements: 1000, bytes: 1 << 16 }));
+    test(lawn_with_limits(|| SmallMax { elements: 1, ..SmallMax::USUAL }));
+    test(lawn_with_limits(|| SmallMax { elements: 1000, bytes: 1 << 16 }));
 }
 
 fn start_numbered(lawn: &mut Lawn, ids: std::ops::Range<u64>, ttl: u64, now: u64) {
@@ -53,7 +53,7 @@ fn a_ttl_of_zero_is_due_at_once_and_taking_it_ends() {
 }
 
 #[test]
-fn equal_deadlines_come_in_the_order_of_pushing_over_all_ttls() {
+fn equal_deadlines_come_in_the_order_of_pushing_across_all_ttls() {
     in_either_form(|mut lawn| {
         // Each is pushed a millisecond later with a TTL a millisecond shorter; then the other way round.
         for id in 0..50 {
@@ -107,7 +107,7 @@ fn a_lease_counts_until_it_is_settled_and_stops_at_the_end_of_the_count() {
 
 /// The deadline could not serve as the token: all these leases end in the same millisecond.
 #[test]
-fn a_token_is_good_for_one_lease_and_no_other() {
+fn a_token_is_valid_for_one_lease_only() {
     let mut lawn = lawn();
     let tokens: Vec<_> = (1..).filter_map(Token::new).take(8).collect();
     lawn.start_at(b"i", 0, b"first", 0).expect("room");
@@ -154,7 +154,7 @@ fn a_token_is_good_for_one_lease_and_no_other() {
 }
 
 #[test]
-fn what_a_client_holds_under_its_own_token_is_found_again_until_its_lease_runs_out() {
+fn elements_held_under_a_chosen_token_are_listed_until_their_lease_expires() {
     in_either_form(|mut lawn| {
         start_numbered(&mut lawn, 0..5, 10, 0);
         let (mine, drawn) = (Token::of_word(b"mine"), Token::drawn(7));
@@ -185,7 +185,7 @@ fn what_a_client_holds_under_its_own_token_is_found_again_until_its_lease_runs_o
 
 /// At each indexed block: its first element is removed, and another is inserted just before.
 #[test]
-fn a_walk_from_the_middle_misses_nothing_that_came_before_a_block_it_is_listed_at() {
+fn a_walk_from_the_middle_misses_no_element_inserted_before_an_indexed_block() {
     let mut lawn = lawn();
     let mut next = 0_u64;
     for round in 0..60 {
@@ -220,7 +220,7 @@ fn the_longest_ttl_ends_where_deadlines_do() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
+fn errors_have_messages() {
     let errors = [StartError::Exists, StartError::TooLate, StartError::Full];
     let said = errors.map(|error| error.to_string());
     assert_eq!(
@@ -251,7 +251,7 @@ fn ttls_are_counted_whether_they_have_a_queue_or_not() {
 
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn a_scan_shows_about_as_many_as_are_wanted() {
+fn a_scan_shows_about_count_elements() {
     let mut lawn = lawn();
     start_numbered(&mut lawn, 0..20_000, 10, 0);
     for count in [10, 100, 1000] {

@@ -95,7 +95,7 @@ pub(super) fn hasher() -> RandomState {
 }
 
 /// Creates a lawn with these limits of the small form.
-pub(super) fn on_ground(small_max: impl Fn() -> SmallMax + Send + Sync + 'static) -> Lawn {
+pub(super) fn lawn_with_limits(small_max: impl Fn() -> SmallMax + Send + Sync + 'static) -> Lawn {
     Lawn::new(Arc::new(Shared::new(hasher(), small_max)))
 }
 
@@ -122,7 +122,7 @@ impl Walk {
         }
     }
 
-    fn forget_who_left(&mut self, oracle: &Oracle) {
+    fn forget_removed(&mut self, oracle: &Oracle) {
         self.stayed.retain(|id| oracle.find(id).is_some());
     }
 }
@@ -131,7 +131,7 @@ impl Walk {
 pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     let small_max = Arc::new(Mutex::new(small_max));
     let asked = Arc::clone(&small_max);
-    let mut lawn = on_ground(move || *asked.lock().expect("nobody panics with it"));
+    let mut lawn = lawn_with_limits(move || *asked.lock().expect("nobody panics with it"));
     let mut oracle = Oracle::default();
     let mut walk = Walk::default();
     let mut was_small = true;
@@ -258,7 +258,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
             }
         }
         lawn.check();
-        walk.forget_who_left(&oracle);
+        walk.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");
         was_small = lawn.is_small();
         assert_eq!(lawn.len(), oracle.elements.len());
@@ -406,7 +406,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn any_operations_do_what_the_oracle_does(
+    fn any_operations_agree_with_the_oracle(
         ops in prop::collection::vec(op(), 1..150),
         max in small_max(),
     ) {

@@ -4,7 +4,7 @@ use super::super::queues::TIMELINE;
 use super::*;
 
 #[test]
-fn what_comes_while_the_clock_has_stepped_back_is_in_the_timeline_and_in_order() {
+fn elements_started_after_the_clock_stepped_back_are_in_the_timeline_and_in_order() {
     let mut lawn = lawn();
     start_numbered(&mut lawn, 0..5000, 10, 10_000);
     start_numbered(&mut lawn, 5000..10_000, 10, 1000);
@@ -17,7 +17,7 @@ fn what_comes_while_the_clock_has_stepped_back_is_in_the_timeline_and_in_order()
 }
 
 #[test]
-fn with_a_ttl_for_each_element_all_but_a_few_are_in_the_timeline() {
+fn with_a_ttl_for_each_element_nearly_all_are_in_the_timeline() {
     let mut lawn = lawn();
     let count = 20_000;
     for id in 0..count {
@@ -61,7 +61,7 @@ fn a_ttl_that_comes_often_has_a_queue_and_one_of_thousands_has_none() {
 /// Whatever the deadlines, no two neighbouring blocks stay nearly empty.
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn the_timeline_is_dense_whatever_comes() {
+fn the_timeline_is_dense_whatever_the_deadlines() {
     let count = 100_000_u64;
     let random = |id: u64| id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     type Deadline<'a> = &'a dyn Fn(u64) -> u64;
@@ -123,7 +123,7 @@ fn deadlines_that_descend_towards_a_full_block_fill_blocks() {
 /// a block for each of these.
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn blocks_that_begin_behind_a_full_one_do_not_stay_beside_each_other_with_an_element_each() {
+fn blocks_behind_a_full_one_do_not_stay_side_by_side_with_an_element_each() {
     let mut lawn = lawn();
     let gap = 1 << 32;
     let start = |lawn: &mut Lawn, deadline: u64| {
@@ -209,7 +209,7 @@ fn the_next_deadline_is_exact_while_the_first_block_changes() {
 /// Sorting the first block again for each insertion would dominate the cost of such a lawn.
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn what_comes_between_a_few_leaves_the_first_block_sorted() {
+fn an_insert_that_moves_only_a_few_leaves_the_first_block_sorted() {
     let mut lawn = lawn();
     // This one is in a queue, and earlier ones are not.
     start_numbered(&mut lawn, 1000..1001, 0, 1000);
@@ -267,7 +267,7 @@ fn memory_comes_back_after_a_burst_of_ttls() {
 
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn queues_of_which_little_is_left_are_joined_to_fuller_blocks() {
+fn sparse_blocks_of_a_queue_are_joined() {
     let mut lawn = lawn();
     start_numbered(&mut lawn, 0..100_000, 10, 0);
     for id in (0..100_000_u64).filter(|id| id % 50 != 0) {
@@ -280,7 +280,7 @@ fn queues_of_which_little_is_left_are_joined_to_fuller_blocks() {
 
 #[test]
 #[cfg_attr(feature = "tiny-bounds", ignore = "of the real bounds")]
-fn records_are_read_ahead_a_few_at_a_time_and_once() {
+fn records_are_prefetched_a_few_at_a_time_and_once() {
     let mut lawn = lawn();
     start_numbered(&mut lawn, 0..40, 10, 0);
     let mut reads = Vec::new();
