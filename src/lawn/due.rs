@@ -71,7 +71,7 @@ impl Full {
             }
             self.queues.refresh_heads(&mut self.records);
             let end = Turn::after(now);
-            let end = self.queues.second_turn().map_or(end, |second_turn| second_turn.min(end));
+            let end = self.queues.second_turn().map_or(end, |turn| turn.min(end));
             let run = self.drain_run(end, count - done, &mut give);
             if run == 0 {
                 break;
@@ -86,8 +86,8 @@ impl Full {
         let record = self.records.get(handle);
         let ttl = self.queues.ttl(record.spot());
         self.pop(handle);
-        let taken = Removal { records: &mut self.records, handle };
-        give(ttl, taken.element());
+        let removal = Removal { records: &mut self.records, handle };
+        give(ttl, removal.element());
         Some(())
     }
 
@@ -119,11 +119,11 @@ impl Full {
                 self.queues.blocks.prefetch(next);
             }
             let run = &run[..length];
-            let (mut asked, mut hashed) = (0, 0);
+            let (mut prefetched, mut hashed) = (0, 0);
             for (at, (handle, place)) in run.iter().enumerate() {
-                while asked < length.min(at + 2 * ahead) {
-                    self.records.prefetch(run[asked].0);
-                    asked += 1;
+                while prefetched < length.min(at + 2 * ahead) {
+                    self.records.prefetch(run[prefetched].0);
+                    prefetched += 1;
                 }
                 while hashed < length.min(at + ahead) {
                     let record = self.records.get(run[hashed].0);
@@ -145,8 +145,8 @@ impl Full {
                 if deliveries > 0 {
                     self.unlease(*handle);
                 }
-                let leaving = Removal { records: &mut self.records, handle: *handle };
-                give(ttl, leaving.element());
+                let removal = Removal { records: &mut self.records, handle: *handle };
+                give(ttl, removal.element());
                 done += 1;
                 ahead = (2 * ahead).min(AHEAD / 2);
             }

@@ -41,7 +41,7 @@ use super::store::Handle;
 pub use table::IdHash;
 use table::{ENTRIES_MAX, IndexEntry, Table, buckets_for, next_size};
 
-/// Two tables are merged if their entries sum up to this at most. That is far enough from a split that the two do not
+/// Two tables are merged if together they have at most this many entries: far enough from a split that the two do not
 /// alternate.
 const MERGED_MAX: usize = ENTRIES_MAX / 2;
 /// The maximum depth of the directory. With a good hash it takes 2^31 entries to get there.

@@ -48,8 +48,8 @@ impl BlockIndex {
 
     /// Replaces the handle of an indexed block that has an element with this turn.
     pub(super) fn replace(&mut self, queue: QueueNumber, turn: Turn, new: Handle) {
-        let (listed, _) = self.entry(queue, turn).expect("the block is indexed");
-        self.blocks.insert((queue, listed), new);
+        let (indexed, _) = self.entry(queue, turn).expect("the block is indexed");
+        self.blocks.insert((queue, indexed), new);
     }
 
     /// Returns the last block that is indexed at or before a turn.

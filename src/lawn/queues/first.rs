@@ -33,19 +33,19 @@ impl Queues {
         Some((turn, self.head(records, number)?))
     }
 
-    /// Returns the earliest head while some turns in the heap are stale, that is, too early: heads below those in the
-    /// heap may come first.
+    /// Returns the earliest head while some turns in the heap are stale, that is, too early. A head below a stale one
+    /// may come first.
     fn first_with_stale(&self, records: &Records) -> Option<(Turn, QueueNumber)> {
         let mut first: Option<(Turn, QueueNumber)> = None;
-        // The positions below stale heads, of which there are few.
+        // The heap indices to examine: the top, and those below stale heads, of which there are few.
         let mut open = vec![0];
-        while let Some(place) = open.pop() {
-            let Some((mut turn, number)) = self.heads.at(place) else { continue };
+        while let Some(index) = open.pop() {
+            let Some((mut turn, number)) = self.heads.at(index) else { continue };
             if first.is_some_and(|first| first.0 <= turn) {
                 continue;
             }
             if self.stale.contains(number) {
-                open.extend(Heads::below(place));
+                open.extend(Heads::below(index));
                 turn = self.head_turn(records, number)?;
             }
             if first.is_none_or(|first| turn < first.0) {

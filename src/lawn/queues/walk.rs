@@ -65,14 +65,14 @@ impl Queues {
     }
 
     /// Returns the turn at a heap index: that of the queue's first element, or an earlier one.
-    pub fn turn_at_heap_index(&self, place: usize) -> Option<Turn> {
-        self.heads.at(place).map(|(turn, _)| turn)
+    pub fn turn_at_heap_index(&self, index: usize) -> Option<Turn> {
+        self.heads.at(index).map(|(turn, _)| turn)
     }
 
     /// Returns a cursor at the first element of the queue at a heap index, and the turn of that element or an earlier
     /// one.
-    pub fn cursor_at_heap_index(&self, records: &Records, place: usize) -> Option<(Turn, Cursor)> {
-        let (turn, number) = self.heads.at(place)?;
+    pub fn cursor_at_heap_index(&self, records: &Records, index: usize) -> Option<(Turn, Cursor)> {
+        let (turn, number) = self.heads.at(index)?;
         let Queue { ttl, ends, .. } = self.queues[usize::from(number)];
         let (head, _) = ends?;
         if number == TIMELINE {
@@ -93,10 +93,10 @@ impl Queues {
     pub fn seek_at_heap_index(
         &self,
         records: &Records,
-        place: usize,
+        index: usize,
         turn: Turn,
     ) -> Option<(Turn, Cursor)> {
-        let (_, number) = self.heads.at(place)?;
+        let (_, number) = self.heads.at(index)?;
         let cursor = match number {
             TIMELINE => self.seek_in_timeline(records, turn),
             number => self.seek(records, number, turn),
@@ -143,8 +143,9 @@ impl Queues {
     /// Returns the TTL and the record at a cursor.
     pub fn at(&self, cursor: &Cursor) -> Option<(u64, Handle)> {
         let handle = self.blocks.view(cursor.block).at(cursor.place)?;
-        let is_timed = cursor.order.is_some();
-        let ttl = if is_timed { self.blocks.ttl(cursor.block, cursor.place) } else { cursor.ttl };
+        let in_timeline = cursor.order.is_some();
+        let ttl =
+            if in_timeline { self.blocks.ttl(cursor.block, cursor.place) } else { cursor.ttl };
         Some((ttl, handle))
     }
 
@@ -186,73 +187,73 @@ struct Front {
     cursor: Cursor,
     /// The queue's index in the heap of heads, until its children there are examined. Until then `turn` may be too
     /// early.
-    unopened: Option<usize>,
+    unexamined: Option<usize>,
 }
 
 impl<'a> Walk<'a> {
     /// Starts a walk over the elements from turn `start` on whose deadline is at or before `now`.
     pub fn new(records: &'a Records, queues: &'a Queues, start: Turn, now: u64) -> Self {
-        let mut iter = Self { records, queues, start, now, fronts: BinaryHeap::new() };
-        iter.enter();
-        iter
+        let mut walk = Self { records, queues, start, now, fronts: BinaryHeap::new() };
+        walk.enter();
+        walk
     }
 
     /// Enters the queues whose heads are before the start, and examines their children in the heap.
     fn enter(&mut self) {
         // Most walks begin at the very first element.
         if self.start == Turn::FIRST {
-            return self.look_at(0);
+            return self.add_queue(0);
         }
-        let mut places = vec![0];
-        while let Some(place) = places.pop() {
-            let head = self.queues.turn_at_heap_index(place);
+        let mut indices = vec![0];
+        while let Some(index) = indices.pop() {
+            let head = self.queues.turn_at_heap_index(index);
             let Some(turn) = head.filter(|turn| turn.deadline <= self.now) else { continue };
             if turn >= self.start {
-                self.look_at(place);
+                self.add_queue(index);
                 continue;
             }
-            places.extend(Heads::below(place));
-            let found = self.queues.seek_at_heap_index(self.records, place, self.start);
+            indices.extend(Heads::below(index));
+            let found = self.queues.seek_at_heap_index(self.records, index, self.start);
             if let Some((turn, cursor)) = found.filter(|(turn, _)| turn.deadline <= self.now) {
-                self.fronts.push(Front { turn, cursor, unopened: None });
+                self.fronts.push(Front { turn, cursor, unexamined: None });
             }
         }
     }
 
     /// Adds the queue at a heap index, if it may have elements to show.
-    fn look_at(&mut self, place: usize) {
-        let turn = self.queues.turn_at_heap_index(place);
+    fn add_queue(&mut self, index: usize) {
+        let turn = self.queues.turn_at_heap_index(index);
         if turn.is_none_or(|turn| turn.deadline > self.now) {
             return;
         }
-        if let Some((turn, cursor)) = self.queues.cursor_at_heap_index(self.records, place) {
-            self.fronts.push(Front { turn, cursor, unopened: Some(place) });
+        if let Some((turn, cursor)) = self.queues.cursor_at_heap_index(self.records, index) {
+            self.fronts.push(Front { turn, cursor, unexamined: Some(index) });
         }
     }
 
     /// Examines the children of the first front until it is certain to be first.
-    fn open(&mut self) {
-        while let Some(place) = self.open_first() {
-            Heads::below(place).for_each(|below| self.look_at(below));
+    fn examine_children(&mut self) {
+        while let Some(index) = self.correct_first() {
+            Heads::below(index).for_each(|below| self.add_queue(below));
         }
     }
 
     /// Corrects the turn of the first front and returns its heap index, unless that is done already.
-    fn open_first(&mut self) -> Option<usize> {
+    fn correct_first(&mut self) -> Option<usize> {
         let mut front = self.fronts.peek_mut()?;
-        let place = front.unopened.take()?;
+        let index = front.unexamined.take()?;
         let head = self.queues.at(&front.cursor);
         let turn = head.map(|(_, handle)| self.records.turn(handle));
         match turn.filter(|turn| turn.deadline <= self.now) {
             Some(turn) => front.turn = turn,
             None => drop(binary_heap::PeekMut::pop(front)),
         }
-        Some(place)
+        Some(index)
     }
 
     /// Returns the next element's TTL and record.
     fn advance(&mut self) -> Option<(u64, Handle)> {
-        self.open();
+        self.examine_children();
         let mut front = self.fronts.peek_mut()?;
         let shown = self.queues.at(&front.cursor)?;
         let next = self.queues.step(self.records, &mut front.cursor);
