@@ -192,8 +192,7 @@ impl Queues {
             }
         };
         let spot = spot.or_else(|| self.push_to_timeline(records, handle, ttl, turn, range));
-        // A page of blocks holds at least as many handles as a page of records, and there can be as many pages of
-        // either.
+        // A block holds several records on average, so the records run out of handles first.
         spot.expect("there are fewer blocks than records")
     }
 
