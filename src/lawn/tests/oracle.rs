@@ -101,14 +101,14 @@ pub(super) fn lawn_with_limits(small_max: impl Fn() -> SmallMax + Send + Sync + 
 
 /// A scan between whose calls the lawn changes.
 #[derive(Default)]
-struct Walk {
+struct Scan {
     cursor: u64,
     shown: Vec<Vec<u8>>,
     /// The ids that have been there since the scan began.
     stayed: BTreeSet<Vec<u8>>,
 }
 
-impl Walk {
+impl Scan {
     fn step(&mut self, lawn: &Lawn, oracle: &Oracle, count: usize) {
         if self.cursor == 0 {
             let stayed = sorted_ids(oracle).into_iter().collect();
@@ -131,9 +131,9 @@ impl Walk {
 pub(super) fn run(ops: &[Op], small_max: SmallMax) {
     let small_max = Arc::new(Mutex::new(small_max));
     let asked = Arc::clone(&small_max);
-    let mut lawn = lawn_with_limits(move || *asked.lock().expect("nobody panics with it"));
+    let mut lawn = lawn_with_limits(move || *asked.lock().expect("not poisoned"));
     let mut oracle = Oracle::default();
-    let mut walk = Walk::default();
+    let mut scan = Scan::default();
     let mut was_small = true;
     let mut now = 1000_u64;
     for (step, op) in ops.iter().enumerate() {
@@ -203,8 +203,8 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
                 assert_eq!((found, count), (due.clone(), due.len()));
                 due.iter().for_each(|it| drop(oracle.stop(&it.1)));
             }
-            Op::SmallMax { max } => *small_max.lock().expect("nobody panics with it") = max,
-            Op::Scan { count } => walk.step(&lawn, &oracle, count),
+            Op::SmallMax { max } => *small_max.lock().expect("not poisoned") = max,
+            Op::Scan { count } => scan.step(&lawn, &oracle, count),
             Op::Clock { by } => now = now.saturating_add_signed(by).min(DEADLINE_MAX - 1000),
             Op::Compact { moves } => {
                 // `is_sparse` must only save calls of `compact`, not change the result.
@@ -258,7 +258,7 @@ pub(super) fn run(ops: &[Op], small_max: SmallMax) {
             }
         }
         lawn.check();
-        walk.forget_removed(&oracle);
+        scan.forget_removed(&oracle);
         assert!(was_small || !lawn.is_small(), "it has become small again");
         was_small = lawn.is_small();
         assert_eq!(lawn.len(), oracle.elements.len());
