@@ -19,8 +19,8 @@ mod clock {
 }
 
 mod metrics {
+    mod clock_steps;
     mod latency;
-    mod start;
 }
 
 mod policy;

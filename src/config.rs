@@ -1,7 +1,7 @@
-//! Settings: `dehydrator.*` in the server's own configuration.
+//! Settings: `dehydrator.*` in the server's configuration.
 //!
-//! Each is set in redis.conf, by CONFIG SET, by MODULE LOADEX, or behind the module's path in
-//! `loadmodule`, and rewritten by CONFIG REWRITE. The server checks the range and says what is wrong.
+//! Each can be set in redis.conf, by CONFIG SET, by MODULE LOADEX, or after the module's path in `loadmodule`; CONFIG REWRITE
+//! writes it. The server checks the range and reports errors.
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -17,9 +17,9 @@ use crate::server::string::Args;
 use crate::server::{Context, OwnedStr, Str, api};
 use lawn::SmallMax;
 
-/// A setting that is a number.
+/// A numeric setting.
 struct Setting {
-    /// Behind `dehydrator.`.
+    /// Without the prefix `dehydrator.`.
     name: &'static CStr,
     value: AtomicI64,
     default: i64,
@@ -32,19 +32,18 @@ impl Setting {
         Self { name, value: AtomicI64::new(default), default, min, max }
     }
 
-    /// Returns the value.
     fn get(&self) -> u64 {
-        // No setting may be negative.
+        // No setting can be negative.
         self.value.load(Ordering::Relaxed).unsigned_abs()
     }
 
-    /// Returns a limit. A setting of 0 says that there is none.
+    /// Returns the value as a limit: 0 means none.
     fn limit(&self) -> Option<u64> {
         Some(self.get()).filter(|limit| *limit > 0)
     }
 
-    /// Takes a value that stands behind the module's path.
-    fn take(&self, word: &str) -> Result<(), String> {
+    /// Sets the value from an argument of `loadmodule`.
+    fn set_argument(&self, word: &str) -> Result<(), String> {
         let Self { min, max, .. } = *self;
         let number = word.parse().ok().filter(|number| (min..=max).contains(number));
         let name = self.name.to_string_lossy();
@@ -54,14 +53,13 @@ impl Setting {
     }
 }
 
-/// How long delivering may go on at a time: at the lower end for a delivery or two, at the upper end for as long as
-/// a client would notice.
+/// The time budget of deliveries per pass: the minimum allows one or two deliveries, the maximum is noticeable to clients.
 static TICK_BUDGET_US: Setting = Setting::new(c"tick-budget-us", 1000, 10, 100_000);
 static DEFAULT_SLACK: Setting = Setting::new(c"default-slack", 0, 0, i64::MAX);
 static MAX_TTL: Setting = Setting::new(c"max-ttl", 0, 0, i64::MAX);
 static MAX_ELEMENTS: Setting = Setting::new(c"max-elements", 0, 0, i64::MAX);
 static REPLY_MAX: Setting = Setting::new(c"reply-max", 0, 0, i64::MAX);
-/// A walk over so many takes a microsecond or two.
+/// A linear search through the maximum takes 1 to 2 us.
 static SMALL_MAX_ELEMENTS: Setting =
     Setting::new(c"small-max-elements", SmallMax::USUAL.elements as i64, 0, 512);
 static SMALL_MAX_BYTES: Setting =
@@ -77,83 +75,82 @@ static SETTINGS: [&Setting; 7] = [
     &SMALL_MAX_BYTES,
 ];
 
-/// Yes or no. It is read when the module is loaded alone: a command cannot be taken back.
+/// Yes or no. It is read only when the module loads, because commands cannot be unregistered.
 const REDE_COMMANDS: &CStr = c"rede-commands";
 static IS_REDE: AtomicBool = AtomicBool::new(false);
 
-/// What becomes of what comes due in keys of which nobody has said anything. What it says is read by whom [`register`] is
-/// told of.
+/// The policy of keys without an ONDUE. The callback passed to [`register`] parses it.
 const DEFAULT_ONDUE: &CStr = c"default-ondue";
-/// Takes a text. The error says what is wrong with it.
-pub type TakeText = fn(&[u8], bool) -> Result<(), String>;
+/// Parses and sets the default policy; the flag tells whether this is a cluster. The error is the reason for a refusal.
+pub type SetDefaultPolicy = fn(&[u8], bool) -> Result<(), String>;
 
 thread_local! {
-    // Settings are the server's main thread's.
-    // Nothing here is dropped with the thread: a library that has something to drop is never unmapped, and a server that
-    // takes the module back, and loads it again, would find what was registered before.
+    // Settings belong to the server's main thread.
+    // Nothing here is dropped with the thread: a library with a thread-local destructor is never unmapped, and a server that
+    // unloads the module and loads it again would find the old registration.
     static DEFAULT_ONDUE_TEXT: RefCell<ManuallyDrop<Option<OwnedStr>>> =
         const { RefCell::new(ManuallyDrop::new(None)) };
-    static TAKE_DEFAULT_ONDUE: Cell<TakeText> = const { Cell::new(|_, _| Ok(())) };
+    static SET_DEFAULT_POLICY: Cell<SetDefaultPolicy> = const { Cell::new(|_, _| Ok(())) };
     static IS_CLUSTER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns how long delivering may go on at a time, in microseconds.
+/// Returns the time budget of deliveries per pass, in microseconds.
 pub fn tick_budget_us() -> u64 {
     TICK_BUDGET_US.get()
 }
 
-/// Returns how much later an element may come if the client does not say, in milliseconds.
+/// Returns the slack of elements pushed without SLACK, in milliseconds.
 pub fn default_slack() -> Option<u64> {
     DEFAULT_SLACK.limit()
 }
 
-/// Returns the longest that a client may put something away for, in milliseconds.
+/// Returns the maximum TTL that a client may use, in milliseconds.
 pub fn max_ttl() -> Option<u64> {
     MAX_TTL.limit()
 }
 
-/// Returns how many elements clients may put into one dehydrator.
+/// Returns the maximum number of elements that clients may store in one dehydrator.
 pub fn max_elements() -> Option<u64> {
     MAX_ELEMENTS.limit()
 }
 
-/// Returns how many elements, or ids, may be in one reply.
+/// Returns the maximum number of elements, or ids, in one reply.
 pub fn reply_max() -> usize {
     REPLY_MAX.limit().and_then(|limit| limit.try_into().ok()).unwrap_or(usize::MAX)
 }
 
-/// Returns how much may be in a dehydrator that is kept in one allocation.
+/// Returns the maximum size of a dehydrator that is stored in one allocation.
 pub fn small_max() -> SmallMax {
     SmallMax { elements: SMALL_MAX_ELEMENTS.get() as usize, bytes: SMALL_MAX_BYTES.get() as usize }
 }
 
-/// Returns whether the commands go by ReDe's names, too.
+/// Returns whether commands are also registered under ReDe's names.
 pub fn rede_commands() -> bool {
     IS_REDE.load(Ordering::Relaxed)
 }
 
-/// Takes what `loadmodule` said of the settings, `name value` by turns, and tells the server of all settings.
+/// Reads the settings in the arguments of `loadmodule`, pairs of `name value`, and registers all settings.
 ///
-/// What stands behind the path is handed over as the default: so what CONFIG REWRITE wrote, or MODULE LOADEX sets,
-/// goes before it, and CONFIG REWRITE knows what it has to write.
+/// The arguments are registered as defaults. So values from CONFIG REWRITE or MODULE LOADEX take precedence, and CONFIG REWRITE
+/// knows which values to write.
 ///
 /// # Errors
 ///
-/// What is wrong, for the server's log.
+/// The reason, for the server's log.
 pub fn register(
     context: &Context,
     args: Args<'_>,
-    take_default_ondue: TakeText,
+    set_default_policy: SetDefaultPolicy,
 ) -> Result<(), String> {
-    TAKE_DEFAULT_ONDUE.set(take_default_ondue);
+    SET_DEFAULT_POLICY.set(set_default_policy);
     IS_CLUSTER.set(context.is_cluster());
-    take_text(b"")?;
+    set_default_ondue(b"")?;
     let context = context.as_ptr();
-    // A load that failed may have left something.
+    // A failed load may have left values.
     SETTINGS.iter().for_each(|setting| setting.value.store(setting.default, Ordering::Relaxed));
     IS_REDE.store(false, Ordering::Relaxed);
     let words: Vec<_> = args.from(0).map(|word| String::from_utf8_lossy(word.bytes())).collect();
-    words.chunks(2).try_for_each(take_argument)?;
+    words.chunks(2).try_for_each(read_argument)?;
     for setting in SETTINGS {
         let Setting { name, min, max, .. } = *setting;
         let default = setting.value.load(Ordering::Relaxed);
@@ -180,7 +177,7 @@ pub fn register(
         api!(RedisModule_RegisterBoolConfig(context, name, default, flags, get, set, None, data))
     };
     // SAFETY: as above; the server copies the text.
-    let is_text_known = unsafe {
+    let text_status = unsafe {
         let default = DEFAULT_ONDUE_TEXT.with_borrow(|text| {
             let text = text.as_ref().map_or(&b""[..], |text| text.as_str().bytes());
             CString::new(text).unwrap_or_default()
@@ -199,7 +196,7 @@ pub fn register(
             ptr::null_mut()
         ))
     };
-    if is_text_known != raw::REDISMODULE_OK as c_int {
+    if text_status != raw::REDISMODULE_OK as c_int {
         return Err("the server refuses the setting default-ondue".to_owned());
     }
     // SAFETY: as above.
@@ -210,8 +207,8 @@ pub fn register(
     Ok(())
 }
 
-/// Takes a setting that stands behind the module's path.
-fn take_argument(pair: &[Cow<'_, str>]) -> Result<(), String> {
+/// Reads one setting from the arguments of `loadmodule`.
+fn read_argument(pair: &[Cow<'_, str>]) -> Result<(), String> {
     let [name, value] = pair else { return Err(format!("the setting {} has no value", pair[0])) };
     if name.as_bytes() == REDE_COMMANDS.to_bytes() {
         let is_on = match &value.to_lowercase()[..] {
@@ -223,15 +220,14 @@ fn take_argument(pair: &[Cow<'_, str>]) -> Result<(), String> {
         return Ok(());
     }
     if name.as_bytes() == DEFAULT_ONDUE.to_bytes() {
-        return take_text(value.as_bytes());
+        return set_default_ondue(value.as_bytes());
     }
     let known = SETTINGS.iter().find(|setting| setting.name.to_bytes() == name.as_bytes());
-    known.ok_or_else(|| format!("there is no setting {name}"))?.take(value)
+    known.ok_or_else(|| format!("there is no setting {name}"))?.set_argument(value)
 }
 
-/// Takes what becomes of what comes due in keys of which nobody has said anything.
-fn take_text(text: &[u8]) -> Result<(), String> {
-    TAKE_DEFAULT_ONDUE.get()(text, IS_CLUSTER.get())?;
+fn set_default_ondue(text: &[u8]) -> Result<(), String> {
+    SET_DEFAULT_POLICY.get()(text, IS_CLUSTER.get())?;
     let before = DEFAULT_ONDUE_TEXT.replace(ManuallyDrop::new(Some(OwnedStr::new(text))));
     drop(ManuallyDrop::into_inner(before));
     Ok(())
@@ -256,7 +252,7 @@ type SetBool =
     unsafe extern "C" fn(*const c_char, c_int, *mut c_void, *mut *mut RedisModuleString) -> c_int;
 
 unsafe extern "C" fn get(_name: *const c_char, data: *mut c_void) -> c_longlong {
-    // SAFETY: the server hands back what `register` gave it: a static setting.
+    // SAFETY: the server passes the data of `register`: a static setting.
     guard(0, || unsafe { &*data.cast::<Setting>() }.value.load(Ordering::Relaxed))
 }
 
@@ -287,7 +283,7 @@ unsafe extern "C" fn set_rede(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Returns the text, which stays ours.
+/// Returns the text, which still belongs to the module.
 unsafe extern "C" fn get_text(_name: *const c_char, _data: *mut c_void) -> *mut RedisModuleString {
     guard(ptr::null_mut(), || {
         DEFAULT_ONDUE_TEXT.with_borrow(|text| {
@@ -304,10 +300,12 @@ unsafe extern "C" fn set_text(
 ) -> c_int {
     guard(raw::REDISMODULE_ERR as c_int, || {
         let Some(value) = NonNull::new(value) else { return raw::REDISMODULE_ERR as c_int };
-        // SAFETY: the server hands out a string, which lives until this returns.
+        // SAFETY: the server passes a string that lives until this returns.
         let value = unsafe { Str::from_raw(value) };
-        let Err(reason) = take_text(value.bytes()) else { return raw::REDISMODULE_OK as c_int };
-        // SAFETY: the server has room for the reason, if it asks for one, and frees it.
+        let Err(reason) = set_default_ondue(value.bytes()) else {
+            return raw::REDISMODULE_OK as c_int;
+        };
+        // SAFETY: `error` is null or points to room for the reason, which the server frees.
         unsafe {
             if !error.is_null() {
                 *error = OwnedStr::new(reason.as_bytes()).into_raw();

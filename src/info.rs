@@ -15,13 +15,13 @@ use crate::server::guard::guard;
 use crate::server::{Context, api};
 use crate::version;
 
-/// Has the server ask for the section. Returns `false` if it refuses.
+/// Registers the section. Returns `false` if the server refuses.
 pub fn register(context: &Context) -> bool {
     // SAFETY: the context is live.
     unsafe { api!(RedisModule_RegisterInfoFunc(context.as_ptr(), Some(on_info))) == 0 }
 }
 
-/// Returns the fields that are text: which version this is, as the server tells its own.
+/// Returns the text fields, named like the server's own.
 fn version() -> [(&'static CStr, String); 3] {
     [
         (c"version", version::TEXT.into()),
@@ -30,7 +30,7 @@ fn version() -> [(&'static CStr, String); 3] {
     ]
 }
 
-/// Returns all that is counted. An operator looks here first, so the most telling come first.
+/// Returns the numeric fields, the most useful to an operator first.
 fn fields() -> Vec<(&'static CStr, u64)> {
     let all = Census::of_all();
     let ticks = cron::statistics();
@@ -68,14 +68,13 @@ fn fields() -> Vec<(&'static CStr, u64)> {
     ]
 }
 
-/// Writes the section, also into the report of a crash: so nothing here waits, and then nothing is changed either.
+/// Writes the section. It is also called for a crash report, so it must not block, and changes nothing then.
 unsafe extern "C" fn on_info(info: *mut RedisModuleInfoCtx, for_crash_report: c_int) {
     guard((), || {
         if for_crash_report == 0 {
             cron::reset_with_server();
         }
-        // SAFETY: the server hands out an INFO that is being written. Without a name the section is
-        // called as the module is.
+        // SAFETY: `info` is live. A section with an empty name gets the module's name.
         unsafe {
             api!(RedisModule_InfoAddSection(info, c"".as_ptr()));
             for (name, value) in version() {

@@ -10,7 +10,7 @@
 //! | 1 | 0.1.0 | all that is in the first release |
 //!
 //! *Who is told.* `DEHYDRATOR.REQUIRE level version` goes ahead of the first effect after somebody may have begun to listen
-//! (see [`quiet`](crate::server::quiet)), and stands at the head of an append-only file that is rewritten as commands. A
+//! (see [`listeners`](crate::server::listeners)), and stands at the head of an append-only file that is rewritten as commands. A
 //! replica of a replica whose own link alone was cut is told at the next such time. A value says by itself, by the
 //! features in it, whether it can be read.
 //!
@@ -20,7 +20,7 @@
 
 use std::cell::Cell;
 
-use crate::server::{Context, log};
+use crate::server::{Context, log_warning};
 use crate::version;
 
 /// See the head of this file.
@@ -44,7 +44,7 @@ pub fn pretend(level: u64) {
 
 /// Ends this server, because it does not understand what comes from its primary or stands in its append-only file.
 pub fn end(context: &Context, what: &str) -> ! {
-    let (from, way_out) = if context.loads() {
+    let (from, way_out) = if context.is_loading() {
         (
             "the append-only file",
             "install the version that wrote the file, or start from a copy of the data made before the upgrade",
@@ -52,7 +52,7 @@ pub fn end(context: &Context, what: &str) -> ! {
     } else {
         ("the primary", "install the primary's version here, and start again")
     };
-    log::warning(&format!(
+    log_warning(&format!(
         "dehydrator: {from} was written by a later version of the module than this one ({}, replication level \
          {}): {what}. To go on would leave this server silently different, so it ends. What to do: {way_out}. See \
          'Upgrade' in docs/operations.md.",

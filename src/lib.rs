@@ -1,35 +1,34 @@
-//! Dehydrator: a data type for Redis and Valkey that puts elements away and gives them back when they
-//! are due.
+//! Dehydrator: a data type for Redis and Valkey that stores elements and returns them when they are due.
 //!
-//! This is the front door: a map, and what happens when the server loads the module.
+//! This file is the entry: a map of the modules, and the registration of everything when the server loads the module.
 //!
-//! A module imports only from floors below its own; `tests/server/layout.rs` has the same floors, and fails
-//! for an arrow that goes up.
+//! A module imports only from layers below its own. `tests/server/layout.rs` has the same layers, and fails for an import
+//! that goes up.
 //!
 //! ```text
 //!   9  lib
 //!   8  info                      the module's section of INFO
-//!   7  background                what the module does by itself
-//!   6  commands                  what clients ask for
-//!   5  courier                   moving elements where a policy sends them
-//!   4  data_type                 a key's value, and how one is opened
-//!   3  replicate  pending        effects, spelled once; what waits for its time
+//!   7  background                the work that the module does without a command
+//!   6  commands                  the commands
+//!   5  courier                   delivery of elements to the destination of a policy
+//!   4  data_type                 a key's value, and opening a key
+//!   3  replicate  pending        the text of replicated effects; deadlines and blocked clients
 //!   2  metrics                   counters and latency
-//!   1  clock  config  level       the only reader of the time; settings; what replicas must understand
-//!   0  policy  server            what becomes of what comes due; a safe face over the module API
-//!      version                   which commit this is
+//!   1  clock  config  level      the only reader of the time; settings; the replication level
+//!   0  policy  server            the rules of a dehydrator; a safe wrapper around the module API
+//!      version                   the module's version and commit
 //! ```
 //!
-//! Below all of them is [`lawn`], the structure, a crate of its own in `src/lawn`.
+//! Below all of them is [`lawn`], the data structure, a separate crate in `src/lawn`.
 //!
-//! Floor 0 imports nothing of ours but what is said here, and every module above it imports `server`. The other arrows:
+//! The modules of layer 0 import none of the others, and every module above imports `server`. The other imports:
 //!
 //! | module | imports |
 //! |---|---|
 //! | `lib`, to register them | `info`, `commands`, `background`, `data_type`, `config`, `version` |
 //! | `info` | `background`, `data_type`, `pending`, `metrics`, `version` |
-//! | `background` | everything on the floors below its own; of `commands` the room of POLL, which serves blocked clients |
-//! | `commands` | everything on the floors below its own |
+//! | `background` | every layer below; from `commands` only POLL's folder, which serves blocked clients |
+//! | `commands` | every layer below |
 //! | `courier` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn`, `metrics`, `clock`, `config` |
 //! | `replicate` | `level`, `policy`, `lawn`, `version` |
@@ -38,10 +37,10 @@
 //! | `config` | `lawn` |
 //! | `level` | `version` |
 //!
-//! *One PUSH*: [`commands()`] names `push::push`; `Push::parse` makes a typed request of the
-//! arguments; [`data_type::Writing`] opens the key; the clock is read; [`lawn::Lawn::start_at`] does it;
-//! [`replicate`] says the effect; the event, the reply. A replica and the append-only file come in by
-//! the same door, with the deadline in the request.
+//! *A PUSH*: [`commands()`] maps the name to `push::push`; `Push::parse` reads the arguments into a typed request;
+//! [`data_type::Writing`] opens the key; the clock is read once; [`lawn::Lawn::start_at`] stores the element; [`replicate`]
+//! replicates the effect; the keyspace event and the reply follow. A replica and the append-only file use the same path, with
+//! the deadline in the request.
 
 #![warn(clippy::undocumented_unsafe_blocks)]
 
@@ -68,24 +67,24 @@ use background::{cron, keyspace, pass};
 use commands::commands;
 use server::command::{self, Command};
 use server::string::Args;
-use server::{Context, allocator, api, guard, log, neighbours, options};
+use server::{Context, allocator, api, guard, info as server_info, log_warning, other_modules};
 
-/// The module's name, as the server lists it.
+/// The module's name in MODULE LIST.
 const NAME: &CStr = c"dehydrator";
-/// What the commands' names begin with.
+/// The prefix of the commands' names.
 const PREFIX: &str = "dehydrator";
-/// What those of ReDe's commands begin with, and which it has: with `rede-commands`.
+/// The prefix and the commands of ReDe, for the setting `rede-commands`.
 const REDE_PREFIX: &str = "rede";
 const REDE_VERBS: [&CStr; 9] =
     [c"push", c"gidpush", c"pull", c"poll", c"xpoll", c"xack", c"look", c"update", c"ttn"];
-/// `@dehydrator`, in access control lists.
+/// The ACL category `@dehydrator`.
 const CATEGORY: &CStr = c"dehydrator";
 
-/// Registers all there is, when the server loads the module.
+/// Registers everything when the server loads the module.
 ///
 /// # Safety
 ///
-/// For the server alone.
+/// Only the server may call this.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(
@@ -93,8 +92,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    // Nothing may allocate before this: it is what finds the server's allocator.
-    // SAFETY: the server hands out its context, and the name is a C string.
+    // Nothing may allocate before this call, which sets the pointer to the server's allocator.
+    // SAFETY: the server passes its context, and the name is a C string.
     let status = unsafe {
         raw::Export_RedisModule_Init(
             raw_context,
@@ -118,31 +117,28 @@ pub unsafe extern "C" fn RedisModule_OnLoad(
 }
 
 fn load(context: &Context, args: Args<'_>) -> bool {
-    // SAFETY: the server has filled in its functions by now, and changes them no more.
+    // SAFETY: the server has set its functions by now, and never changes them again.
     if unsafe { raw::RedisModule_RegisterNumericConfig }.is_none() {
-        log::warning(
-            "dehydrator: this server is too old: Redis 7.0 or later, or Valkey, is needed",
-        );
+        log_warning("dehydrator: this server is too old: Redis 7.0 or later, or Valkey, is needed");
         return false;
     }
     if let Err(reason) = config::register(context, args, commands::defaults::set) {
-        log::warning(&format!("dehydrator: {reason}"));
+        log_warning(&format!("dehydrator: {reason}"));
         return false;
     }
     // SAFETY: the context is live.
     unsafe {
-        // A corrupt payload is ours to refuse, not a reason to abort; a value of ours can be loaded
-        // while the old data still serves; and we signal changes ourselves, so that a command that
-        // changes nothing breaks nobody's WATCH.
+        // The module rejects corrupt payloads itself, so the server must not abort. Values can be loaded while the old
+        // data is still served. And the module signals changes itself, so a command without a change fails no WATCH.
         let options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
             | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD
             | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
-            | options::atomic_slot_migration_option();
+            | atomic_slot_migration_option();
         api!(RedisModule_SetModuleOptions(context.as_ptr(), options as c_int));
     }
     let commands = commands();
     let refused = |what: &str| {
-        log::warning(&format!("dehydrator: the server refuses {what}"));
+        log_warning(&format!("dehydrator: the server refuses {what}"));
         false
     };
     if !data_type::register(context) {
@@ -153,18 +149,27 @@ fn load(context: &Context, args: Args<'_>) -> bool {
             return refused(&command.verb.to_string_lossy());
         }
     }
-    command::categorize(context, CATEGORY, PREFIX, &commands);
+    command::set_acl_categories(context, CATEGORY, PREFIX, &commands);
     if config::rede_commands() {
         let is_rede = |command: &&Command| REDE_VERBS.contains(&command.verb);
         if !commands.iter().filter(is_rede).all(|it| command::register(context, REDE_PREFIX, it)) {
             return refused("the commands of ReDe; is it loaded too?");
         }
-        command::categorize(context, CATEGORY, REDE_PREFIX, &commands);
+        command::set_acl_categories(context, CATEGORY, REDE_PREFIX, &commands);
     }
-    neighbours::register(context, NAME);
-    // In this order: see `pass::register`. What follows the cron in the server's list of listeners stays there.
+    other_modules::register(context, NAME);
+    // The order matters: `pass` may unsubscribe only while a subscription after the cron's stays, see `pass::register`.
     if !cron::register(context) || !pass::register(context) || !keyspace::register(context) {
         return refused("the hooks");
     }
     info::register(context) || refused("the INFO section")
+}
+
+/// Returns the option that declares support for atomic slot migration, or 0 if the server lacks the option: the bit may have
+/// another meaning there. Valkey 9 and later refuse to migrate slots atomically while a loaded module does not set it.
+fn atomic_slot_migration_option() -> u32 {
+    const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+    // SAFETY: takes no argument and has no precondition. The server has set its functions by now.
+    let known = unsafe { raw::RedisModule_GetModuleOptionsAll.map_or(0, |all| all()) };
+    if server_info::is_valkey() { known as u32 & HANDLE_ATOMIC_SLOT_MIGRATION } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! Which version of the module this is, and of which commit.
+//! The module's version and commit.
 
 use std::ffi::c_int;
 
@@ -10,19 +10,19 @@ pub const NUMBER: c_int = 10_000 * number(env!("CARGO_PKG_VERSION_MAJOR"))
     + 100 * number(env!("CARGO_PKG_VERSION_MINOR"))
     + number(env!("CARGO_PKG_VERSION_PATCH"));
 
-/// The commit: its whole hash, perhaps with `-dirty`, or `unknown`. Who builds without git may name it.
+/// The commit: its full hash, perhaps with `-dirty`, or `unknown`. A build without git can set it by `DEHYDRATOR_COMMIT`.
 const COMMIT: &str = match option_env!("DEHYDRATOR_COMMIT") {
     Some(commit) if !commit.is_empty() => commit,
     _ => dehydrator_commit::commit!(),
 };
 
-/// The beginning of the commit's hash, as long as that of the server in `redis_git_sha1`; `unknown` if it is.
+/// The first characters of the commit's hash, as many as in the server's `redis_git_sha1`, or `unknown`.
 pub const SHA1: &str = if COMMIT.len() < 40 { COMMIT } else { COMMIT.split_at(8).0 };
 
-/// Whether the sources were not those of the commit.
+/// Whether the sources differed from the commit.
 pub const DIRTY: bool = COMMIT.len() > 40;
 
-/// For who has nothing but the file: `scripts/commit.sh` looks for the mark in it.
+/// The commit in the binary: `scripts/commit.sh` searches a file for the mark.
 #[used]
 static MARKED: [u8; MARK.len() + COMMIT.len() + 1] = marked();
 const MARK: &str = "dehydrator-commit:";

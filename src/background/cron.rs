@@ -15,10 +15,10 @@ use super::{delivery, pass, renamed};
 use crate::clock;
 use crate::commands::poll;
 use crate::data_type::{self, Compacted};
-use crate::metrics::{counters, latency, start};
+use crate::metrics::{clock_steps, counters, latency};
 use crate::pending::{blocked, compaction, fading, schedule, timer};
 use crate::server::guard::guard;
-use crate::server::{Context, OwnedStr, event, quiet, refusal};
+use crate::server::{Context, OwnedStr, client_checks, event, listeners};
 
 /// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
 const BUDGET_US: u64 = 1000;
@@ -83,13 +83,13 @@ unsafe extern "C" fn on_cron(
 fn tick(context: &Context) {
     let started = clock::monotonic_us();
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
-    start::look_at_clock();
+    clock_steps::detect();
     if started.saturating_sub(LOOKED_US.get()) >= RESET_LOOK_US {
         LOOKED_US.set(started);
         reset_with_server();
-        quiet::listen(context);
+        listeners::check(context);
     }
-    refusal::look_again();
+    client_checks::invalidate();
     let mut statistics = STATISTICS.get();
 
     // A part of it at the most, so that none can keep the others waiting.

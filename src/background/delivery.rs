@@ -86,7 +86,7 @@ fn look(context: &Context, key: Str<'_>, now: u64) -> Todo {
             return Todo::None;
         }
         dehydrator.tracking().track();
-        if dehydrator.rules().trust == Trust::Untold {
+        if dehydrator.rules().trust == Trust::Unannounced {
             return Todo::Tell;
         }
         let serial = dehydrator.tracking().serial();
@@ -136,7 +136,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
         return schedule::again(name);
     };
     let Some(policy) = goes else { return };
-    if policy.limits() {
+    if policy.is_limit() {
         return retire_from(context, name, key, &policy, now, budget);
     }
     let late_us = schedule::late_us(name, deadline);

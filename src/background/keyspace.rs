@@ -7,14 +7,14 @@ use std::ffi::c_void;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::commands::poll;
-use crate::metrics::start;
+use crate::metrics::clock_steps;
 use crate::pending::{blocked, compaction, fading, schedule, timer};
 use crate::server::guard::guard;
-use crate::server::{Context, event, quiet};
+use crate::server::{Context, event, listeners};
 
 /// Has the server tell of these. Returns `false` if it refuses.
 pub fn register(context: &Context) -> bool {
-    quiet::register(context);
+    listeners::register(context);
     // Few servers know of this, and without it the next look is late, but no more than that.
     event::subscribe(context, event::slots_imported().0, on_slots);
     event::subscribe(context, raw::REDISMODULE_EVENT_FLUSHDB, on_flush)
@@ -84,7 +84,7 @@ unsafe extern "C" fn on_role(
     guard((), || {
         // SAFETY: the server's promise above.
         let context = unsafe { Context::from_raw(context) };
-        quiet::disturb();
+        listeners::assume_present();
         if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             now_may_deliver(&context);
         } else {
@@ -111,6 +111,6 @@ unsafe extern "C" fn on_slots(
 
 /// Says that what is due may be given out from here on.
 fn now_may_deliver(context: &Context) {
-    start::begin();
+    clock_steps::begin_serving();
     timer::soon(context);
 }

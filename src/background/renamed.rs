@@ -15,7 +15,7 @@ use crate::pending::{schedule, timer};
 use crate::server::Context;
 use crate::server::key::Name;
 use crate::server::notify::publishes_module_events;
-use crate::server::walk::Walk;
+use crate::server::scan::Scan;
 
 /// How long a walk goes on in one go, in microseconds; a little longer, if many keys share a bucket of the server's table.
 const SLICE_US: u64 = 500;
@@ -25,7 +25,7 @@ const REST: u64 = 33;
 #[derive(Default)]
 struct Finder {
     /// The database in which it is, while there is one.
-    walk: Option<(i32, Walk)>,
+    walk: Option<(i32, Scan)>,
     /// Whether it is for all dehydrators, not only for those that have moved.
     for_all: bool,
     /// Whether events were on when it was last looked.
@@ -45,11 +45,11 @@ pub fn begin(context: &Context) {
         let publishes = publishes_module_events();
         let is_wanted = names::look();
         if publishes && !finder.published {
-            finder.walk = Some((0, Walk::new()));
+            finder.walk = Some((0, Scan::new()));
             finder.for_all = true;
             track_all(true);
         } else if finder.walk.is_none() && (moved() > 0 || is_wanted) {
-            finder.walk = Some((0, Walk::new()));
+            finder.walk = Some((0, Scan::new()));
         }
         finder.published = publishes;
         if finder.walk.is_some() && finder.goes_on_us.is_none() {
@@ -101,7 +101,7 @@ impl Finder {
                 });
             });
             if !more {
-                self.walk = Some((db + 1, Walk::new()));
+                self.walk = Some((db + 1, Scan::new()));
             }
             let now_us = clock::monotonic_us();
             if now_us.saturating_sub(started) >= SLICE_US {

@@ -24,7 +24,7 @@ pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
     match (word(2).as_deref(), word(3)) {
         (Some("CLOCK"), Some(offset)) => {
             let offset = offset.parse().map_err(|_| Error::from("CLOCK needs a number"))?;
-            clock::step_to(offset);
+            clock::set_offset(offset);
             context.reply_ok();
             Ok(())
         }

@@ -11,7 +11,7 @@ use crate::data_type::Writing;
 use crate::policy::{Policy, Route, Trust};
 use crate::replicate::Effect;
 use crate::server::string::Args;
-use crate::server::{CommandContext, Error, OwnedStr, Str, log};
+use crate::server::{CommandContext, Error, OwnedStr, Str, log_warning};
 
 use super::glob;
 use super::ondue::OnDue;
@@ -82,7 +82,7 @@ fn apply_to_new(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing
         let rule = rules.iter().find(|rule| glob::matches(&rule.pattern, key.bytes()))?;
         let policy = rule.policy(key.bytes(), is_cluster).ok()?;
         if is_cluster && !is_in_slot(&policy, key.bytes()) {
-            log::warning(&format!(
+            log_warning(&format!(
                 "dehydrator: default-ondue does not hold for '{}': what it names is in another slot",
                 key.bytes().escape_ascii()
             ));

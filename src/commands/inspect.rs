@@ -135,7 +135,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
         Some(lawn) => reply.push(b"running").integer(lawn.running(now) as i64),
         None => reply.push(b"running").null(),
     }
-    reply.push(b"rate-limit").integer(rate.as_ref().map_or(0, Rate::most) as i64);
+    reply.push(b"rate-limit").integer(rate.as_ref().map_or(0, Rate::max) as i64);
     reply.push(b"rate-per").integer(rate.as_ref().map_or(0, Rate::per) as i64);
     let room = rate.as_ref().map(|rate| rate.room(now));
     match room {

@@ -2,7 +2,7 @@
 
 use crate::data_type::{Reading, Writing};
 use crate::pending::{blocked, schedule};
-use crate::policy::{Change, Limits, Rate};
+use crate::policy::{LimitChange, Limits, Rate};
 use crate::replicate;
 use crate::server::key::Name;
 use crate::server::string::Args;
@@ -17,14 +17,14 @@ use super::{defaults, limits};
 pub struct Limit<'a> {
     pub key: Str<'a>,
     /// `None`: the limits are asked for.
-    pub change: Option<Change>,
+    pub change: Option<LimitChange>,
 }
 
 impl<'a> Limit<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let key = required(args, 1)?;
         let mut options = Options::new(args, 2);
-        let mut change = Change::default();
+        let mut change = LimitChange::default();
         while let Some(option) = options.next() {
             match option.name() {
                 b"LENGTH" if change.length.is_none() => {
@@ -41,7 +41,7 @@ impl<'a> Limit<'a> {
                 _ => return Err(option.unexpected()),
             }
         }
-        Ok(Self { key, change: Some(change).filter(|change| *change != Change::default()) })
+        Ok(Self { key, change: Some(change).filter(|change| *change != LimitChange::default()) })
     }
 }
 
@@ -88,7 +88,7 @@ fn show(context: &CommandContext, key: Str<'_>) -> Result {
     let mut reply = context.reply_open_map();
     reply.push(b"length").integer(number(*length));
     reply.push(b"held").integer(number(*held));
-    reply.push(b"rate").integer(number(rate.as_ref().map_or(0, Rate::most)));
+    reply.push(b"rate").integer(number(rate.as_ref().map_or(0, Rate::max)));
     reply.push(b"per").integer(number(rate.as_ref().map_or(0, Rate::per)));
     reply.push(b"remember").integer(number(*remember));
     Ok(())
@@ -137,11 +137,14 @@ mod tests {
         let limit = |args: Args<'_>| Limit::parse(args).map(|it| (text(it.key), it.change));
         assert_eq!(request("k", limit), Ok(("k".into(), None)));
         let change = |change| Ok(("k".into(), Some(change)));
-        let none = Change::default();
-        assert_eq!(request("k length 5", limit), change(Change { length: Some(5), ..none }));
-        assert_eq!(request("k HELD 0", limit), change(Change { held: Some(0), ..none }));
-        assert_eq!(request("k rate 5 per 7", limit), change(Change { rate: Some((5, 7)), ..none }));
-        let no_rate = Change { rate: Some((0, 0)), ..none };
+        let none = LimitChange::default();
+        assert_eq!(request("k length 5", limit), change(LimitChange { length: Some(5), ..none }));
+        assert_eq!(request("k HELD 0", limit), change(LimitChange { held: Some(0), ..none }));
+        assert_eq!(
+            request("k rate 5 per 7", limit),
+            change(LimitChange { rate: Some((5, 7)), ..none })
+        );
+        let no_rate = LimitChange { rate: Some((0, 0)), ..none };
         assert_eq!(
             [request("k rate 0", limit), request("k rate 0 per 5", limit)],
             [change(no_rate), change(no_rate)]
@@ -151,7 +154,7 @@ mod tests {
         let (length, held, rate) = (Some(most), Some(most), Some((most, most)));
         assert_eq!(
             request(&line, limit),
-            change(Change { length, held, rate, remember: Some(most) })
+            change(LimitChange { length, held, rate, remember: Some(most) })
         );
         refuses_each(
             &[

@@ -132,7 +132,7 @@ fn dest_fits(context: &Context, policy: &Policy) -> Result {
         Some(Route::List { dest, .. }) => (dest, KeyKind::List, "LIST", "list"),
         _ => return Ok(()),
     };
-    if Key::holds_other_than(context, OwnedStr::new(dest).as_str(), kind) {
+    if Key::has_other_kind(context, OwnedStr::new(dest).as_str(), kind) {
         return Err(Error::WrongTypeOf(format!("{word} '{}' is not a {noun}", shown(dest))));
     }
     Ok(())

@@ -7,7 +7,7 @@ use crate::data_type::Writing;
 use crate::metrics::counters::{self, PUSHES};
 use crate::replicate::{self, Pushed};
 use crate::server::string::Args;
-use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random};
+use crate::server::{CommandContext, Context, Error, OwnedStr, Str, error::Result, random_bytes};
 use lawn::{DEADLINE_MAX, Lawn, StartError, Token};
 
 use super::args::number::milliseconds;
@@ -470,7 +470,7 @@ fn replace_all<'a>(
 
 /// Makes an id of random bits: 32 hexadecimal digits.
 fn generated_id() -> [u8; 32] {
-    let bits: [u8; 16] = random::bytes();
+    let bits: [u8; 16] = random_bytes();
     let mut id = [0; 32];
     for (digits, byte) in id.chunks_exact_mut(2).zip(bits) {
         digits[0] = b"0123456789abcdef"[usize::from(byte >> 4)];

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::config;
 use crate::data_type::{Dehydrator, Reading};
 use crate::server::string::Args;
-use crate::server::{CommandContext, Error, Str, error::Result, random};
+use crate::server::{CommandContext, Error, Str, error::Result, random_bytes};
 use lawn::{DEADLINE_MAX, Row, Start};
 
 use super::args::number::number;
@@ -160,7 +160,7 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
 thread_local! {
     // Tells this process from others: serials begin anew in each.
     static PROCESS: u64 = {
-        u32::from_le_bytes(random::bytes()).into()
+        u32::from_le_bytes(random_bytes()).into()
     };
 }
 

@@ -180,7 +180,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
     let rejected = match policy {
         // What is not there is held by nobody.
         None => vec![false; held.len()],
-        Some(policy) if policy.limits() => {
+        Some(policy) if policy.is_limit() => {
             let held: Vec<_> = held.iter().map(|Held { token, id }| (token, id)).collect();
             courier::reject(context, key, &policy, &held, now)
         }

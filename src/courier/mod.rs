@@ -38,9 +38,9 @@ use crate::metrics::counters::{self, DEAD_LETTERS, RETRIES};
 use crate::pending::schedule;
 use crate::policy::{Policy, Route};
 use crate::replicate::{self, Batch};
-use crate::server::guard::{Whole, trap};
+use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
-use crate::server::{Context, Str, log};
+use crate::server::{Context, Str, log_warning};
 use lawn::Token;
 
 /// Why nothing is dropped or published while clients may not write.
@@ -84,7 +84,7 @@ pub fn deliver(
     // Copied, because the commands that follow may call others that listen, who may do as they like.
     let collect = |dehydrator: &Dehydrator| {
         let due = dehydrator.lawn.iter_until(now).take(dehydrator.deliverable(now));
-        let due = due.take_while(|(_, element)| policy.sends(element.deliveries));
+        let due = due.take_while(|(_, element)| policy.routes(element.deliveries));
         batch_of(due.map(|(ttl, element)| ElementCopy::new(element, ttl, None)))
     };
     let batch = inspect(context, key, collect).unwrap_or_default();
@@ -105,7 +105,7 @@ fn send(
     let Some(route) = policy.route().filter(|_| !batch.is_empty()) else {
         return (Vec::new(), Ok(()));
     };
-    let mut carrier = Carrier::of(route, policy.limits());
+    let mut carrier = Carrier::of(route, policy.is_limit());
     let adds = carrier.as_ref().is_some_and(|carrier| carrier.adds);
     if adds && context.is_out_of_memory() {
         return (Vec::new(), Err("OOM used memory > 'maxmemory'".to_owned()));
@@ -141,7 +141,7 @@ fn send(
         if load.is_empty() {
             continue;
         }
-        whole.get_or_insert_with(Whole::begin);
+        whole.get_or_insert_with(AbortOnPanic::begin);
         result = carrier.as_mut().map_or(Ok(()), |carrier| carrier.send(context, &load));
         trap::pass("sent");
         if result.is_err() {
@@ -211,7 +211,7 @@ pub fn failed(name: &Name, reason: &str) -> u64 {
     counters::count(&RETRIES, 1);
     let (is_first, wait_us) = schedule::failed(name, reason);
     if is_first {
-        log::warning(&format!(
+        log_warning(&format!(
             "dehydrator: what is due in '{}' (db {}) could not be delivered, and stays until it can: {reason}",
             name.key.escape_ascii(),
             name.db,
@@ -230,7 +230,7 @@ fn put_aside(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 
     let Some(lawn) = dehydrator.lawn() else { return 0 };
     let ids: Vec<Vec<u8>> = lawn
         .iter_until(now)
-        .take_while(|(_, element)| policy.sends(element.deliveries))
+        .take_while(|(_, element)| policy.routes(element.deliveries))
         .take(BATCH)
         .map(|(_, element)| element.id.to_vec())
         .collect();
@@ -384,7 +384,7 @@ fn put_rejected_aside(
 /// Takes out what was delivered.
 fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [ElementCopy]) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
-    let until = dehydrator.remembers_until().filter(|_| !policy.limits());
+    let until = dehydrator.remembers_until().filter(|_| !policy.is_limit());
     let mut removed = Batch::settled(context, key, until);
     if let Some(mut leaving) = dehydrator.leaving(until) {
         for copy in batch {
@@ -417,13 +417,13 @@ fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     if dehydrator.policy() != policy || dehydrator.is_paused(now) {
         return 0;
     }
-    let until = dehydrator.remembers_until().filter(|_| !policy.limits());
+    let until = dehydrator.remembers_until().filter(|_| !policy.is_limit());
     let mut removed = Batch::settled(context, key, until);
     let mut count = 0;
     if let Some(mut leaving) = dehydrator.leaving(until) {
-        let most = if policy.limits() {
+        let most = if policy.is_limit() {
             let first = leaving.lawn.iter_until(now).take(BATCH);
-            first.take_while(|(_, element)| policy.sends(element.deliveries)).count()
+            first.take_while(|(_, element)| policy.routes(element.deliveries)).count()
         } else {
             BATCH
         };

@@ -18,9 +18,9 @@ use crate::clock;
 use crate::pending::{schedule, timer};
 use crate::policy::{Policy, Rate, Rules, Trust};
 use crate::replicate::{self, Effect};
-use crate::server::guard::{Whole, guard, trap};
+use crate::server::guard::{AbortOnPanic, guard, trap};
 use crate::server::io::{Digest, Io, LoadedBytes};
-use crate::server::key::{Name, Transfer};
+use crate::server::key::{KeyNames, Name};
 use crate::server::{Context, OwnedStr, Str, allocator, api};
 use lawn::{Mover, Remembered, Token};
 
@@ -124,9 +124,9 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
         match encoding::load(new_lawn(), &mut io, version) {
             Ok((lawn, mut rules, remembered)) => {
                 rules.trust = trust(&io, &rules);
-                let is_news = rules.trust == Trust::Untold;
+                let is_news = rules.trust == Trust::Unannounced;
                 // Where the server loads all it has, nothing counts as overdue before it is done.
-                let loads = io.context().loads();
+                let loads = io.context().is_loading();
                 let came = || if loads { 0 } else { clock::now() };
                 let value = Dehydrator::with_past(lawn, rules, remembered.into());
                 let value = leak(value, io.name(), came);
@@ -169,13 +169,13 @@ fn trust(io: &Io, rules: &Rules) -> Trust {
     let may_be_anybody_s = rules.trust.is_confirmed() && rules.policy.sends_elsewhere();
     let is_restored = || {
         let name = io.name().map(|name| OwnedStr::new(&name.key));
-        !io.context().loads()
+        !io.context().is_loading()
             && BESIDE.with(|context| match (context.get(), &name) {
                 (Some(context), Some(name)) => context.serves(name.as_str()),
                 _ => true,
             })
     };
-    if may_be_anybody_s && is_restored() { Trust::Untold } else { rules.trust }
+    if may_be_anybody_s && is_restored() { Trust::Unannounced } else { rules.trust }
 }
 
 unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
@@ -281,8 +281,8 @@ unsafe extern "C" fn copy2(
 ) -> *mut c_void {
     guard(ptr::null_mut(), || {
         // SAFETY: the server's promise above.
-        let (transfer, value) = unsafe { (Transfer::from_raw(transfer), dehydrator(value)) };
-        leak(value.clone(), transfer.and_then(|transfer| transfer.to()), clock::now)
+        let (transfer, value) = unsafe { (KeyNames::from_raw(transfer), dehydrator(value)) };
+        leak(value.clone(), transfer.and_then(|transfer| transfer.destination()), clock::now)
     })
 }
 
@@ -290,10 +290,10 @@ unsafe extern "C" fn copy2(
 unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
-        let (transfer, value) = unsafe { (Transfer::from_raw(transfer), dehydrator(value)) };
+        let (transfer, value) = unsafe { (KeyNames::from_raw(transfer), dehydrator(value)) };
         value.past.moved();
         if value.tracking().unlink()
-            && let Some(name) = transfer.and_then(|transfer| transfer.from())
+            && let Some(name) = transfer.and_then(|transfer| transfer.source())
         {
             schedule::remove(&name, value.tracking().serial());
         }
@@ -310,7 +310,7 @@ unsafe extern "C" fn defrag(
 ) -> c_int {
     guard(0, || {
         // What is being moved is nowhere for a moment.
-        let _whole = Whole::begin();
+        let _whole = AbortOnPanic::begin();
         let mut mover = Defrag { context };
         // SAFETY: the server's promise above, and that nothing else refers to the value meanwhile.
         unsafe {

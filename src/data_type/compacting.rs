@@ -3,7 +3,7 @@
 use super::dehydrator_in;
 use super::writing::delete_leftover;
 use crate::pending::compaction;
-use crate::server::guard::{Whole, trap};
+use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::hold::Hold;
 use crate::server::{Context, Key, Str};
 
@@ -41,7 +41,7 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
         delete_leftover(context, name);
         return Compacted::Done;
     }
-    let _whole = Whole::begin();
+    let _whole = AbortOnPanic::begin();
     let counted = dehydrator.counted();
     let is_done = loop {
         if !dehydrator.lawn.compact(MOVES) && !dehydrator.past.compact(MOVES) {

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 use super::past::Past;
 use crate::clock;
-use crate::metrics::latency::Overdue;
+use crate::metrics::latency::OverdueSince;
 use crate::pending::blocked::Outlook;
 use crate::pending::compaction::{self, Mark};
 use crate::pending::overdue::{OVERDUE, Place, Serial};
 use crate::pending::schedule::Task;
 use crate::policy::{Limits, Policy, Rate, Rules};
-use crate::server::flags::gives_out;
+use crate::server::flags::is_active_primary;
 use lawn::{Counts, DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
 
 /// A client that asks for elements passes over so many dead letters at the most: the time that takes has a bound.
@@ -39,7 +39,7 @@ pub fn is_stuck(row: &Row<'_>) -> bool {
 
 /// Returns whether an element that is stuck goes by this policy, and is no dead letter that it was by another one.
 pub fn is_dead(row: &Row<'_>, policy: &Policy) -> bool {
-    policy.limits() && (row.ttl == REJECTED || policy.sends(row.element.deliveries))
+    policy.is_limit() && (row.ttl == REJECTED || policy.routes(row.element.deliveries))
 }
 
 /// Returns whether a dead letter of this timer is stuck.
@@ -217,10 +217,10 @@ impl Dehydrator {
     /// Returns the first of what POLL gives out at this time, in order: what is due, but for dead letters.
     pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
         let count = if self.is_paused(now) { 0 } else { count.min(self.room(now)) };
-        let limit = Some(&self.rules().policy).filter(|policy| policy.limits());
+        let limit = Some(&self.rules().policy).filter(|policy| policy.is_limit());
         let passed_over = if limit.is_some() { DEAD_LETTERS_MAX } else { 0 };
         let due = self.lawn.iter_until(now).take(count.saturating_add(passed_over));
-        let is_dead = move |deliveries| limit.is_some_and(|limit| limit.sends(deliveries));
+        let is_dead = move |deliveries| limit.is_some_and(|limit| limit.routes(deliveries));
         due.filter(move |(_, element)| !is_dead(element.deliveries)).take(count)
     }
 
@@ -231,7 +231,7 @@ impl Dehydrator {
             Policy::Send(_) => true,
             Policy::Limit { .. } => {
                 let first = self.lawn.first();
-                first.is_some_and(|first| self.rules().policy.sends(first.deliveries))
+                first.is_some_and(|first| self.rules().policy.routes(first.deliveries))
             }
         }
     }
@@ -307,20 +307,20 @@ impl Dehydrator {
 
     /// Returns since when what is due in it is overdue. `None`: since its deadline.
     #[inline]
-    pub fn overdue(&self) -> Option<Overdue> {
+    pub fn overdue(&self) -> Option<OverdueSince> {
         let is_plain = self.has_default_rules() && !self.tracking.place.is_floored();
         (!is_plain).then(|| self.overdue_since())
     }
 
     #[inline(never)]
-    fn overdue_since(&self) -> Overdue {
+    fn overdue_since(&self) -> OverdueSince {
         self.tracking.place.overdue(self.next())
     }
 
     /// Returns for how long the oldest element has been due that could be given out or delivered at this time, in
     /// milliseconds. `None`: there is none.
     pub fn age(&self, now: u64) -> Option<u64> {
-        let next = self.next().filter(|next| *next <= now && gives_out())?;
+        let next = self.next().filter(|next| *next <= now && is_active_primary())?;
         Some(self.tracking.place.age(next, now))
     }
 

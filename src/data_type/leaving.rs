@@ -5,7 +5,7 @@ use super::dehydrator_in;
 use super::past::{FORGOTTEN, Past};
 use super::writing::Writing;
 use crate::pending::compaction;
-use crate::server::guard::Whole;
+use crate::server::guard::AbortOnPanic;
 use crate::server::hold::Hold;
 use crate::server::key::Name;
 use crate::server::{Context, Key, OwnedStr};
@@ -116,7 +116,7 @@ pub fn forget_some(context: &Context, name: &Name, now: u64, mut go_on: impl FnM
     // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
     let dehydrator = unsafe { value.as_mut() };
     dehydrator.past.looked_at();
-    let _whole = Whole::begin();
+    let _whole = AbortOnPanic::begin();
     if let Some(ids) = dehydrator.past.ids_mut() {
         while ids.forget(now, IDS) > 0 && go_on() {}
     }

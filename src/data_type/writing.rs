@@ -7,13 +7,13 @@ use std::ptr::NonNull;
 use super::dehydrator::{self, Counted, Dehydrator};
 use super::{dehydrator_in, is_scheduled, kind, new_lawn};
 use crate::clock;
-use crate::metrics::latency::Overdue;
+use crate::metrics::latency::OverdueSince;
 use crate::pending::blocked::{self, Outlook};
 use crate::pending::{compaction, schedule};
-use crate::policy::{Change, Limits, Pause, Policy, Rules, Trust};
+use crate::policy::{LimitChange, Limits, Pause, Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::error::Result;
-use crate::server::guard::{Whole, trap};
+use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::hold::Hold;
 use crate::server::key::Name;
 use crate::server::{Context, Key, Str};
@@ -31,7 +31,7 @@ use lawn::Lawn;
 pub struct Writing<'a> {
     /// There is one from that moment on. It is the first field, so that a panic ends the process before anything else
     /// here is dropped.
-    whole: Option<Whole>,
+    whole: Option<AbortOnPanic>,
     context: &'a Context,
     name: Str<'a>,
     /// Open until an event is published.
@@ -154,7 +154,7 @@ impl<'a> Writing<'a> {
 
     /// Returns since when what is due is overdue. `None`: since its deadline, or there is nothing.
     #[inline(always)]
-    pub fn overdue(&mut self) -> Option<Overdue> {
+    pub fn overdue(&mut self) -> Option<OverdueSince> {
         self.existing().and_then(|dehydrator| dehydrator.overdue())
     }
 
@@ -245,10 +245,10 @@ impl<'a> Writing<'a> {
 
     /// Sets limits, or takes them away. A dehydrator comes into being if there was none, unless it would be idle. Returns
     /// whether those are others than before.
-    pub fn set_limits(&mut self, change: Change) -> bool {
+    pub fn set_limits(&mut self, change: LimitChange) -> bool {
         self.begin();
         let new = self.limits().unwrap_or(&Limits::default()).changed(change);
-        let limits = new.is_any().then(|| Box::new(new));
+        let limits = new.has_any().then(|| Box::new(new));
         match self.existing() {
             Some(dehydrator) if dehydrator.rules().limits == limits => return false,
             Some(dehydrator) => {
@@ -273,7 +273,7 @@ impl<'a> Writing<'a> {
     pub fn note_given(&mut self, moment: u64, count: u64) -> bool {
         self.begin();
         let rate = self.existing().and_then(|dehydrator| dehydrator.rate_mut());
-        rate.map(|rate| rate.give(moment, count)).is_some()
+        rate.map(|rate| rate.record(moment, count)).is_some()
     }
 
     /// Says that an element was given this TTL and this deadline, which may mean that it is stuck.
@@ -289,7 +289,7 @@ impl<'a> Writing<'a> {
     #[inline]
     fn begin(&mut self) {
         if self.whole.is_none() {
-            self.whole = Some(Whole::begin());
+            self.whole = Some(AbortOnPanic::begin());
             self.counted = self.existing().map(|dehydrator| dehydrator.counted());
         }
     }
@@ -359,7 +359,7 @@ impl<'a> Writing<'a> {
         let Some(new) = new else { return false };
         let value = NonNull::from(Box::leak(Box::new(new)));
         // SAFETY: the callbacks of our type expect a leaked `Box<Dehydrator>`, and this one is fresh.
-        unsafe { key.fill(context, name, kind(), value.cast::<c_void>()) };
+        unsafe { key.set_value(context, name, kind(), value.cast::<c_void>()) };
         false
     }
 
@@ -438,7 +438,7 @@ pub(super) fn delete_leftover(context: &Context, name: Str<'_>) {
     if !is_idle {
         return;
     }
-    let whole = Whole::begin();
+    let whole = AbortOnPanic::begin();
     key.delete();
     drop(key);
     replicate::deleted(context, name);

@@ -1,12 +1,12 @@
-//! What the module has done since it was loaded, or since CONFIG RESETSTAT, for INFO.
+//! Event counters since the module was loaded, or since CONFIG RESETSTAT.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::server::info;
 
-/// A number that grows. The server's main thread alone counts, so nothing is ordered or locked; a thread's own would cost more
-/// to find than to change.
+/// A counter. Only the server's main thread changes it, so `Relaxed` suffices; a thread-local would cost more to find than to
+/// change.
 pub struct Counter(AtomicU64);
 
 impl Counter {
@@ -14,7 +14,6 @@ impl Counter {
         Self(AtomicU64::new(0))
     }
 
-    /// Returns the number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -24,28 +23,28 @@ impl Counter {
     }
 }
 
-/// Elements that were put away.
+/// Elements stored.
 pub static PUSHES: Counter = Counter::new();
-/// Elements that were taken by their ids.
+/// Elements taken by id.
 pub static PULLS: Counter = Counter::new();
-/// Elements that were given out because they were due.
+/// Due elements given to clients.
 pub static POLLS: Counter = Counter::new();
-/// Those of them that had been given out under a lease before.
+/// The part of [`POLLS`] that had been leased before.
 pub static REDELIVERIES: Counter = Counter::new();
-/// Elements that were delivered without anybody asking.
+/// Elements delivered by a policy.
 pub static DELIVERIES: Counter = Counter::new();
-/// Elements that had been given out too often, and went where dead letters go.
+/// Elements moved as dead letters, after too many leases.
 pub static DEAD_LETTERS: Counter = Counter::new();
-/// Deliveries that failed, and are tried again.
+/// Failed deliveries to be retried.
 pub static RETRIES: Counter = Counter::new();
 
 thread_local! {
-    /// As the server counted when it was last looked at.
+    /// The server's counts at the last [`reset_with_server`].
     static SERVER_COUNTS: Cell<[u64; 4]> = const { Cell::new([0; 4]) };
 }
 
-/// Begins to count from nothing if the server has: it does not tell modules of CONFIG RESETSTAT, but one of its
-/// own counts is less than it was then. Returns whether that is so.
+/// Resets the counters if CONFIG RESETSTAT has reset the server's. No event reports that; but one of the server's counts is
+/// lower than before. Returns whether the counters were reset.
 pub fn reset_with_server() -> bool {
     let counts = info::server_counts();
     let before = SERVER_COUNTS.replace(counts);
@@ -60,7 +59,7 @@ pub fn reset_with_server() -> bool {
     is_reset
 }
 
-/// Counts some more.
+/// Adds `more` to a counter.
 #[inline]
 pub fn count(counter: &Counter, more: u64) {
     counter.set(counter.get() + more);

@@ -1,68 +1,68 @@
-//! How late elements were given out or delivered: last, greatest, and percentiles.
+//! The lateness of elements that were given out or delivered: the last, the maximum, and percentiles.
 //!
-//! It counts from the moment at which the element could have been given out at the earliest. That is its
-//! deadline, unless something came later: the element itself, pushed with a deadline in the past; the end of a pause; room
-//! within limits; a policy, said when the element was overdue; what [`start`] knows of.
+//! Lateness counts from the earliest moment at which the element could have been given out. That is its deadline, or a later
+//! event: the push of an element whose deadline had passed; the end of a pause; room within limits; an ONDUE for an overdue
+//! element; the events in [`clock_steps`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::start;
+use super::clock_steps;
 use crate::clock;
 
-/// Parts into which each power of two is divided: a percentile is told to within an eighth.
+/// Buckets per power of two: a percentile is exact to an eighth.
 const PARTS: u32 = 8;
-/// Up to 2^40 microseconds, some twelve days; what is later is counted as that.
+/// The largest lateness is 2^40 microseconds, about twelve days; more counts as this.
 const OCTAVES: u32 = 40;
 
-/// What is given out later than this is counted as late, in microseconds: it waited for somebody, not for a waking.
+/// Elements with more lateness than this count as late, in microseconds: they waited for a consumer, not for a wakeup.
 const LATE_US: u64 = 100_000;
 
 const BUCKETS: usize = (PARTS * OCTAVES) as usize;
 
-/// How late elements were. It is the server's main thread's alone, so nothing is ordered or locked; a thread's own would cost
-/// more to find than to change.
-struct Seen {
+/// The lateness of elements. Only the server's main thread changes it, so `Relaxed` suffices; a thread-local would cost more to
+/// find than to change.
+struct Histogram {
     last_us: AtomicU64,
     max_us: AtomicU64,
-    /// Elements that were late.
+    /// Elements later than [`LATE_US`].
     late: AtomicU64,
-    /// Counts of latenesses that are about the same.
+    /// Elements per bucket.
     counts: [AtomicU64; BUCKETS],
 }
 
-static SEEN: Seen = Seen::new();
+static HISTOGRAM: Histogram = Histogram::new();
 
-/// Since when the next element of a key is overdue. An element may come when its deadline is over already.
+/// The moment since which the next element of a key is overdue. An element may be pushed after its deadline.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Overdue {
-    /// When the next element comes due, or did, in milliseconds since the epoch.
+pub struct OverdueSince {
+    /// The deadline of the next element, in milliseconds since the epoch.
     next: Option<u64>,
-    /// When it came, if it was due by then, in microseconds since the epoch.
+    /// When that element came, if it was due already, in microseconds since the epoch.
     since_us: u64,
-    /// What has this deadline or a later one was there before.
+    /// Elements with this deadline or a later one came before they were due. In milliseconds since the epoch.
     before: Option<u64>,
 }
 
-impl Overdue {
-    /// Counts what is due in a key as overdue from now on: the key has just come, with whatever is in it.
+impl OverdueSince {
+    /// Counts due elements as overdue from now on, for a key that has just come with its elements.
     pub fn since_now() -> Self {
         Self { since_us: clock::now_us(), ..Self::default() }
     }
 
-    /// Counts nothing as overdue before `next`, in milliseconds since the epoch.
+    /// Counts no element as overdue before `next`, in milliseconds since the epoch.
     pub fn from(next: Option<u64>) -> Self {
         Self { next, ..Self::default() }
     }
 
-    /// Counts what is due before `before` as overdue since that moment, in milliseconds since the epoch, and all else since
-    /// its deadline.
+    /// Counts elements due before `before` as overdue since `moment`, and the others since their deadlines. In milliseconds
+    /// since the epoch.
     pub fn since(moment: u64, before: u64) -> Self {
         Self { since_us: moment.saturating_mul(1000), before: Some(before), next: None }
     }
 
-    /// Notes when the next element comes due, or did. The clock, in microseconds since the epoch, is read if that matters.
+    /// Records the deadline of the next element. Reads the clock, in microseconds since the epoch, only if needed.
     pub fn note(&mut self, next: Option<u64>, clock_us: impl FnOnce() -> u64) {
-        // A later deadline than before is that of an element which was there already, behind one that was taken.
+        // A later deadline than before belongs to an element that was already there, after one that was taken.
         let has_come = next.is_some_and(|next| self.next.is_none_or(|before| next < before));
         self.next = next;
         if let Some(next) = next.filter(|_| has_come) {
@@ -73,37 +73,38 @@ impl Overdue {
         }
     }
 
-    /// Returns how late an element of this deadline is now, in microseconds.
+    /// Returns the lateness of an element with this deadline now, in microseconds.
     pub fn late_us(&self, deadline: u64) -> u64 {
         self.late_us_at(deadline, clock::now_us())
     }
 
     fn late_us_at(&self, deadline: u64, now_us: u64) -> u64 {
-        // What limits hold back is noted with a later time than its deadline.
+        // For an element that limits hold back, `next` is later than its deadline.
         let deadline_us = deadline.max(self.next.unwrap_or(0)).saturating_mul(1000);
         let was_there = self.before.is_some_and(|before| deadline >= before);
         let since_us = if was_there { deadline_us } else { deadline_us.max(self.since_us) };
-        start::late_us(since_us, now_us)
+        clock_steps::late_us(since_us, now_us)
     }
 }
 
-/// Elements that are given out at one time, in order. Those of one deadline, which follow each other, are as late.
-pub struct Given {
-    /// `None`: since their deadlines.
-    overdue: Option<Overdue>,
+/// Records the lateness of elements that are given out together, in order. Consecutive elements with the same deadline have the
+/// same lateness.
+pub struct LatenessBatch {
+    /// If `None`, elements are overdue since their deadlines.
+    overdue: Option<OverdueSince>,
     now_us: u64,
     deadline: u64,
     count: u64,
 }
 
-impl Given {
-    /// Begins to note elements of a key that are given out at this time, in milliseconds since the epoch.
+impl LatenessBatch {
+    /// Begins a batch of a key's elements that are given out at `now`, in milliseconds since the epoch.
     #[inline(always)]
-    pub fn begin(overdue: Option<Overdue>, now: u64) -> Self {
+    pub fn begin(overdue: Option<OverdueSince>, now: u64) -> Self {
         Self { overdue, now_us: now.saturating_mul(1000), deadline: 0, count: 0 }
     }
 
-    /// Notes the next one, by the deadline that it had.
+    /// Adds the next element, by its deadline.
     #[inline(always)]
     pub fn note(&mut self, deadline: u64) {
         if deadline != self.deadline {
@@ -119,52 +120,52 @@ impl Given {
         if count > 0 {
             let us = match &self.overdue {
                 Some(overdue) => overdue.late_us_at(self.deadline, self.now_us),
-                None => start::late_us(self.deadline.saturating_mul(1000), self.now_us),
+                None => clock_steps::late_us(self.deadline.saturating_mul(1000), self.now_us),
             };
             record_many(us, count);
         }
     }
 }
 
-impl Drop for Given {
+impl Drop for LatenessBatch {
     fn drop(&mut self) {
         self.record();
     }
 }
 
-/// Forgets what was noted, as CONFIG RESETSTAT asks for.
+/// Clears all records, for CONFIG RESETSTAT.
 pub fn reset() {
-    let Seen { last_us, max_us, late, counts } = &SEEN;
+    let Histogram { last_us, max_us, late, counts } = &HISTOGRAM;
     [last_us, max_us, late].into_iter().chain(counts).for_each(|it| it.store(0, Ordering::Relaxed));
 }
 
-/// Notes one, in microseconds.
+/// Records the lateness of one element, in microseconds.
 pub fn record(us: u64) {
     record_many(us, 1);
 }
 
-/// Notes so many that are as late.
+/// Records `count` elements of the same lateness.
 #[inline]
 fn record_many(us: u64, count: u64) {
-    SEEN.record(us, count);
+    HISTOGRAM.record(us, count);
 }
 
-/// Returns how many elements were late, by more than a tenth of a second.
+/// Returns the number of elements later than [`LATE_US`].
 pub fn late() -> u64 {
-    SEEN.late.load(Ordering::Relaxed)
+    HISTOGRAM.late.load(Ordering::Relaxed)
 }
 
-/// Returns the last and the greatest, in microseconds.
+/// Returns the last and the maximum lateness, in microseconds.
 pub fn last_and_max_us() -> (u64, u64) {
-    SEEN.last_and_max_us()
+    HISTOGRAM.last_and_max_us()
 }
 
-/// Returns what so many of a thousand were not later than, in microseconds. 0 if there were none.
+/// Returns a percentile of lateness in microseconds, by thousandths. 0 without elements.
 pub fn percentile_us(per_mille: u64) -> u64 {
-    SEEN.percentile(per_mille)
+    HISTOGRAM.percentile(per_mille)
 }
 
-impl Seen {
+impl Histogram {
     const fn new() -> Self {
         Self {
             last_us: AtomicU64::new(0),
@@ -200,7 +201,7 @@ impl Seen {
         for (bucket, count) in counts().enumerate() {
             seen += count;
             if seen >= wanted && seen > 0 {
-                // A bucket's end may be beyond the greatest that is in it.
+                // A bucket's end may be above the largest value in it.
                 return greatest(bucket).min(self.last_and_max_us().1);
             }
         }
@@ -208,7 +209,7 @@ impl Seen {
     }
 }
 
-/// Returns the bucket of a lateness: its power of two, and the three bits after the first.
+/// Returns the bucket of a lateness: its power of two, and the three bits after the leading one.
 fn bucket(us: u64) -> usize {
     let us = us.min((1 << OCTAVES) - 1);
     if us < u64::from(PARTS) {
@@ -218,7 +219,7 @@ fn bucket(us: u64) -> usize {
     ((octave * PARTS) as u64 + (us >> octave)) as usize
 }
 
-/// Returns the greatest that is counted in a bucket.
+/// Returns the largest value of a bucket.
 fn greatest(bucket: usize) -> u64 {
     let (bucket, parts) = (bucket as u64, u64::from(PARTS));
     if bucket < parts {
@@ -233,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_holds_what_is_within_an_eighth() {
+    fn a_bucket_is_exact_to_an_eighth() {
         for us in (0..100_000).chain([1 << 30, (1 << 39) + 5, u64::MAX]) {
             let told = greatest(bucket(us));
             let us = us.min((1 << OCTAVES) - 1);
@@ -242,8 +243,8 @@ mod tests {
     }
 
     #[test]
-    fn the_last_the_greatest_and_percentiles_are_told_of_what_was_noted() {
-        let seen = Seen::new();
+    fn last_maximum_and_percentiles_follow_the_records() {
+        let seen = Histogram::new();
         let record = |us| seen.record(us, 1);
         let last_and_max_us = || seen.last_and_max_us();
         let percentile_us = |per_mille| seen.percentile(per_mille);
@@ -273,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_what_was_noted() {
-        let seen = Seen::new();
+    fn percentiles_are_exact_to_an_eighth() {
+        let seen = Histogram::new();
         assert_eq!(seen.percentile(500), 0);
         (1..=1000).for_each(|us| seen.record(us, 1));
         for (per_mille, exact) in [(1, 1), (500, 500), (990, 990), (1000, 1000)] {

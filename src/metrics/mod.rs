@@ -1,11 +1,11 @@
-//! What INFO tells of what the module has done. Whoever does it counts it here; [`info`](crate::info) reads it.
+//! The module's statistics, for INFO. The code that does the work records them here; [`info`](crate::info) reads them.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `counters` | how often |
-//! | `latency` | how late |
-//! | `start` | from which moment that counts |
+//! | `counters` | event counters |
+//! | `latency` | the histogram of lateness |
+//! | `clock_steps` | steps of the wall clock, which must not count as lateness |
 
+pub mod clock_steps;
 pub mod counters;
 pub mod latency;
-pub mod start;

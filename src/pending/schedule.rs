@@ -20,7 +20,7 @@ use hashbrown::{HashMap, HashSet, hash_map, hash_set};
 use super::overdue::Serial;
 use super::timer;
 use crate::clock;
-use crate::metrics::latency::Overdue;
+use crate::metrics::latency::OverdueSince;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
 
@@ -57,7 +57,7 @@ struct Entry {
     announced: bool,
     /// Whether what is due waits for room within limits.
     is_held_back: bool,
-    overdue: Overdue,
+    overdue: OverdueSince,
 }
 
 /// Deliveries that failed, one after the other.
@@ -219,7 +219,7 @@ pub fn add(name: &Name, serial: Serial) {
         let key = database.enter(&name.key, serial);
         let entry = database.entry(&key);
         entry.announced = false;
-        entry.overdue = Overdue::since_now();
+        entry.overdue = OverdueSince::since_now();
         database.set_look_at(&key, LookAt::At(0));
     });
 }
@@ -379,7 +379,7 @@ pub fn succeeded(context: &Context, name: &Name) {
 
 /// Notes that another policy was set: what is overdue could not be delivered before.
 pub fn begin(name: &Name) {
-    with_entry(name, |database, key| database.entry(key).overdue = Overdue::since_now());
+    with_entry(name, |database, key| database.entry(key).overdue = OverdueSince::since_now());
 }
 
 /// Has all names be looked at now that wait after a failure: the reason may be over.

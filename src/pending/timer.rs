@@ -17,7 +17,7 @@ use std::cell::{Cell, OnceCell};
 
 use crate::clock;
 use crate::server::Context;
-use crate::server::loop_timer::{self, LoopTimer, OnTime};
+use crate::server::loop_timer::{self, LoopTimer, TimerCallback};
 
 /// The timer is set no further ahead than this, in microseconds. It fires in vain then.
 const AHEAD_MAX_US: u64 = 3_600_000_000;
@@ -114,7 +114,7 @@ fn ask_for_pass(context: &Context) {
     // A timer whose time is over has the loop come round until it is set anew. That it was said to have fired is no
     // sign of that: a thread that polls for the server (Valkey) may have seen so before the timer was set.
     let is_over = FIRES_US.get() <= clock::monotonic_us();
-    let comes_anyway = IS_ASKED.get() || is_over && timer().stays_fired();
+    let comes_anyway = IS_ASKED.get() || is_over && timer().stays_readable();
     if !comes_anyway && !ask_server() {
         set_timer(context, 0);
     }
@@ -122,8 +122,8 @@ fn ask_for_pass(context: &Context) {
 
 /// Asks the server for a pass that begins at once. Returns `false` if it cannot.
 fn ask_server() -> bool {
-    const ON_ASKED: &OnTime = &(on_asked as OnTime);
-    let is_asked = loop_timer::ask_for_pass(ON_ASKED);
+    const ON_ASKED: &TimerCallback = &(on_asked as TimerCallback);
+    let is_asked = loop_timer::request_pass(ON_ASKED);
     IS_ASKED.set(is_asked);
     is_asked
 }
@@ -195,5 +195,5 @@ fn timer() -> &'static LoopTimer {
 /// Has the server's own timers do the work, as where the kernel has none. For tests.
 #[cfg(debug_assertions)]
 pub fn use_server_timers() -> bool {
-    TIMER.with(|timer| timer.set(LoopTimer::of_server(on_time)).is_ok())
+    TIMER.with(|timer| timer.set(LoopTimer::from_server(on_time)).is_ok())
 }

@@ -1,10 +1,10 @@
-//! What becomes of an element when it comes due without anybody asking for it, whether it may, and how much may at once.
+//! The rules of a dehydrator.
 //!
 //! | module | noun |
 //! |---|---|
-//! | this file | the rules of a dehydrator: its policy, and a pause |
-//! | `limits` | how much it holds and gives out at the most |
-//! | `rate` | how much is given out in a time, and what was |
+//! | this file | the policy for due elements (ONDUE), and a pause (PAUSE) |
+//! | `limits` | the limits (LIMIT) |
+//! | `rate` | the rate limit, and its log |
 
 mod limits;
 mod rate;
@@ -12,93 +12,90 @@ mod rate;
 use std::borrow::Cow;
 use std::num::NonZeroU64;
 
-pub use limits::{Change, Limits};
+pub use limits::{LimitChange, Limits};
 pub use rate::Rate;
 
-/// What is said of a dehydrator as a whole.
+/// The rules of a dehydrator.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Rules {
     pub policy: Policy,
     pub pause: Option<Pause>,
     pub trust: Trust,
-    /// `None`: there is none.
     pub limits: Option<Box<Limits>>,
 }
 
 impl Rules {
-    /// What there is where nobody has said anything.
+    /// The rules of a new dehydrator.
     pub const DEFAULT: Self =
         Self { policy: Policy::Hold, pause: None, trust: Trust::Confirmed, limits: None };
 }
 
-/// Whether a policy that sends elements elsewhere was said by somebody who may write there, as ONDUE asks. The server
-/// delivers as nobody, and does not tell a module who runs RESTORE.
+/// Whether a user with the rights for it set a policy that sends elements elsewhere, as ONDUE requires. Deliveries run without a
+/// user, and a module cannot find out which user runs RESTORE.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Trust {
-    /// Somebody said it who may; or it was loaded, or sent by this server's primary or the node that had the slot before.
+    /// Set by such a user; or loaded from a file, or sent by this server's primary or by the slot's previous node.
     #[default]
     Confirmed,
-    /// It came by RESTORE: nothing is moved by it until somebody says it by ONDUE.
+    /// Set by RESTORE: it moves no element until ONDUE sets it.
     Unconfirmed,
-    /// It came by RESTORE, and neither replicas nor the append-only file have been told that: they know of the RESTORE
-    /// alone.
-    Untold,
+    /// [`Trust::Unconfirmed`], but not yet replicated: replicas and the append-only file have only the RESTORE.
+    Unannounced,
 }
 
 impl Trust {
-    /// Returns whether elements may be moved by the policy.
+    /// Returns whether the policy may move elements.
     pub fn is_confirmed(self) -> bool {
         self == Self::Confirmed
     }
 }
 
-/// A time in which elements are neither given out nor delivered. See PAUSE.
+/// A period in which elements are neither given out nor delivered. See PAUSE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pause(NonZeroU64);
 
 impl Pause {
-    /// Until somebody resumes it. No moment is that late.
+    /// A pause without an end.
     pub const UNTIL_RESUMED: Self = Self(NonZeroU64::MAX);
 
-    /// Makes a pause until that moment, in milliseconds since the epoch.
+    /// Creates a pause until `moment`, in milliseconds since the epoch.
     pub fn until(moment: u64) -> Self {
         Self(NonZeroU64::new(moment).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Returns when it ends by itself, in milliseconds since the epoch.
+    /// Returns the end of the pause in milliseconds since the epoch, if it has one.
     pub fn end(self) -> Option<u64> {
         (self != Self::UNTIL_RESUMED).then_some(self.0.get())
     }
 
-    /// Returns whether it goes on at this time.
     pub fn is_on(self, now: u64) -> bool {
         now < self.0.get()
     }
 }
 
-/// See ONDUE.
+/// The policy for due elements. See ONDUE.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub enum Policy {
-    /// It waits to be taken.
+    /// Elements wait for a client.
     #[default]
     Hold,
-    /// It waits to be taken, but not once it has been given out so often and is due again: then it is a *dead
-    /// letter*, and goes that way. `deliveries` is not 0.
+    /// Elements wait for a client. An element that is due again after `deliveries` deliveries, not 0, is a *dead letter*, and
+    /// takes the route.
     Limit { deliveries: u16, route: Route },
-    /// It goes that way.
+    /// Elements take the route.
     Send(Route),
 }
 
-/// Which way an element goes that nobody takes.
+/// The destination of elements.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Route {
-    /// It is removed.
+    /// Elements are removed.
     Drop,
-    /// It is moved to the end of a stream, which is then trimmed, if a length is given.
+    /// Elements are appended to a stream, which is then trimmed to `maxlen`, if set.
     Stream { dest: Box<[u8]>, maxlen: Option<MaxLen> },
-    /// It is published to a channel.
+    /// Elements are published to a channel.
     Publish { channel: Box<[u8]> },
-    /// It is moved to an end of a list.
+    /// Elements are pushed to a list.
     List { dest: Box<[u8]>, end: End },
 }
 
@@ -115,7 +112,7 @@ pub enum End {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MaxLen {
     pub length: u64,
-    /// `~`: the stream may be a little longer, if that is cheaper.
+    /// `~`: the stream may stay a little longer, which is cheaper.
     pub approximate: bool,
 }
 
@@ -129,7 +126,7 @@ impl MaxLen {
 }
 
 impl Policy {
-    /// Returns which way elements go, if they do.
+    /// Returns the route, if the policy has one.
     pub fn route(&self) -> Option<&Route> {
         match self {
             Self::Hold => None,
@@ -137,13 +134,13 @@ impl Policy {
         }
     }
 
-    /// Returns whether they go to another key, or to a channel.
+    /// Returns whether the route leads to another key or a channel.
     pub fn sends_elsewhere(&self) -> bool {
         !matches!(self.route(), None | Some(Route::Drop))
     }
 
-    /// Returns whether an element that is due, and was given out so often, goes that way.
-    pub fn sends(&self, deliveries: u16) -> bool {
+    /// Returns whether a due element takes the route after `deliveries` deliveries.
+    pub fn routes(&self, deliveries: u16) -> bool {
         match self {
             Self::Hold => false,
             Self::Limit { deliveries: most, .. } => deliveries >= *most,
@@ -151,22 +148,22 @@ impl Policy {
         }
     }
 
-    /// Returns whether elements wait for somebody who takes them.
+    /// Returns whether due elements wait for a client.
     pub fn holds(&self) -> bool {
         !matches!(self, Self::Send(_))
     }
 
-    /// Returns whether somebody is given what comes due, without asking.
+    /// Returns whether due elements are delivered without a request.
     pub fn delivers(&self) -> bool {
         matches!(self, Self::Send(route) if *route != Route::Drop)
     }
 
-    /// Returns whether those that were given out often enough wait no more, but go.
-    pub fn limits(&self) -> bool {
+    /// Returns whether this is [`Policy::Limit`].
+    pub fn is_limit(&self) -> bool {
         matches!(self, Self::Limit { .. })
     }
 
-    /// Returns the words that ask for it, behind the key, as ONDUE takes them.
+    /// Returns the arguments of ONDUE, after the key, that set this policy.
     pub fn words(&self) -> Vec<Cow<'_, [u8]>> {
         match self {
             Self::Hold => vec![b"HOLD"[..].into()],
@@ -181,8 +178,8 @@ impl Policy {
         }
     }
 
-    /// Returns the words as [`Policy::words`] does, and behind them the one that replication, the append-only file and INFO
-    /// have for a policy that is not confirmed.
+    /// Returns [`Policy::words`], followed by `UNCONFIRMED` for a policy that is not confirmed: for replication, the append-only
+    /// file and INFO.
     pub fn words_with(&self, trust: Trust) -> Vec<Cow<'_, [u8]>> {
         let mut words = self.words();
         if !trust.is_confirmed() {
@@ -191,7 +188,7 @@ impl Policy {
         words
     }
 
-    /// Returns how many bytes it has on the heap, in one allocation.
+    /// Returns the size of the policy's heap allocation, in bytes.
     pub fn memory(&self) -> usize {
         self.route().map_or(0, Route::memory)
     }
@@ -230,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_says_what_it_is_and_how_much_memory_its_names_take() {
+    fn a_policy_returns_its_words_and_the_memory_of_its_names() {
         let stream = |maxlen| Route::Stream { dest: b"dest"[..].into(), maxlen };
         let maxlen = |length, approximate| Some(MaxLen { length, approximate });
         let list = |end| Route::List { dest: b"dest"[..].into(), end };
@@ -271,17 +268,17 @@ mod tests {
         let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
         let policies = [Policy::Hold, limit, Policy::Send(Route::Drop)];
         assert_eq!(policies.each_ref().map(Policy::holds), [true, true, false]);
-        assert_eq!(policies.each_ref().map(Policy::limits), [false, true, false]);
+        assert_eq!(policies.each_ref().map(Policy::is_limit), [false, true, false]);
     }
 
     #[test]
-    fn a_limit_sends_what_was_given_out_as_often_and_no_earlier() {
+    fn a_limit_routes_elements_from_that_delivery_on() {
         let limit = Policy::Limit { deliveries: 2, route: Route::Drop };
         assert_eq!(
-            [0, 1, 2, 3, u16::MAX].map(|it| limit.sends(it)),
+            [0, 1, 2, 3, u16::MAX].map(|it| limit.routes(it)),
             [false, false, true, true, true]
         );
-        assert!([0, u16::MAX].iter().all(|it| !Policy::Hold.sends(*it)));
-        assert!([0, u16::MAX].iter().all(|it| Policy::Send(Route::Drop).sends(*it)));
+        assert!([0, u16::MAX].iter().all(|it| !Policy::Hold.routes(*it)));
+        assert!([0, u16::MAX].iter().all(|it| Policy::Send(Route::Drop).routes(*it)));
     }
 }

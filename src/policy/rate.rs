@@ -1,38 +1,38 @@
-//! How much may be given out in a time, and what was.
+//! A rate limit, and the log of elements given out.
 //!
-//! A *sliding window*: no more than so many in any so many milliseconds, wherever they begin. So it is kept when each of the
-//! last was given out, and the next one may go when the n-th last leaves the window. A bucket of tokens would need two
-//! numbers, and let twice as many go in one window after a rest.
+//! *A sliding window* allows at most n elements in any window of the given length, wherever the window begins. So the log keeps
+//! when each of the last n elements was given out, and the next element is allowed when the n-th last leaves the window. A
+//! token bucket would need only two numbers, but allows twice as many elements in one window after a rest.
 //!
-//! *The log* has an entry for each moment, with how many had been given out by then. A window of up to 1,024 ms is kept to
-//! the millisecond. A longer one is cut into as many *granules*, and what is given out in one of them counts at its end: never
-//! too much in a window, and at most a thousandth of the window late. So a log has some thousand entries at the most, of
-//! sixteen bytes each, whatever the rate is, and every question is a search in it.
+//! *The log* has an entry per moment, with the total given out until then. A window of up to 1,024 ms is exact to the
+//! millisecond. A longer window is divided into 1,024 *granules*, and elements count at the end of their granule: a window
+//! never has too many elements, and an element is delayed by at most a thousandth of the window. So whatever the rate is, a log
+//! has about a thousand entries of sixteen bytes at most, and every query is a binary search.
 //!
-//! *A clock that steps back* leaves moments that are yet to come. They were before now in truth, so they count as now: never too
-//! early, and late by a window at the most. One that steps ahead has the window be over.
+//! *A clock that steps back* leaves future moments in the log. They really were before now, so they count as now: no element is
+//! early, and elements are delayed by at most one window. A forward step ends the window.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Into so many parts a window is cut.
+/// The maximum number of granules in a window.
 const GRANULES: u64 = 1024;
 
-/// What is saved is read as numbers of 63 bits.
+/// The file format has numbers of 63 bits.
 const MAX: u64 = u64::MAX >> 1;
 
-/// A limit of what is given out in a time. See the [file](self).
+/// A rate limit. See the [module](self).
 #[derive(Debug)]
 pub struct Rate {
-    most: u64,
-    /// How long a window is, in milliseconds.
+    max: u64,
+    /// The length of a window, in milliseconds.
     per: u64,
-    /// By moments, which are those of granules' ends.
+    /// Ordered by moment. Each moment is the end of a granule.
     log: VecDeque<Entry>,
-    /// How many had been given out by the last of those that were in the log before.
+    /// The total of the last entry that was removed from the log's front.
     before: u64,
-    /// Nothing in the log was later than this, though it may say so: the clock has stepped back since. Whoever looks notes
-    /// that, who need not be who changes it; an atomic, as rules are shared with other threads.
+    /// An upper bound for all moments in the log. Later moments come from before the clock stepped back. Queries lower the
+    /// bound through a shared reference; it is atomic because rules are shared with other threads.
     latest: AtomicU64,
 }
 
@@ -40,15 +40,15 @@ pub struct Rate {
 struct Entry {
     /// In milliseconds since the epoch.
     moment: u64,
-    /// How many were given out by then, since the log began.
+    /// The number of elements given out until then, since the log began.
     total: u64,
 }
 
 impl Rate {
-    /// Makes a rate of so many in so many milliseconds, neither of which is 0.
-    pub fn new(most: u64, per: u64) -> Self {
+    /// Creates a rate of `max` elements per `per` milliseconds. Neither may be 0.
+    pub fn new(max: u64, per: u64) -> Self {
         Self {
-            most,
+            max,
             per: per.max(1),
             log: VecDeque::new(),
             before: 0,
@@ -56,46 +56,46 @@ impl Rate {
         }
     }
 
-    /// Makes another rate of it, which goes on counting what was given out. It is what a replica that loads it gets: what
-    /// had left the new window when the last was given out is forgotten here too.
-    pub fn changed(&self, most: u64, per: u64) -> Self {
-        let mut new = Self::new(most, per);
+    /// Creates a changed rate that keeps counting the elements given out. It equals the rate that a replica loads: entries that
+    /// had left the new window at the last entry's moment are dropped.
+    pub fn changed(&self, max: u64, per: u64) -> Self {
+        let mut new = Self::new(max, per);
         for (moment, count) in self.entries() {
             new.load(moment, count);
         }
         new
     }
 
-    /// Returns how many may be given out in a window.
-    pub fn most(&self) -> u64 {
-        self.most
+    /// Returns the maximum number of elements in a window.
+    pub fn max(&self) -> u64 {
+        self.max
     }
 
-    /// Returns how long a window is, in milliseconds.
+    /// Returns the length of a window, in milliseconds.
     pub fn per(&self) -> u64 {
         self.per
     }
 
-    /// Returns how many may be given out now.
+    /// Returns the number of elements that may be given out now.
     pub fn room(&self, now: u64) -> u64 {
-        let latest = self.look(now);
+        let latest = self.latest(now);
         let over = self.log.partition_point(|entry| self.end(entry, latest) <= now);
         let over = over.checked_sub(1).map_or(self.before, |last| self.log[last].total);
-        self.most.saturating_sub(self.total() - over)
+        self.max.saturating_sub(self.total() - over)
     }
 
-    /// Returns when the next one may be given out, in milliseconds since the epoch: what is past is now.
+    /// Returns when the next element may be given out, in milliseconds since the epoch. A past moment means now.
     pub fn next(&self, now: u64) -> u64 {
-        let latest = self.look(now);
-        let over = self.total().checked_sub(self.most).filter(|over| self.before <= *over);
+        let latest = self.latest(now);
+        let over = self.total().checked_sub(self.max).filter(|over| self.before <= *over);
         let Some(over) = over else { return 0 };
-        // All up to that one must have left the window.
+        // All entries up to this total must have left the window.
         let last = self.log.partition_point(|entry| entry.total <= over);
         self.log.get(last).map_or(0, |entry| self.end(entry, latest))
     }
 
-    /// Notes that so many are given out at this moment.
-    pub fn give(&mut self, moment: u64, count: u64) {
+    /// Records that `count` elements are given out at `moment`.
+    pub fn record(&mut self, moment: u64, count: u64) {
         let end = self.granule_end(moment);
         let total = self.total();
         while self.log.back().is_some_and(|last| last.moment > end) {
@@ -105,13 +105,13 @@ impl Rate {
         *self.latest.get_mut() = u64::MAX;
         self.forget_until(end);
         if self.log.is_empty() {
-            // What had come near to the greatest number would count nothing from then on.
+            // Restarts the total, which would stop counting near its maximum.
             self.before = 0;
         }
         self.add(moment, count);
     }
 
-    /// Notes that so many were given out at a moment that is not before the last one. Returns whether that can be.
+    /// Records a loaded entry. Returns `false` if the entry is impossible: without elements, or before the last one.
     pub fn load(&mut self, moment: u64, count: u64) -> bool {
         let end = self.granule_end(moment);
         if count == 0 || self.log.back().is_some_and(|last| end < last.moment) {
@@ -122,7 +122,7 @@ impl Rate {
         true
     }
 
-    /// Lists when how many were given out, as far as that is of interest, in order.
+    /// Returns the moments that still count, in order, each with the number of elements given out.
     pub fn entries(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
         let mut before = self.before;
         self.log.iter().map(move |entry| {
@@ -132,13 +132,13 @@ impl Rate {
         })
     }
 
-    /// Returns bytes on the heap, in one allocation.
+    /// Returns the size of the log's heap allocation, in bytes.
     pub fn memory(&self) -> usize {
         self.log.capacity() * size_of::<Entry>()
     }
 
-    /// Forgets what had left the window when the granule began that ends here: at no moment in it is that of interest. Of the
-    /// moment itself nothing may depend, as replicas and files are told of the granule alone.
+    /// Removes the entries that had left the window at the beginning of the granule that ends at `end`: no moment of the granule
+    /// needs them. The moment within the granule must not matter, because replicas and files get only the granule.
     fn forget_until(&mut self, end: u64) {
         let begin = end - (self.granule() - 1).min(end);
         while let Some(first) = self.log.front().filter(|first| self.end(first, end) <= begin) {
@@ -152,7 +152,7 @@ impl Rate {
         self.set_total(self.granule_end(moment), total);
     }
 
-    /// Says how many were given out by a moment, unless what is later says more.
+    /// Sets the total until a moment, unless the log has a later moment.
     fn set_total(&mut self, moment: u64, total: u64) {
         let before = self.total();
         match self.log.back_mut() {
@@ -167,7 +167,7 @@ impl Rate {
         self.log.back().map_or(self.before, |last| last.total)
     }
 
-    /// Returns how long a granule is, in milliseconds.
+    /// Returns the length of a granule, in milliseconds.
     fn granule(&self) -> u64 {
         self.per.div_ceil(GRANULES)
     }
@@ -176,13 +176,13 @@ impl Rate {
         moment.next_multiple_of(self.granule()).min(MAX)
     }
 
-    /// Returns when an entry leaves the window, if none was later than `latest`.
+    /// Returns when an entry leaves the window, given that no entry was later than `latest`.
     fn end(&self, entry: &Entry, latest: u64) -> u64 {
         entry.moment.min(latest).saturating_add(self.per)
     }
 
-    /// Looks at the clock. Returns what nothing in the log was later than.
-    fn look(&self, now: u64) -> u64 {
+    /// Returns the upper bound for the log's moments, lowered if the clock has stepped back.
+    fn latest(&self, now: u64) -> u64 {
         let (before, end) = (self.latest.load(Ordering::Relaxed), self.granule_end(now));
         let is_ahead = self.log.back().is_some_and(|last| last.moment.min(before) > end);
         if is_ahead {
@@ -194,16 +194,16 @@ impl Rate {
 
 impl Clone for Rate {
     fn clone(&self) -> Self {
-        let Self { most, per, log, before, latest } = self;
+        let Self { max, per, log, before, latest } = self;
         let latest = AtomicU64::new(latest.load(Ordering::Relaxed));
-        Self { most: *most, per: *per, log: log.clone(), before: *before, latest }
+        Self { max: *max, per: *per, log: log.clone(), before: *before, latest }
     }
 }
 
 impl PartialEq for Rate {
-    /// Returns whether both say the same of what was given out, whatever their clocks did since.
+    /// Compares limits and entries, whatever the clocks did since.
     fn eq(&self, other: &Self) -> bool {
-        (self.most, self.per) == (other.most, other.per) && self.entries().eq(other.entries())
+        (self.max, self.per) == (other.max, other.per) && self.entries().eq(other.entries())
     }
 }
 
@@ -215,27 +215,27 @@ mod tests {
 
     use super::*;
 
-    /// All that was ever given out: when, in order.
+    /// The moments of all elements ever given out, in order.
     #[derive(Default)]
     struct Naive(Vec<u64>);
 
     impl Naive {
         fn room(&self, rate: &Rate, now: u64) -> u64 {
             let counts = self.0.iter().filter(|moment| **moment + rate.per > now).count() as u64;
-            rate.most.saturating_sub(counts)
+            rate.max.saturating_sub(counts)
         }
 
-        /// When the n-th last leaves the window.
+        /// Returns when the n-th last element leaves the window.
         fn next(&self, rate: &Rate) -> u64 {
-            let at = self.0.len().checked_sub(rate.most as usize);
+            let at = self.0.len().checked_sub(rate.max as usize);
             at.map_or(0, |at| self.0[at] + rate.per)
         }
 
-        /// Panics if there is a window with too many.
+        /// Panics if a window has too many elements.
         fn check(&self, rate: &Rate) {
             for (at, moment) in self.0.iter().enumerate() {
                 let later = self.0[at..].partition_point(|it| *it < moment + rate.per);
-                assert!(later as u64 <= rate.most, "{later} from {moment} on");
+                assert!(later as u64 <= rate.max, "{later} from {moment} on");
             }
         }
     }
@@ -243,7 +243,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// Everybody takes what there is room for, whenever they ask.
+        /// Takes as many elements as there is room for, at random moments.
         #[test]
         fn no_window_has_more_and_nothing_waits_longer_than_a_granule(
             most in 1_u64..40,
@@ -269,13 +269,13 @@ mod tests {
                 prop_assert_eq!(rate.next(now) <= now, room > 0);
                 let given = room.min(wanted);
                 if given > 0 {
-                    rate.give(now, given);
+                    rate.record(now, given);
                     naive.0.extend((0..given).map(|_| now));
                 }
                 naive.check(&rate);
                 prop_assert!(rate.log.len() as u64 <= GRANULES + 1, "{}", rate.log.len());
                 let mut replayed = Rate::new(most, per);
-                rate.entries().for_each(|(moment, count)| replayed.give(moment, count));
+                rate.entries().for_each(|(moment, count)| replayed.record(moment, count));
                 prop_assert!(replayed == rate && replayed.room(now) == rate.room(now));
                 let mut loaded = Rate::new(most, per);
                 for (moment, count) in rate.entries() {
@@ -286,7 +286,7 @@ mod tests {
             }
         }
 
-        /// In truth time only goes on, whatever the clock says.
+        /// The true time only advances, whatever the clock shows.
         #[test]
         fn a_clock_that_steps_back_gives_nothing_early_and_makes_nobody_wait_for_it(
             most in 1_u64..20,
@@ -301,12 +301,12 @@ mod tests {
                 if back == 0 {
                     clock -= 97 * step * wanted;
                 }
-                // Somebody looks at it all the time.
+                // The rate is queried at every step.
                 let next = rate.next(clock);
                 prop_assert!(next <= clock + per + 2 * rate.granule(), "{next} at {clock}");
                 let given = rate.room(clock).min(wanted);
                 if given > 0 {
-                    rate.give(clock, given);
+                    rate.record(clock, given);
                     naive.0.extend((0..given).map(|_| truth));
                 }
                 naive.check(&rate);
@@ -315,17 +315,17 @@ mod tests {
     }
 
     #[test]
-    fn the_next_may_go_when_the_nth_last_leaves_the_window() {
+    fn the_next_element_is_allowed_when_the_nth_last_leaves_the_window() {
         let mut rate = Rate::new(3, 100);
         assert_eq!((rate.room(0), rate.next(0)), (3, 0));
-        rate.give(10, 1);
-        rate.give(20, 2);
+        rate.record(10, 1);
+        rate.record(20, 2);
         assert_eq!((rate.room(20), rate.next(20)), (0, 110));
         assert_eq!((rate.room(109), rate.room(110), rate.room(119), rate.room(120)), (0, 1, 1, 3));
-        rate.give(110, 1);
+        rate.record(110, 1);
         assert_eq!((rate.room(110), rate.next(110)), (0, 120));
         assert_eq!(rate.entries().collect::<Vec<_>>(), [(20, 2), (110, 1)]);
-        // Fewer than were given out.
+        // A lower maximum than the number given out.
         let slower = rate.changed(1, 100);
         assert_eq!((slower.room(120), slower.next(120)), (0, 210));
         assert_eq!((slower.room(210), rate.changed(9, 100).room(119)), (1, 6));
@@ -335,11 +335,11 @@ mod tests {
     fn a_long_window_is_kept_in_granules_and_counts_at_their_ends() {
         let mut rate = Rate::new(2, 3_600_000);
         // A granule is 3,516 ms.
-        rate.give(3516, 1);
-        rate.give(3517, 1);
+        rate.record(3516, 1);
+        rate.record(3517, 1);
         assert_eq!(rate.entries().collect::<Vec<_>>(), [(3516, 1), (7032, 1)]);
         assert_eq!(rate.next(4000), 3_603_516);
-        rate.give(3_603_516, 1);
+        rate.record(3_603_516, 1);
         assert_eq!(rate.next(3_603_516), 3_607_032);
         // In granules of another length, none counts earlier than it did.
         let hours = rate.changed(2, 7_200_000);
@@ -349,13 +349,13 @@ mod tests {
     #[test]
     fn a_rate_that_was_changed_is_what_a_replica_loads() {
         let loaded = |rate: &Rate| {
-            let mut loaded = Rate::new(rate.most(), rate.per());
+            let mut loaded = Rate::new(rate.max(), rate.per());
             assert!(rate.entries().all(|(moment, count)| loaded.load(moment, count)));
             loaded
         };
         let mut rate = Rate::new(5, 100_000);
-        rate.give(1_000_000, 1);
-        rate.give(1_040_000, 1);
+        rate.record(1_000_000, 1);
+        rate.record(1_040_000, 1);
         let shorter = rate.changed(5, 10);
         let replica = loaded(&shorter);
         assert!(replica == shorter);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_have_been_is_not_loaded() {
+    fn impossible_entries_are_not_loaded() {
         let mut rate = Rate::new(3, 100);
         assert!(!rate.load(5, 0));
         assert!(rate.load(5, 1) && rate.load(5, 1) && !rate.load(4, 1));

@@ -5,9 +5,9 @@ use std::ffi::CStr;
 
 use redis_module::raw::RedisModuleString;
 
-use crate::server::digits::Digits;
 use crate::server::guard::trap;
-use crate::server::{Context, OwnedStr, Str, api, quiet};
+use crate::server::string::Digits;
+use crate::server::{Context, OwnedStr, Str, api, listeners};
 use lawn::Token;
 
 use super::effect::{announce_level, timer, verbatim};
@@ -77,7 +77,7 @@ impl<'a> Batch<'a> {
 
     #[inline]
     fn new(context: &'a Context, key: Str<'a>, how: Option<(&'static CStr, Digits)>) -> Self {
-        let is_heard = !quiet::is_quiet();
+        let is_heard = !listeners::are_absent();
         let room = if is_heard { ROOM.take() } else { Room::default() };
         Self { context, key, how, room, any: false, is_heard }
     }

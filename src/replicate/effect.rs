@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::level;
 use crate::policy::{Limits, Pause, Policy, Rate, Trust};
-use crate::server::digits::Digits;
 use crate::server::guard::trap;
 use crate::server::io::Io;
 use crate::server::string::Args;
-use crate::server::{CommandContext, Context, OwnedStr, Str, api, quiet};
+use crate::server::string::Digits;
+use crate::server::{CommandContext, Context, OwnedStr, Str, api, listeners};
 use crate::version;
 use lawn::{Element, Token};
 
@@ -117,7 +117,7 @@ impl<'a> Effect<'a> {
 /// Replicates what a server must understand that begins to listen, ahead of the first effect after that.
 #[inline]
 pub(super) fn announce_level(context: &Context) {
-    if quiet::take_newcomers() {
+    if listeners::take_new_listeners() {
         replicate_level(context);
     }
 }
@@ -156,7 +156,7 @@ pub(super) fn timer(ttl: u64, deadline: u64) -> Digits {
 /// Returns the command that runs, if one does and nobody hears its effects. Then it is replicated as it was sent, so
 /// that the server counts the change.
 fn unheard(context: &Context) -> Option<&CommandContext> {
-    context.command().filter(|_| quiet::is_quiet())
+    context.command().filter(|_| listeners::are_absent())
 }
 
 /// Replicates a push. `replaces`: an element of the same id went.
@@ -275,7 +275,7 @@ pub fn rewrite_element(
 /// Replicates how many elements were given out at a moment, where a rate limits that. It goes with the effect that they
 /// were taken, or leased.
 pub fn given(context: &Context, key: Str<'_>, moment: u64, count: u64) {
-    if !quiet::is_quiet() {
+    if !listeners::are_absent() {
         Effect::given(key, moment, count).replicate(context);
     }
 }
@@ -287,7 +287,7 @@ pub fn as_sent(context: &CommandContext, args: Args<'_>, command: &'static CStr)
     const PREFIX: &[u8] = b"DEHYDRATOR.";
     trap::pass("replicate");
     let prefix = args.get(0).and_then(|name| name.bytes().get(..PREFIX.len()));
-    if quiet::is_quiet() || prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX)) {
+    if listeners::are_absent() || prefix.is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX)) {
         return verbatim(context);
     }
     Effect { command, words: args.from(1).map(Word::Sent).collect() }.replicate(context);
@@ -296,7 +296,7 @@ pub fn as_sent(context: &CommandContext, args: Args<'_>, command: &'static CStr)
 /// Replicates a command as it was sent.
 pub fn verbatim(context: &CommandContext) {
     // A server that begins to listen later is told the level then.
-    if !quiet::is_quiet() {
+    if !listeners::are_absent() {
         announce_level(context);
     }
     context.replicate_verbatim();

@@ -1,4 +1,4 @@
-//! Arguments without a server, for unit tests of what reads them.
+//! Arguments without a server, for unit tests of parsers.
 
 use std::ffi::{c_char, c_longlong};
 use std::sync::Once;
@@ -7,13 +7,13 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 use super::string::Args;
 
-/// What a string of the server's is here: to the code under test it is a pointer to something unknown.
+/// The fake's server string. The code under test sees only an opaque pointer.
 type Text = Vec<u8>;
 
-/// Calls `use_it` with a command's name and these words behind it.
+/// Calls `use_it` with the arguments `name`, then `words`.
 pub fn with_args<T>(words: &[&[u8]], use_it: impl FnOnce(Args<'_>) -> T) -> T {
     static STAND_IN: Once = Once::new();
-    // SAFETY: no test has got to a function of the server's yet, as all come through here first.
+    // SAFETY: no test has called a server function yet, because every test calls this first.
     STAND_IN.call_once(|| unsafe {
         raw::RedisModule_StringPtrLen = Some(pointer_and_length);
         raw::RedisModule_CreateStringFromLongLong = Some(of_number);
@@ -30,7 +30,7 @@ unsafe extern "C" fn pointer_and_length(
     text: *const RedisModuleString,
     length: *mut usize,
 ) -> *const c_char {
-    // SAFETY: every string that there is was made here, of a text; the caller has room for the length.
+    // SAFETY: every string was made in this file, from a `Text`; the caller has room for the length.
     unsafe {
         let text = &*text.cast::<Text>();
         *length = text.len();
@@ -46,6 +46,6 @@ unsafe extern "C" fn of_number(
 }
 
 unsafe extern "C" fn free(_: *mut RedisModuleCtx, text: *mut RedisModuleString) {
-    // SAFETY: what is freed was made by `of_number`.
+    // SAFETY: only strings made by `of_number` are freed.
     drop(unsafe { Box::from_raw(text.cast::<Text>()) });
 }

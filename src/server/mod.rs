@@ -1,29 +1,28 @@
-//! The server as the rest of the module sees it: a thin, safe face over the Redis module API.
+//! A thin, safe wrapper around the Redis module API.
 //!
-//! The raw API is C: pointers, lengths, statuses, functions that an older server lacks. All of that
-//! is dealt with in this folder, so that commands read like commands. What is here knows nothing of
-//! dehydrators.
+//! The raw API is C: pointers, lengths, status codes, and functions that an older server lacks. This folder hides all of
+//! that, so that commands read like commands. It knows nothing of dehydrators.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `digits` | numbers as text |
-//! | `error` | what a client is told when a command is refused |
-//! | `string` | names, values and arguments that belong to the server |
-//! | [`process`] | what there is once: the `allocator`, the `guard` by which C enters, the `hold` on a value, the `log`, `info`, `random` bits |
-//! | [`context`] | the server during one callback: `reply`, flags, calls, `notify` |
-//! | [`hooks`] | what the server calls us for: a `command`, a `blocked_client`, an `event`, a `command_filter`, a `loop_timer`; `options` |
-//! | [`situation`] | what is known of who else is there: `neighbours`, `quiet`, `refusal` |
-//! | [`key`] | a key that is open, and its name; `io`, `walk` |
+//! | `error` | the error that refuses a command |
+//! | `string` | strings that belong to the server: names, values, arguments; numbers as text |
 //! | `fake` | arguments without a server, for unit tests |
+//! | [`process`] | what the process has once: the `allocator`, the panic `guard`, the `hold` on a value, `info`, the log, random bytes |
+//! | [`context`] | the server during one callback: `reply`, `flags`, calls, `notify` |
+//! | [`hooks`] | callbacks: a `command`, a `blocked_client`, an `event`, a `command_filter`, a `loop_timer` |
+//! | `other_modules` | whether another module may subscribe to keyspace events |
+//! | `client_checks` | the checks that the server applies to clients' commands |
+//! | `listeners` | whether anything reads the replication stream |
+//! | [`key`] | an open key, and its name; `io`, `scan` |
 //!
-//! The rooms import from those that stand above them here. What is in them is named without them: `server::guard` is
-//! `process/guard.rs`.
+//! Each imports only from those above it in this table. Their files are used without the folder's name: `server::guard`
+//! is `process/guard.rs`.
 //!
 //! # Safety
 //!
-//! The module API is not thread safe. Everything here runs on the server's main thread, inside a
-//! callback, with one exception: the type's `free` callback may run on a background thread, and touches the
-//! value alone.
+//! The module API is not thread safe. Everything here runs on the server's main thread, inside a callback, with one
+//! exception: the type's `free` callback may run on a background thread, and touches only the value.
 
 /// Calls a function of the module API that every supported server has.
 macro_rules! api {
@@ -33,22 +32,22 @@ macro_rules! api {
 }
 pub(crate) use api;
 
+pub mod client_checks;
 mod context;
-pub mod digits;
 pub mod error;
 #[cfg(test)]
 pub mod fake;
 mod hooks;
 pub mod key;
+pub mod listeners;
+pub mod other_modules;
 mod process;
-mod situation;
 pub mod string;
 
 use context::call;
-pub use context::{CommandContext, Context, flags, notify, reply, user};
+pub use context::{CommandContext, Context, flags, notify, reply};
 pub use error::Error;
-pub use hooks::{blocked_client, command, command_filter, event, loop_timer, options};
-pub use key::{Key, io, walk};
-pub use process::{allocator, guard, hold, info, log, random};
-pub use situation::{neighbours, quiet, refusal};
+pub use hooks::{blocked_client, command, command_filter, event, loop_timer};
+pub use key::{Key, io, scan};
+pub use process::{allocator, guard, hold, info, log_warning, random_bytes};
 pub use string::{OwnedStr, Str};

@@ -1,4 +1,4 @@
-//! Names and values that belong to the server.
+//! Strings that belong to the server: names, values, arguments. Numbers as text.
 
 use std::ffi::c_longlong;
 use std::marker::PhantomData;
@@ -8,8 +8,7 @@ use std::slice;
 
 use redis_module::raw::RedisModuleString;
 
-/// A string of the server's that somebody else keeps alive: an argument, or an [`OwnedStr`]. Any
-/// bytes, NUL among them.
+/// A borrowed server string: an argument, or an [`OwnedStr`]. It may contain any bytes, including NUL.
 #[derive(Clone, Copy)]
 pub struct Str<'a> {
     raw: NonNull<RedisModuleString>,
@@ -17,11 +16,11 @@ pub struct Str<'a> {
 }
 
 impl<'a> Str<'a> {
-    /// Takes what the server hands out.
+    /// Wraps the server's pointer.
     ///
     /// # Safety
     ///
-    /// `raw` must be a string of the server's that lives, unchanged, for `'a`.
+    /// `raw` must be a server string that lives, unchanged, for `'a`.
     pub unsafe fn from_raw(raw: NonNull<RedisModuleString>) -> Self {
         let mut length = 0;
         // SAFETY: the caller vouches for `raw`; the server returns a pointer to `length` bytes that
@@ -33,7 +32,6 @@ impl<'a> Str<'a> {
         Self { raw, bytes }
     }
 
-    /// Returns the bytes.
     pub fn bytes(self) -> &'a [u8] {
         self.bytes
     }
@@ -44,14 +42,14 @@ impl<'a> Str<'a> {
     }
 }
 
-/// A string of the server's that we made, and free.
+/// A server string that this module creates and frees.
 #[repr(transparent)]
 pub struct OwnedStr {
     raw: NonNull<RedisModuleString>,
 }
 
 impl OwnedStr {
-    /// Makes a string of a copy of these bytes.
+    /// Creates a string from a copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Self {
         // SAFETY: the pointer and the length describe `bytes`, which the server copies. Without a
         // context the string is ours to free.
@@ -61,7 +59,7 @@ impl OwnedStr {
         Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
     }
 
-    /// Makes a string of a number's digits. The number must be below 2^63.
+    /// Creates a string from the digits of a number below 2^63.
     pub fn of_number(number: u64) -> Self {
         // SAFETY: takes a number. Without a context the string is ours to free.
         let raw = unsafe {
@@ -70,12 +68,11 @@ impl OwnedStr {
         Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
     }
 
-    /// Gives the string to the server, which frees it.
+    /// Transfers ownership to the server, which frees the string.
     pub fn into_raw(self) -> *mut RedisModuleString {
         ManuallyDrop::new(self).raw.as_ptr()
     }
 
-    /// Returns the string, to look at it.
     pub fn as_str(&self) -> Str<'_> {
         // SAFETY: the string lives until `self` is dropped.
         unsafe { Str::from_raw(self.raw) }
@@ -89,7 +86,7 @@ impl Drop for OwnedStr {
     }
 }
 
-/// The arguments of a command, its name first.
+/// The arguments of a command, starting with its name.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     argv: *const *mut RedisModuleString,
@@ -98,7 +95,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Takes what the server hands out.
+    /// Wraps the server's argument vector.
     ///
     /// # Safety
     ///
@@ -107,12 +104,12 @@ impl<'a> Args<'a> {
         Self { argv, argc, lifetime: PhantomData }
     }
 
-    /// Returns how many there are, the command's name included.
+    /// Returns the number of arguments, including the command's name.
     pub fn len(self) -> usize {
         self.argc
     }
 
-    /// Returns the argument at this place, if it is there.
+    /// Returns the argument at index `at`, if there is one.
     pub fn get(self, at: usize) -> Option<Str<'a>> {
         if at >= self.argc {
             return None;
@@ -124,5 +121,81 @@ impl<'a> Args<'a> {
     /// Returns the arguments from `at` on.
     pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> {
         (at..self.argc).filter_map(move |at| self.get(at))
+    }
+}
+
+/// The maximum number of digits of a 64-bit number.
+const DIGITS_MAX: usize = 20;
+
+/// Up to three numbers as text, with a separator between them, written without an allocation.
+pub struct Digits {
+    bytes: [u8; 3 * DIGITS_MAX + 2],
+    len: usize,
+}
+
+impl Digits {
+    /// Returns the digits of a number.
+    pub fn new(number: u64) -> Self {
+        let mut digits = Self { bytes: [0; 3 * DIGITS_MAX + 2], len: 0 };
+        digits.put(number);
+        digits
+    }
+
+    /// Appends a separator and another number. At most three numbers fit.
+    pub fn and(mut self, separator: u8, number: u64) -> Self {
+        self.bytes[self.len] = separator;
+        self.len += 1;
+        self.put(number);
+        self
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Writes two digits at a time, starting from the last: the divisions dominate the cost.
+    fn put(&mut self, mut number: u64) {
+        let mut digits = [0; DIGITS_MAX];
+        let mut from = DIGITS_MAX;
+        while number >= 10 {
+            from -= 2;
+            digits[from..from + 2].copy_from_slice(&PAIRS[(number % 100) as usize]);
+            number /= 100;
+        }
+        // A single leading digit.
+        if number > 0 || from == DIGITS_MAX {
+            from -= 1;
+            digits[from] = b'0' + number as u8;
+        }
+        let len = DIGITS_MAX - from;
+        self.bytes[self.len..][..len].copy_from_slice(&digits[from..]);
+        self.len += len;
+    }
+}
+
+/// The digits of the numbers from 0 to 99.
+const PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[0; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b'0' + number as u8 / 10, b'0' + number as u8 % 10];
+        number += 1;
+    }
+    pairs
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_match_the_standard_library() {
+        let edges = (0..20).flat_map(|log| [10_u64.pow(log) - 1, 10_u64.pow(log)]);
+        for number in edges.chain([u64::MAX]) {
+            assert_eq!(Digits::new(number).bytes(), number.to_string().as_bytes());
+            let three = Digits::new(number).and(b'@', u64::MAX).and(b'@', number);
+            let expected = format!("{number}@{}@{number}", u64::MAX);
+            assert_eq!(three.bytes(), expected.as_bytes());
+        }
     }
 }

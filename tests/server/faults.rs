@@ -50,7 +50,7 @@ fn ends_at(server: &mut Server, place: &str, act: impl FnOnce(&mut Connection)) 
     act(&mut client);
     server.wait_for_end();
     let log = server.log();
-    let panic = format!("as was asked for, at {place}");
+    let panic = format!("trap at {place}");
     assert!(log.contains("a bug, please report it") && log.contains(&panic), "{place}: {log}");
     assert_eq!(log.matches("ASSERTION FAILED").count(), reports + 1, "{place}: {log}");
     assert!(log.contains("dehydrator_elements:"), "the report has our section of INFO: {log}");

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::server::Str;
-use crate::server::guard::Whole;
+use crate::server::guard::AbortOnPanic;
 use lawn::Token;
 
 /// The key and the token under which something is on its way.
@@ -33,11 +33,11 @@ pub(super) struct OnItsWay {
     /// `None`: the client has chosen no token, so it cannot ask for this again.
     claim: Option<Claim>,
     /// A panic that drops it would lose what is nowhere else.
-    _whole: Whole,
+    _whole: AbortOnPanic,
 }
 
 impl OnItsWay {
-    pub(super) fn new(key: &[u8], chosen: Option<Token>, whole: Whole) -> Self {
+    pub(super) fn new(key: &[u8], chosen: Option<Token>, whole: AbortOnPanic) -> Self {
         let claim: Option<Claim> = chosen.map(|token| (key.into(), token));
         if let Some(claim) = &claim {
             CLAIMS.with_borrow_mut(|claims| claims.entry(claim.clone()).or_default().clients += 1);
@@ -94,7 +94,7 @@ mod tests {
         with_args(&[b"a", b"b"], |keys| {
             let [a, b] = [1, 2].map(|at| keys.get(at).expect("a key"));
             let token = Some(Token::drawn(7));
-            let on_its_way = OnItsWay::new(a.bytes(), token, Whole::begin());
+            let on_its_way = OnItsWay::new(a.bytes(), token, AbortOnPanic::begin());
             claim(b, token);
             assert!(!on_its_way.is_claimed());
             claim(a, token);

@@ -3,12 +3,12 @@
 use crate::courier;
 use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
-use crate::metrics::latency::Given;
+use crate::metrics::latency::LatenessBatch;
 use crate::pending::Take;
 use crate::replicate::{self, Batch};
-use crate::server::digits::Digits;
 use crate::server::reply::Array;
-use crate::server::{Context, Str, random};
+use crate::server::string::Digits;
+use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Token};
 
 /// Takes or leases what is due, tells replicas, and gives each element to `give`, for a client that does not wait: how late
@@ -21,7 +21,7 @@ pub(super) fn take_due<'a>(
     take: Take,
     give: impl FnMut(Element<'_>),
 ) {
-    let mut given = Given::begin(dehydrator.overdue(), now);
+    let mut given = LatenessBatch::begin(dehydrator.overdue(), now);
     take_due_noting(context, dehydrator, key, now, take, give, |deadline| given.note(deadline));
 }
 
@@ -41,7 +41,7 @@ pub(super) fn take_due_noting<'a>(
             return;
         }
         take = within_limits(&mut dehydrator, now, take);
-        if dehydrator.policy().limits() {
+        if dehydrator.policy().is_limit() {
             return take_below_limit(context, dehydrator, key, now, take, give, note);
         }
     }
@@ -65,7 +65,7 @@ fn take_below_limit<'a>(
             lawn.settle_first();
             lawn.first().filter(|first| first.deadline <= now).map(|first| first.deliveries)
         });
-        if first.is_some_and(|first| !dehydrator.policy().sends(first)) {
+        if first.is_some_and(|first| !dehydrator.policy().routes(first)) {
             return take_first(context, dehydrator, key, now, take, give, note);
         }
     }
@@ -78,7 +78,8 @@ fn take_below_limit<'a>(
         }
         let Some(lawn) = dehydrator.lawn() else { return };
         let mut due = lawn.iter_until(now).take(left);
-        let is_dead = |element: &Element<'_>| policy.limits() && policy.sends(element.deliveries);
+        let is_dead =
+            |element: &Element<'_>| policy.is_limit() && policy.routes(element.deliveries);
         let mut count = 0;
         let meets_dead = due.any(|(_, element)| {
             let is_dead = is_dead(&element);
@@ -263,5 +264,5 @@ impl Spelling<'_> {
 
 /// Draws a token that no other lease has.
 fn drawn_token() -> Token {
-    Token::drawn(u64::from_le_bytes(random::bytes()))
+    Token::drawn(u64::from_le_bytes(random_bytes()))
 }

@@ -11,8 +11,8 @@ use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
 use crate::pending::Take;
 use crate::pending::blocked::Sleeper;
 use crate::replicate::{self, Pushed};
-use crate::server::guard::{Whole, trap};
-use crate::server::{Context, OwnedStr, Str, log};
+use crate::server::guard::{AbortOnPanic, trap};
+use crate::server::{Context, OwnedStr, Str, log_warning};
 use lawn::{Element, Lawn};
 
 use super::claims::{OnItsWay, claim};
@@ -87,7 +87,7 @@ impl Parcel {
         befores.front()?;
         let dehydrator = Writing::open_at(context, name, now).ok()?;
         let expiry = dehydrator.expiry();
-        let whole = Whole::begin();
+        let whole = AbortOnPanic::begin();
         let mut elements = Vec::new();
         let give = |element: Element<'_>| {
             // Nearly always it is the first. But where dead letters are passed over, events call out, and what a listener
@@ -186,7 +186,7 @@ impl Parcel {
             return;
         }
         if context.is_read_only() || !context.select_db(self.db) {
-            log::warning(
+            log_warning(
                 "dehydrator: a client hung up as this server became a replica: what it was given is lost, or hidden \
                  until its lease runs out",
             );

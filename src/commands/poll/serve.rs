@@ -20,7 +20,7 @@ use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{Dehydrator, inspect};
-use crate::metrics::latency::{self, Overdue};
+use crate::metrics::latency::{self, OverdueSince};
 use crate::pending::blocked::{self, Lines, Outlook, Sleeper, Turn};
 use crate::server::guard::trap;
 use crate::server::key::Name;
@@ -176,7 +176,7 @@ fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
 }
 
 /// Takes what is due in one of its keys for a client. With it goes since when that has been overdue.
-fn take(context: &Context, sleeper: &Sleeper, from: &Name) -> Option<(Parcel, Overdue)> {
+fn take(context: &Context, sleeper: &Sleeper, from: &Name) -> Option<(Parcel, OverdueSince)> {
     let overdue = blocked::with(|lines| lines.overdue(from))?;
     let parcel = Parcel::take(context, sleeper, OwnedStr::new(&from.key).as_str())?;
     Some((parcel, overdue))
@@ -191,7 +191,7 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
             if context.serves(key.as_str()) {
                 blocked::note_name(context, &name, look(context, key.as_str()));
             } else {
-                blocked::dismiss(context, &name, Error::Elsewhere);
+                blocked::dismiss(context, &name, Error::SlotMoved);
             }
         }
         if !go_on() {

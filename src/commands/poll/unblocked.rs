@@ -16,8 +16,8 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 
 use crate::pending::{blocked, timer};
-use crate::server::blocked_client::{BlockedClient, Handle, Waking};
-use crate::server::command_filter::{CommandFilter, Sees, Shown};
+use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
+use crate::server::command_filter::{CommandFilter, CommandObserver, CommandView};
 use crate::server::guard::{guard, trap};
 use crate::server::{Context, Error};
 
@@ -35,7 +35,7 @@ pub(super) enum Outcome {
 
 /// A client that was woken, until the server has replied to it or found that it has gone.
 pub(super) struct Unblocked {
-    client: Handle,
+    client: ClientHandle,
     outcome: RefCell<Outcome>,
     replied: Cell<bool>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Unblocked {
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     /// Those of them for whom something was taken.
-    static ON_THEIR_WAY: RefCell<HashMap<Handle, Rc<Unblocked>, ahash::RandomState>> =
+    static ON_THEIR_WAY: RefCell<HashMap<ClientHandle, Rc<Unblocked>, ahash::RandomState>> =
         RefCell::default();
     /// Set while there are any, or something is to be given back.
     static FILTER: RefCell<Option<CommandFilter>> = const { RefCell::new(None) };
@@ -62,7 +62,7 @@ pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome
         ON_THEIR_WAY.with_borrow_mut(|it| it.insert(client.handle(), Rc::clone(&unblocked)));
         if FILTER.with_borrow(Option::is_none) {
             CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
-            FILTER.set(CommandFilter::set::<BecomesReplica>(context));
+            FILTER.set(CommandFilter::install::<BecomesReplica>(context));
         }
     }
     client.unblock(unblocked);
@@ -116,11 +116,11 @@ fn lift_filter(context: &Context) {
         && !has_given_up()
         && let Some(filter) = FILTER.take()
     {
-        filter.lift(context);
+        filter.remove(context);
     }
 }
 
-impl Waking for Unblocked {
+impl UnblockReply for Unblocked {
     /// Replies what came of its waiting. After a panic what was taken is given back, as if the client had gone: that it was
     /// taken has been written by now.
     fn reply(&self, context: &Context) {
@@ -154,12 +154,12 @@ impl Waking for Unblocked {
         lift_filter(context);
     }
 
-    fn on_unblock(context: &Context, client: Handle) {
+    fn on_unblock(context: &Context, client: ClientHandle) {
         context.reply_null_array();
         Self::on_disconnect(client);
     }
 
-    fn on_disconnect(client: Handle) {
+    fn on_disconnect(client: ClientHandle) {
         if let Some(client) = blocked::with(|lines| lines.leave_by_itself(client)) {
             client.forget();
         }
@@ -169,10 +169,10 @@ impl Waking for Unblocked {
 /// Looks for the command that makes this server a replica.
 struct BecomesReplica;
 
-impl Sees for BecomesReplica {
-    fn see(command: &Shown) {
-        let is_replicaof = command.is(0, b"REPLICAOF") || command.is(0, b"SLAVEOF");
-        if is_replicaof && !(command.is(1, b"NO") && command.is(2, b"ONE")) {
+impl CommandObserver for BecomesReplica {
+    fn observe(command: &CommandView) {
+        let is_replicaof = command.arg_is(0, b"REPLICAOF") || command.arg_is(0, b"SLAVEOF");
+        if is_replicaof && !(command.arg_is(1, b"NO") && command.arg_is(2, b"ONE")) {
             CONTEXT.with(|context| context.get().map(give_back_all));
         }
     }
@@ -187,7 +187,7 @@ fn give_back_all(context: &Context) {
     let all: Vec<_> = ON_THEIR_WAY.with_borrow(|it| it.values().cloned().collect());
     for unblocked in all.into_iter().filter(|it| !it.replied.get()) {
         // If the server refuses the command, this is what the client is told. If not, the server hangs up.
-        let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::Elsewhere));
+        let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::SlotMoved));
         if let Outcome::Given(parcel) = outcome {
             parcel.give_back(context);
         }

@@ -136,7 +136,7 @@ fn load_limits(source: &mut impl Source) -> Result<Limits, Corrupt> {
         (most, per) => Some(Rate::new(most, per)),
     };
     let mut limits = Limits { length, held, rate, remember: number()? };
-    if !limits.is_any() {
+    if !limits.has_any() {
         return Err(Corrupt("there is no limit"));
     }
     for _ in 0..source.unsigned()? {

@@ -96,7 +96,7 @@ fn save_remembered(ids: &Remembered, sink: &mut impl Sink) {
 
 fn save_limits(limits: &Limits, sink: &mut impl Sink) {
     let Limits { length, held, rate, remember } = limits;
-    let (most, per) = rate.as_ref().map_or((0, 0), |rate| (rate.most(), rate.per()));
+    let (most, per) = rate.as_ref().map_or((0, 0), |rate| (rate.max(), rate.per()));
     [*length, *held, most, per, *remember].into_iter().for_each(|number| sink.unsigned(number));
     sink.unsigned(rate.as_ref().map_or(0, |rate| rate.entries().len()) as u64);
     for (moment, count) in rate.iter().flat_map(Rate::entries) {

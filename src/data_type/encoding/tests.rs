@@ -9,7 +9,7 @@ use super::field::*;
 use super::number::put_number;
 use super::save::CHUNK_BYTES;
 use super::*;
-use crate::policy::{Change, End, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
+use crate::policy::{End, LimitChange, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
 use lawn::{DEADLINE_MAX, Element, Lawn, Remembered, Shared, SmallMax, Token};
 
 fn empty() -> Lawn {
@@ -100,7 +100,7 @@ fn elements_are_written_in_strings_of_some_tens_of_kilobytes() {
 
 /// Rules by which ids are remembered.
 fn remembering() -> Rules {
-    let change = Change { remember: Some(1000), ..Change::default() };
+    let change = LimitChange { remember: Some(1000), ..LimitChange::default() };
     Rules { limits: Some(Box::new(Limits::default().changed(change))), ..Rules::default() }
 }
 
@@ -343,7 +343,7 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
     }
     // To the file it is one whether it has been said or not.
     let route = stream(None);
-    let [told, untold] = [Trust::Unconfirmed, Trust::Untold].map(|trust| {
+    let [told, untold] = [Trust::Unconfirmed, Trust::Unannounced].map(|trust| {
         let mut fields = Fields::default();
         let rules = Rules { policy: Policy::Send(route.clone()), pause: None, trust, limits: None };
         save(&empty(), &rules, None, &mut fields);
@@ -386,10 +386,11 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
 #[test]
 fn limits_are_saved_and_loaded_and_lies_about_them_are_refused() {
     let limits = |change| Limits::default().changed(change);
-    let mut given = limits(Change { rate: Some((5, 2048)), ..Change::default() });
+    let mut given = limits(LimitChange { rate: Some((5, 2048)), ..LimitChange::default() });
     let rate = given.rate.as_mut().expect("a rate");
-    [(1000, 1), (1001, 1), (3000, 3)].into_iter().for_each(|(at, count)| rate.give(at, count));
-    let all = Change { length: Some(1), held: Some(DEADLINE_MAX), remember: Some(7), rate: None };
+    [(1000, 1), (1001, 1), (3000, 3)].into_iter().for_each(|(at, count)| rate.record(at, count));
+    let all =
+        LimitChange { length: Some(1), held: Some(DEADLINE_MAX), remember: Some(7), rate: None };
     for limits in [limits(all), given.clone(), given.changed(all)] {
         let rules = Rules { limits: Some(limits.into()), ..Rules::DEFAULT };
         let mut fields = Fields::default();

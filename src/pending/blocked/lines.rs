@@ -7,11 +7,10 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 
 use super::super::{Take, timer};
-use crate::metrics::latency::Overdue;
+use crate::metrics::latency::OverdueSince;
 use crate::server::Error;
-use crate::server::blocked_client::{BlockedClient, Handle};
+use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
-use crate::server::user::ClientId;
 
 /// The order in which clients came.
 type Ticket = u64;
@@ -27,7 +26,7 @@ pub struct Sleeper {
     pub is_named: bool,
     /// Its connection, by which its user is found.
     pub client: ClientId,
-    handle: Handle,
+    handle: ClientHandle,
     ticket: Ticket,
     /// When it has waited long enough, on the monotonic clock, in microseconds.
     until_us: Option<u64>,
@@ -45,7 +44,7 @@ pub struct Turn {
 #[derive(Default)]
 struct Line {
     sleepers: BTreeMap<Ticket, Rc<Sleeper>>,
-    overdue: Overdue,
+    overdue: OverdueSince,
     /// When the key is looked at, in milliseconds since the epoch: its entry among the times.
     look_at: Option<u64>,
     /// Whether it is among those that are ready.
@@ -66,13 +65,13 @@ struct Dismissed {
 pub struct Lines {
     /// In the order of names, so that the backstop can go on after the last one it saw.
     by_name: BTreeMap<Rc<Name>, Line>,
-    by_client: HashMap<Handle, (BlockedClient, Rc<Sleeper>), ahash::RandomState>,
+    by_client: HashMap<ClientHandle, (BlockedClient, Rc<Sleeper>), ahash::RandomState>,
     /// When each key is to be looked at, in milliseconds since the epoch.
     times: BTreeSet<(u64, Rc<Name>)>,
     /// Keys in whose lines something is due, or that are dismissed: first ready, first served.
     ready: VecDeque<Rc<Name>>,
     /// When each client has waited long enough, on the monotonic clock, in microseconds.
-    timeouts: BTreeMap<(u64, Ticket), Handle>,
+    timeouts: BTreeMap<(u64, Ticket), ClientHandle>,
     tickets: Ticket,
     /// Nobody is served before this, on the monotonic clock, in microseconds.
     retry_us: u64,
@@ -146,7 +145,7 @@ impl Lines {
     }
 
     /// Takes a client that goes by itself out of the lines of its keys. `None`: it is being unblocked already.
-    pub fn leave_by_itself(&mut self, handle: Handle) -> Option<BlockedClient> {
+    pub fn leave_by_itself(&mut self, handle: ClientHandle) -> Option<BlockedClient> {
         let (client, sleeper) = self.by_client.remove(&handle)?;
         if let Some(until_us) = sleeper.until_us {
             self.timeouts.remove(&(until_us, sleeper.ticket));
@@ -202,7 +201,7 @@ impl Lines {
     }
 
     /// Notes when the next element of a key comes due, or did, in milliseconds since the epoch. Returns that if the key is
-    /// to be looked at then, and was not before. For the clock see [`Overdue::note`].
+    /// to be looked at then, and was not before. For the clock see [`OverdueSince::note`].
     pub(super) fn note(
         &mut self,
         name: &Name,
@@ -221,12 +220,12 @@ impl Lines {
     /// Notes that what is overdue in a key could not be given out before.
     pub(super) fn begin(&mut self, name: &Name) {
         if let Some(line) = self.by_name.get_mut(name) {
-            line.overdue = Overdue::since_now();
+            line.overdue = OverdueSince::since_now();
         }
     }
 
     /// Returns since when what is due in a key has been overdue. `None`: nobody waits for it.
-    pub fn overdue(&self, name: &Name) -> Option<Overdue> {
+    pub fn overdue(&self, name: &Name) -> Option<OverdueSince> {
         self.by_name.get(name).map(|line| line.overdue)
     }
 
@@ -379,7 +378,7 @@ impl Lines {
         let names = self.by_name.range((from, Bound::Unbounded)).take(most);
         let names: Vec<_> = names.map(|(name, _)| Rc::clone(name)).collect();
         for name in &names {
-            self.dismiss_before(name, Error::Elsewhere, before);
+            self.dismiss_before(name, Error::SlotMoved, before);
         }
         if names.len() == most {
             self.all_dismissed = Some((before, names.last().cloned()));
@@ -566,7 +565,7 @@ mod tests {
         assert!(lines.is_dismissing() && lines.ready() == 1, "there may be more keys");
         let a = lines.next_ready().expect("it is ready");
         let (client, reason) = lines.take_dismissed(&a).expect("one came before");
-        assert!((client.handle(), reason) == (BlockedClient::fake(0).handle(), Error::Elsewhere));
+        assert!((client.handle(), reason) == (BlockedClient::fake(0).handle(), Error::SlotMoved));
         assert!(lines.take_dismissed(&a).is_none(), "the other came later");
         assert_eq!(lines.len(), 3);
         assert!(lines.by_name[&a].dismissed.is_none(), "it is looked after again");

@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use hashbrown::HashMap;
 
 use crate::clock;
-use crate::metrics::latency::Overdue;
-use crate::metrics::start;
-use crate::server::flags::gives_out;
+use crate::metrics::clock_steps;
+use crate::metrics::latency::OverdueSince;
+use crate::server::flags::is_active_primary;
 
 use slots::NEVER;
 
@@ -166,13 +166,13 @@ impl Place {
 
     /// Returns since when elements of the value are overdue, for those that are given out. `next`: when the first could be,
     /// as far as is known now.
-    pub fn overdue(&self, next: Option<u64>) -> Overdue {
+    pub fn overdue(&self, next: Option<u64>) -> OverdueSince {
         match self.floor() {
-            Some(floor) => Overdue::since(floor.since, floor.before),
+            Some(floor) => OverdueSince::since(floor.since, floor.before),
             // None is older than what was noted: there was no room before, which is forgotten by now.
             None => {
                 let noted = Some(slots::second(self.slot())).filter(|second| *second != NEVER);
-                Overdue::from(next.max(noted.map(|second| u64::from(second) * 1000)))
+                OverdueSince::from(next.max(noted.map(|second| u64::from(second) * 1000)))
             }
         }
     }
@@ -203,7 +203,7 @@ fn second_of(moment: Option<u64>) -> u32 {
 }
 
 fn age(since: u64, now: u64) -> u64 {
-    start::late_us(since.saturating_mul(1000), now.saturating_mul(1000)) / 1000
+    clock_steps::late_us(since.saturating_mul(1000), now.saturating_mul(1000)) / 1000
 }
 
 /// A value that has something to give out.
@@ -223,7 +223,7 @@ pub fn oldest(most: usize) -> Vec<Oldest> {
 /// Does what [`oldest`] does, looking at `looks` rows of slots at the most, and returns whether these were all that it had
 /// to look at. What this call does not see, the next one does.
 fn oldest_within(most: usize, looks: usize) -> (Vec<Oldest>, bool) {
-    if !gives_out() {
+    if !is_active_primary() {
         return (Vec::new(), true);
     }
     let now = clock::now();

@@ -1,4 +1,4 @@
-//! Commands of the server's own, and what they reply.
+//! Calls of server commands, and their replies.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -11,21 +11,20 @@ use super::Context;
 use crate::server::{Str, hold};
 
 impl Context {
-    /// Runs a command of the server's own, which may write, with the effects that it replicates.
+    /// Runs a server command, which may write, and replicates it.
     ///
     /// # Errors
     ///
-    /// What a client would be told. Nothing has changed then.
+    /// The error that a client would get. The command has changed nothing.
     pub fn call(&self, command: &CStr, arguments: &[Str<'_>]) -> Result<(), String> {
-        /// `!`: the server replicates the command. `E`: an error is a reply, also one of the call itself. `S`: it
-        /// refuses to write where it refuses that to scripts (too few replicas, a disk that fails). `v`: the arguments
-        /// are an array of strings. There is no `M`, which heeds `maxmemory`: outside of commands the server looks at
-        /// the memory that was in use when the last command ran.
+        /// `!`: the server replicates the command. `E`: errors, including errors of the call itself, are replies. `S`:
+        /// the server refuses writes as it does for scripts (too few replicas, a failing disk). `v`: the arguments are an
+        /// array of strings. `M`, which checks `maxmemory`, is left out: outside of commands the server checks the memory
+        /// that was in use when the last command ran.
         const FORMAT: &CStr = c"!ESv";
-        hold::call_out();
+        hold::assert_released();
         let arguments: Vec<_> = arguments.iter().map(|argument| argument.as_ptr()).collect();
-        // SAFETY: the context is live, the arguments are the server's strings, and the format says what
-        // follows. The reply is nobody else's.
+        // SAFETY: the context is live, the arguments are server strings, and match the format. The reply belongs to us.
         let reply = unsafe {
             Reply::from_raw(api!(RedisModule_Call(
                 self.as_ptr(),
@@ -36,59 +35,59 @@ impl Context {
             )))
         };
         let reply = reply.ok_or_else(|| "the server does not run it".to_owned())?;
-        if !reply.whole().is_error() {
+        if !reply.root().is_error() {
             return Ok(());
         }
-        let said = reply.whole().text().unwrap_or_default();
-        Err(String::from_utf8_lossy(said).trim_end().to_owned())
+        let text = reply.root().text().unwrap_or_default();
+        Err(String::from_utf8_lossy(text).trim_end().to_owned())
     }
 }
 
-/// A name that no command has: to ask what the server looks at before it looks for the command.
+/// A name that no command has, to test the checks that the server makes before it looks up the command.
 pub const NO_COMMAND: &CStr = c"no command";
 
-/// What a command of the server's own replied. It is freed when this is dropped.
+/// The reply of a server command.
 pub struct Reply {
     raw: NonNull<RedisModuleCallReply>,
 }
 
 impl Reply {
-    /// Takes what the server returned. `None` if that is no reply: most often it refused to run the command.
+    /// Wraps the result of `RM_Call`. Returns `None` if there is no reply, mostly because the server refused to run the
+    /// command.
     ///
     /// # Safety
     ///
-    /// `raw` must be null, or what `RM_Call` returned, and nobody else's.
+    /// `raw` must be null, or a reply of `RM_Call` that belongs to the caller.
     pub unsafe fn from_raw(raw: *mut RedisModuleCallReply) -> Option<Self> {
         NonNull::new(raw).map(|raw| Self { raw })
     }
 
-    /// Returns the reply, to look into it.
-    pub fn whole(&self) -> Part<'_> {
-        Part { raw: self.raw, reply: PhantomData }
+    /// Returns the outermost value of the reply.
+    pub fn root(&self) -> ReplyValue<'_> {
+        ReplyValue { raw: self.raw, reply: PhantomData }
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        // SAFETY: the reply is ours to free, and what is in it is freed with it.
+        // SAFETY: the reply belongs to us. Its values are freed with it.
         unsafe { api!(RedisModule_FreeCallReply(self.raw.as_ptr())) };
     }
 }
 
-/// A reply, or one that is in it.
+/// A value in a reply.
 #[derive(Clone, Copy)]
-pub struct Part<'a> {
+pub struct ReplyValue<'a> {
     raw: NonNull<RedisModuleCallReply>,
     reply: PhantomData<&'a Reply>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ReplyValue<'a> {
     fn is(self, kind: isize) -> bool {
         // SAFETY: the reply is live.
         unsafe { api!(RedisModule_CallReplyType(self.raw.as_ptr())) as isize == kind }
     }
 
-    /// Returns whether it is an error.
     pub fn is_error(self) -> bool {
         self.is(raw::REDISMODULE_REPLY_ERROR)
     }
@@ -99,24 +98,24 @@ impl<'a> Part<'a> {
             return None;
         }
         let mut length = 0;
-        // SAFETY: the reply is live. The server returns null, or a text that lives as long as the reply.
+        // SAFETY: the reply is live. The server returns null, or text that lives as long as the reply.
         unsafe {
             let start = api!(RedisModule_CallReplyStringPtr(self.raw.as_ptr(), &mut length));
             (!start.is_null()).then(|| slice::from_raw_parts(start.cast::<u8>(), length))
         }
     }
 
-    /// Returns what is in an array. `None` if it is none.
-    pub fn array(self) -> Option<impl Iterator<Item = Part<'a>>> {
+    /// Returns the items, if this is an array.
+    pub fn array(self) -> Option<impl Iterator<Item = ReplyValue<'a>>> {
         if !self.is(raw::REDISMODULE_REPLY_ARRAY) {
             return None;
         }
         // SAFETY: the reply is live.
         let count = unsafe { api!(RedisModule_CallReplyLength(self.raw.as_ptr())) };
         Some((0..count).filter_map(move |at| {
-            // SAFETY: the reply is live, and an array. What is in it lives as long as it.
-            let part = unsafe { api!(RedisModule_CallReplyArrayElement(self.raw.as_ptr(), at)) };
-            NonNull::new(part).map(|raw| Part { raw, reply: PhantomData })
+            // SAFETY: the reply is live, and an array. Its items live as long.
+            let item = unsafe { api!(RedisModule_CallReplyArrayElement(self.raw.as_ptr(), at)) };
+            NonNull::new(item).map(|raw| ReplyValue { raw, reply: PhantomData })
         }))
     }
 }

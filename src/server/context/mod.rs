@@ -1,57 +1,53 @@
-//! The server during one callback: what may be asked of it, and told to it, while it lasts.
+//! The server during one callback.
 //!
 //! | module | noun |
 //! |---|---|
-//! | this file | the context itself, and the selected database |
-//! | `command` | the context of a command that runs |
+//! | this file | the context of a callback; the context of a command, with the positions of its keys |
 //! | `reply` | replies to the client |
-//! | `flags` | what the server says of itself and of the command that runs |
-//! | `call` | commands of the server's own |
-//! | `notify` | telling of what has happened to a key: watchers, keyspace events |
-//! | `user` | the user who runs the command |
-//! | `positions` | which arguments are keys |
+//! | `flags` | the state of the server and of the running command |
+//! | `call` | calls of server commands |
+//! | `notify` | notifications that a key changed: to watchers, and as keyspace events |
+//! | `user` | the rights of a client's user |
 //!
-//! All but this file add methods to [`Context`].
+//! The other files add methods to [`Context`].
 
 pub mod call;
-mod command;
 pub mod flags;
 pub mod notify;
-mod positions;
 pub mod reply;
 pub mod user;
 
 use std::cell::Cell;
 use std::ffi::c_int;
-use std::ptr::NonNull;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
 
 use redis_module::raw::{self, RedisModuleCtx};
 
-pub use command::CommandContext;
+pub use user::ClientId;
 
 /// The server during one callback.
 pub struct Context {
     raw: NonNull<RedisModuleCtx>,
-    /// Whether a reply has begun: then no other may follow, or the connection is out of step.
+    /// Whether a reply has begun. A second reply would put the connection out of step.
     replied: Cell<bool>,
-    /// Whether it is in a [`CommandContext`].
+    /// Whether this is the field of a [`CommandContext`].
     is_command: bool,
 }
 
 impl Context {
-    /// Takes what the server hands out.
+    /// Wraps the server's context.
     ///
     /// # Safety
     ///
-    /// `raw` must be the context that the server handed to the callback which is running, and not
-    /// outlive it.
+    /// `raw` must be the context that the server passed to the running callback, and the result must not outlive it.
     pub unsafe fn from_raw(raw: *mut RedisModuleCtx) -> Self {
-        let raw = NonNull::new(raw).expect("the server hands out a context");
+        let raw = NonNull::new(raw).expect("the server passes a context");
         Self { raw, replied: Cell::new(false), is_command: false }
     }
 
-    /// Makes a context that belongs to no callback and lasts as long as the process: for where the server hands out
-    /// none. Nothing may be replied with it. What is replicated with it goes out when the next command has run.
+    /// Creates a context that belongs to no callback and lasts as long as the process, for callbacks that get none from the
+    /// server. It cannot reply. Commands replicated with it are sent after the next command has run.
     pub fn detached(&self) -> Self {
         // SAFETY: the context is live.
         let raw = unsafe { api!(RedisModule_GetDetachedThreadSafeContext(self.as_ptr())) };
@@ -70,9 +66,65 @@ impl Context {
         unsafe { api!(RedisModule_GetSelectedDb(self.as_ptr())) }
     }
 
-    /// Selects a database for the rest of this callback. Returns `false` if there is none of that number.
+    /// Selects a database for the rest of this callback. Returns `false` if the number is out of range.
     pub fn select_db(&self, number: i32) -> bool {
         // SAFETY: the context is live.
         unsafe { api!(RedisModule_SelectDb(self.as_ptr(), number)) == raw::REDISMODULE_OK as c_int }
+    }
+
+    /// Returns the context of the running command, if this callback runs one.
+    pub fn command(&self) -> Option<&CommandContext> {
+        // SAFETY: the flag is set only in `CommandContext`, which has the same layout, and the field is never moved out.
+        self.is_command.then(|| unsafe { &*ptr::from_ref(self).cast::<CommandContext>() })
+    }
+
+    /// Returns whether the server asks for the positions of the command's keys ([`Context::key_at`]), and does not run the
+    /// command.
+    pub fn wants_keys(&self) -> bool {
+        // SAFETY: the context is live.
+        unsafe { api!(RedisModule_IsKeysPositionRequest(self.as_ptr())) != 0 }
+    }
+
+    /// Reports that the argument at `position` is a key, and how the command uses the key, see
+    /// [`access`](crate::server::command::access).
+    pub fn key_at(&self, position: usize, access: u32) {
+        // SAFETY: the context is live, and the server asks for positions.
+        unsafe {
+            api!(RedisModule_KeyAtPosWithFlags(self.as_ptr(), position as c_int, access as c_int))
+        }
+    }
+}
+
+/// The server while it runs one of the module's commands: the command can be replicated verbatim, and its client can be
+/// blocked.
+#[repr(transparent)]
+pub struct CommandContext {
+    /// Its `is_command` flag is set.
+    context: Context,
+}
+
+impl CommandContext {
+    /// Wraps the server's context.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Context::from_raw`], and the callback must run a command.
+    pub unsafe fn from_raw(raw: *mut RedisModuleCtx) -> Self {
+        // SAFETY: the caller vouches for `raw`.
+        Self { context: Context { is_command: true, ..unsafe { Context::from_raw(raw) } } }
+    }
+
+    /// Replicates the command as the client sent it.
+    pub fn replicate_verbatim(&self) {
+        // SAFETY: the context is live, and a command's.
+        unsafe { api!(RedisModule_ReplicateVerbatim(self.as_ptr())) };
+    }
+}
+
+impl Deref for CommandContext {
+    type Target = Context;
+
+    fn deref(&self) -> &Context {
+        &self.context
     }
 }

@@ -1,5 +1,4 @@
-//! What has happened to a key: told to replicas and the append-only file, to clients that watch it, and as keyspace
-//! events.
+//! Notifications that a key changed: to replicas and the append-only file, to watchers, and as keyspace events.
 
 use std::ffi::{CStr, c_int};
 
@@ -20,7 +19,7 @@ impl Context {
         };
     }
 
-    /// Tells WATCHing clients and client-side caches that a key has changed.
+    /// Tells clients that WATCH or cache the key that it changed.
     pub fn signal_modified(&self, key: Str<'_>) {
         // SAFETY: context and key are live.
         unsafe { api!(RedisModule_SignalModifiedKey(self.as_ptr(), key.as_ptr())) };
@@ -31,15 +30,14 @@ impl Context {
         self.notify(raw::REDISMODULE_NOTIFY_MODULE, event, key);
     }
 
-    /// Publishes the event that every type publishes when its last element goes.
+    /// Publishes `del`, as every type does when its last element is removed.
     pub fn notify_deleted(&self, key: Str<'_>) {
         self.notify(raw::REDISMODULE_NOTIFY_GENERIC, c"del", key);
     }
 
-    /// Publishes a keyspace event.
     fn notify(&self, class: c_int, event: &CStr, key: Str<'_>) {
-        hold::call_out();
-        // SAFETY: context and key are live, the event's name is a C string.
+        hold::assert_released();
+        // SAFETY: context and key are live, and the event is a C string.
         unsafe {
             api!(RedisModule_NotifyKeyspaceEvent(
                 self.as_ptr(),
@@ -51,7 +49,7 @@ impl Context {
     }
 }
 
-/// Returns whether events of the module class are published, by one channel or another.
+/// Returns whether the server publishes events of the module class on any channel.
 pub fn publishes_module_events() -> bool {
     let channels = raw::REDISMODULE_NOTIFY_KEYSPACE | raw::REDISMODULE_NOTIFY_KEYEVENT;
     // SAFETY: takes no argument and has no precondition.

@@ -1,4 +1,4 @@
-//! A user of the server, and what that one may do.
+//! The rights of a server's user.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -9,7 +9,7 @@ use super::Context;
 use super::call::{NO_COMMAND, Reply};
 use crate::server::{Str, hold};
 
-/// The number of a connection, which no other connection ever has.
+/// The id of a connection, never reused.
 #[derive(Clone, Copy)]
 pub struct ClientId(pub u64);
 
@@ -17,12 +17,12 @@ pub struct ClientId(pub u64);
 struct User(NonNull<RedisModuleUser>);
 
 impl User {
-    /// Looks up a user by the name that the server has just returned, and frees the name. `None`: there is no name, or
-    /// another module made the user, who is in no list.
+    /// Looks up a user by a name that the server returned, and frees the name. Returns `None` if there is no name, or if the
+    /// user is not in the server's list because another module created it.
     ///
     /// # Safety
     ///
-    /// The name is null, or a string that belongs to the caller.
+    /// `name` must be null, or a string that belongs to the caller.
     unsafe fn find(context: &Context, name: *mut RedisModuleString) -> Option<Self> {
         let name = NonNull::new(name)?;
         // SAFETY: the name is live, and freed once.
@@ -36,21 +36,21 @@ impl User {
 
 impl Drop for User {
     fn drop(&mut self) {
-        // SAFETY: the user is nobody else's.
+        // SAFETY: the user belongs to us.
         unsafe { api!(RedisModule_FreeModuleUser(self.0.as_ptr())) };
     }
 }
 
 impl Context {
-    /// Returns whether the user who runs this command may publish to a channel. The server logs it if not.
+    /// Returns whether the user who runs this command may publish to a channel. The server's ACL log records a refusal.
     pub fn may_publish_to(&self, channel: Str<'_>) -> bool {
-        hold::call_out();
+        hold::assert_released();
         if !self.has_user() {
             return true;
         }
         let publish = raw::REDISMODULE_CMD_CHANNEL_PUBLISH as c_int;
-        // SAFETY: the context is live, its client has a user, the channel is live. A user who is not in the server's list
-        // has no rights that could be asked for.
+        // SAFETY: the context is live, its client has a user, the channel is live. The rights of a user who is not in the
+        // server's list cannot be checked.
         unsafe {
             let name = api!(RedisModule_GetCurrentUserName(self.as_ptr()));
             let Some(user) = User::find(self, name) else { return false };
@@ -65,11 +65,11 @@ impl Context {
         }
     }
 
-    /// Returns whether the user of a client, which has slept since it sent a command, may still run it: its words, of which
-    /// the first is the command's name. A client without a user may do anything: another module made it.
+    /// Returns whether the user of a blocked client may still run the client's command, whose arguments are `words`, starting
+    /// with its name. A client without a user was created by another module, and may do anything.
     pub fn may_still_run(&self, client: ClientId, words: &[Str<'_>]) -> bool {
         let mut argv: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
-        // SAFETY: the context and the words are live, the name is ours. The server keeps none of them.
+        // SAFETY: the context and the words are live, the name belongs to us. The server keeps none of them.
         unsafe {
             let name = api!(RedisModule_GetClientUserNameById(self.as_ptr(), client.0));
             let Some(user) = User::find(self, name) else { return true };
@@ -79,16 +79,15 @@ impl Context {
         }
     }
 
-    /// Returns whether this command is run by a user. It is not when another module calls it in its own name, which may do
-    /// anything. Redis 7.0 and 7.2 must not be asked for the user's name then: they would follow a null pointer.
+    /// Returns whether a user runs this command. Another module may call it without a user, and may do anything then. Redis
+    /// 7.0 and 7.2 must not be asked for the user's name in that case: they would dereference a null pointer.
     fn has_user(&self) -> bool {
-        // `C` asks for the rights of the user. Without a user the server refuses that with ENOTSUP, before it looks
-        // whether there is such a command.
+        // `C` checks the user's rights. Without a user the server refuses that with ENOTSUP before it looks up the command.
         // SAFETY: the context is live, the format takes no arguments.
         let reply =
             unsafe { api!(RedisModule_Call(self.as_ptr(), NO_COMMAND.as_ptr(), c"C".as_ptr())) };
         let error = std::io::Error::last_os_error();
-        // SAFETY: the reply is nobody else's.
+        // SAFETY: the reply belongs to us.
         drop(unsafe { Reply::from_raw(reply) });
         error.kind() != std::io::ErrorKind::Unsupported
     }

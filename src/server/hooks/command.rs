@@ -1,4 +1,4 @@
-//! Registering a command with all that is known of it.
+//! A command: its description, its registration, its run.
 
 use std::ffi::{CStr, CString, c_int};
 use std::mem;
@@ -10,69 +10,69 @@ use super::syntax;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Error, error::Result, guard};
 
-/// What a command does with its key, in the server's own terms.
+/// How a command uses its key, as the server's flags.
 pub mod access {
     use redis_module::raw;
 
-    /// Counts what is in the key, or looks at what is said of it, replying nothing of it.
+    /// Reads metadata only: counts or settings.
     pub const COUNT: u32 = raw::REDISMODULE_CMD_KEY_RO;
-    /// Reads what is in the key.
+    /// Returns data.
     pub const READ: u32 = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
-    /// Adds to it, reading and removing nothing.
+    /// Adds data. Neither returns nor removes any.
     pub const INSERT: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT;
-    /// Removes from it, reading nothing.
+    /// Removes data, and returns none.
     pub const DELETE: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE;
-    /// Removes from it what it replies.
+    /// Removes data and returns it.
     pub const TAKE: u32 = DELETE | raw::REDISMODULE_CMD_KEY_ACCESS;
-    /// Changes what is in it, replying nothing of it.
+    /// Changes data, and returns none.
     pub const TOUCH: u32 = raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE;
-    /// Replaces in it what it replies.
+    /// Replaces data, and returns the old data.
     pub const UPDATE: u32 = raw::REDISMODULE_CMD_KEY_RW
         | raw::REDISMODULE_CMD_KEY_UPDATE
         | raw::REDISMODULE_CMD_KEY_ACCESS;
 }
 
-/// A command whose first argument is its key, if it has one, or says how many keys follow.
+/// A command. Its first argument is its key, if it has one, or the number of keys that follow.
 pub struct Command {
-    /// In lower case, as the server lists it, without the module's name.
+    /// Its name in lower case, without the module's name.
     pub verb: &'static CStr,
     pub handler: Handler,
     /// The server's flags, as `RM_CreateCommand` takes them.
     pub flags: &'static CStr,
-    /// Arguments, the name included; negative: at least that many.
+    /// The number of arguments, including the name; if negative, the minimum.
     pub arity: c_int,
-    /// See [`access`]. `None`: there is no key.
+    /// See [`access`]. `None` if the command has no key.
     pub access: Option<u32>,
-    /// Whether the first argument says how many keys follow, rather than being the key.
+    /// Whether the first argument is the number of keys that follow, rather than the key.
     pub is_counted: bool,
-    /// A second key, behind one of these words.
+    /// The keywords that may precede a second key.
     pub dests: &'static [Dest],
-    /// What follows the name, see [`syntax`].
+    /// The arguments after the name, see [`syntax`].
     pub syntax: &'static str,
     pub complexity: &'static CStr,
     pub summary: &'static CStr,
-    /// What the server's `COMMAND DOCS` tells clients and proxies besides, with spaces between.
+    /// Command tips for clients and proxies (`COMMAND DOCS`), separated by spaces.
     pub tips: &'static CStr,
-    /// The version of the module that had it first.
+    /// The first version of the module that had the command.
     pub since: &'static CStr,
-    /// What has changed since: in which version, and what.
+    /// Later changes: the version, and the change.
     pub history: &'static [(&'static CStr, &'static CStr)],
 }
 
-/// A key that stands behind a word.
+/// A second key, after a keyword.
 pub struct Dest {
     pub keyword: &'static CStr,
-    /// The word is looked for from this argument on.
+    /// The first argument that may be the keyword.
     pub from: c_int,
     /// See [`access`].
     pub access: u32,
 }
 
-/// Words behind which a second key may stand.
+/// The maximum number of [`Dest`]s of a command.
 const DESTS_MAX: usize = 2;
 
 impl Command {
-    /// Makes a command whose first argument is its key.
+    /// Creates a command whose first argument is its key.
     pub const fn new(
         verb: &'static CStr,
         handler: Handler,
@@ -83,7 +83,7 @@ impl Command {
         Self { access: Some(access), ..Self::without_key(verb, handler, flags, arity) }
     }
 
-    /// Makes a command that has no key.
+    /// Creates a command without a key.
     pub const fn without_key(
         verb: &'static CStr,
         handler: Handler,
@@ -107,18 +107,18 @@ impl Command {
         }
     }
 
-    /// Says that it has any number of keys, which the first argument tells.
+    /// Makes the first argument the number of keys.
     pub const fn with_numkeys(self) -> Self {
         Self { is_counted: true, ..self }
     }
 
-    /// Says that it has a second key, behind one of these words.
+    /// Sets the keywords that may precede a second key.
     pub const fn with_dests(self, dests: &'static [Dest]) -> Self {
-        assert!(dests.len() <= DESTS_MAX, "there is no room for so many");
+        assert!(dests.len() <= DESTS_MAX, "more than DESTS_MAX");
         Self { dests, ..self }
     }
 
-    /// Says how it is written, what it costs and what it does.
+    /// Sets the syntax, the complexity and the summary.
     pub const fn described(
         self,
         syntax: &'static str,
@@ -128,24 +128,24 @@ impl Command {
         Self { syntax, complexity, summary, ..self }
     }
 
-    /// Says that what it replies depends on more than what is in the key: on the clock, or on chance.
+    /// Marks the reply as dependent on the clock or on chance.
     pub const fn varying(self) -> Self {
         Self { tips: c"nondeterministic_output", ..self }
     }
 
-    /// Gives a client of a cluster tips: see redis.io, command tips.
+    /// Sets the command tips, see redis.io.
     pub const fn with_tips(self, tips: &'static CStr) -> Self {
         Self { tips, ..self }
     }
 
-    /// Says what has changed, and in which version.
+    /// Sets the changes, each with its version.
     pub const fn with_history(self, history: &'static [(&'static CStr, &'static CStr)]) -> Self {
         Self { history, ..self }
     }
 }
 
 impl Command {
-    /// Returns the categories that the server would give to a command of its own with these flags.
+    /// Returns the ACL categories that the server derives from these flags for its own commands.
     fn categories(&self) -> String {
         let flags = self.flags.to_string_lossy();
         let has = |flag| flags.split(' ').any(|it| it == flag);
@@ -156,15 +156,15 @@ impl Command {
     }
 }
 
-/// What runs a command: it sends one reply and returns `Ok`, or sends none and returns an error.
+/// The C function that the server calls to run a command. [`handler!`] creates it.
 pub type Handler =
     unsafe extern "C" fn(*mut RedisModuleCtx, *mut *mut RedisModuleString, c_int) -> c_int;
 
-/// Runs a command on behalf of the server.
+/// Runs a command. `command` sends one reply and returns `Ok`, or sends none and returns an error.
 ///
 /// # Safety
 ///
-/// The arguments must be those that the server hands to a command's function.
+/// The arguments must be those that the server passes to a command's function.
 pub unsafe fn run(
     context: *mut RedisModuleCtx,
     argv: *mut *mut RedisModuleString,
@@ -184,7 +184,7 @@ pub unsafe fn run(
     raw::REDISMODULE_OK as c_int
 }
 
-/// Makes the C entry of a command from its function.
+/// Creates a [`Handler`] from a command's function.
 macro_rules! handler {
     ($command:path) => {{
         unsafe extern "C" fn entry(
@@ -192,7 +192,7 @@ macro_rules! handler {
             argv: *mut *mut redis_module::raw::RedisModuleString,
             argc: std::ffi::c_int,
         ) -> std::ffi::c_int {
-            // SAFETY: the server calls this, with what belongs to the command.
+            // SAFETY: the server calls this, with the command's context and arguments.
             unsafe { $crate::server::command::run(context, argv, argc, $command) }
         }
         entry as $crate::server::command::Handler
@@ -204,7 +204,7 @@ pub(crate) use handler;
 pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
     let name = format!("{prefix}.{}", command.verb.to_string_lossy());
     let Ok(name) = CString::new(name) else { return false };
-    // Where keys are counted, the description below says where they are.
+    // The description below gives the positions of counted keys.
     let key = c_int::from(command.access.is_some() && !command.is_counted);
     // SAFETY: the context is live during loading, the name for the length of this call, and all other
     // strings are static.
@@ -222,23 +222,22 @@ pub fn register(context: &Context, prefix: &str, command: &Command) -> bool {
             return false;
         }
         let registered = api!(RedisModule_GetCommand(context.as_ptr(), name.as_ptr()));
-        let described = describe_command(command);
+        let description = describe(command);
         !registered.is_null()
-            && api!(RedisModule_SetCommandInfo(registered, &described))
+            && api!(RedisModule_SetCommandInfo(registered, &description))
                 == raw::REDISMODULE_OK as c_int
     }
 }
 
-/// Puts commands that are called `prefix.verb` into categories of the server's access control lists: those
-/// that follow from their flags, and one of the module's own. Redis 7.2 has the former alone, 7.4 and Valkey
-/// 8 the latter too; Redis 7.0 has neither.
-pub fn categorize(context: &Context, own: &CStr, prefix: &str, commands: &[Command]) {
-    // SAFETY: the server has filled in its functions by now, and changes them no more.
+/// Sets the ACL categories of the commands `prefix.verb`: those derived from their flags, and the module's own category. Redis
+/// 7.2 supports only the former; Redis 7.4 and Valkey 8 support both; earlier servers support none.
+pub fn set_acl_categories(context: &Context, own: &CStr, prefix: &str, commands: &[Command]) {
+    // SAFETY: the server has set its functions by now, and never changes them again.
     let (add, set) =
         unsafe { (raw::RedisModule_AddACLCategory, raw::RedisModule_SetCommandACLCategories) };
     let Some(set) = set else { return };
-    // SAFETY: the context is live during loading, and the server copies what it is shown. If it refuses
-    // the category, a list with it is refused whole, and one without it is not.
+    // SAFETY: the context is live during loading, and the server copies the text. A server that refuses the module's category
+    // refuses every list that contains it, and accepts a list without it.
     unsafe {
         if let Some(add) = add {
             add(context.as_ptr(), own.as_ptr());
@@ -253,7 +252,7 @@ pub fn categorize(context: &Context, own: &CStr, prefix: &str, commands: &[Comma
             let by_flags = command.categories();
             let with_own = format!("{by_flags} {}", own.to_string_lossy());
             let list = |list: String| CString::new(list).unwrap_or_default();
-            // Redis 7.2 would log each refusal.
+            // Without `add` this is Redis 7.2, which would log each refusal.
             let has_own = add.is_some()
                 && set(registered, list(with_own).as_ptr()) == raw::REDISMODULE_OK as c_int;
             if !has_own {
@@ -263,8 +262,8 @@ pub fn categorize(context: &Context, own: &CStr, prefix: &str, commands: &[Comma
     }
 }
 
-/// Describes a command to the server. The description points to static memory, which the server copies.
-fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
+/// Returns the server's description of a command. It points to memory that is never freed.
+fn describe(command: &Command) -> raw::RedisModuleCommandInfo {
     /// The layout of the structures below, as of Redis 7.0.
     static VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
         version: 1,
@@ -272,8 +271,7 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
         sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
         sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
     };
-    // SAFETY: the structure is plain C data (integers, pointers, unions of them), for which all
-    // zeroes are the end-of-list marker that the API asks for.
+    // SAFETY: the structure is plain C data (integers, pointers, unions of them). All zeroes are the API's end-of-list marker.
     let mut key_specs: [raw::RedisModuleCommandKeySpec; 2 + DESTS_MAX] = unsafe { mem::zeroed() };
     let one_key = |key: &mut raw::RedisModuleCommandKeySpec| {
         key.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
@@ -289,13 +287,13 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
         first.bs.index.pos = 1;
         if command.is_counted {
             first.find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM;
-            // Counted from where the number is.
+            // Both relative to the position of the number.
             first.fk.keynum.keynumidx = 0;
             first.fk.keynum.firstkey = 1;
             first.fk.keynum.keystep = 1;
         }
     }
-    // What is left is zeroes.
+    // The rest stays zero.
     for (dest, other) in command.dests.iter().zip(others) {
         one_key(other);
         other.flags = (dest.access | raw::REDISMODULE_CMD_KEY_INCOMPLETE).into();
@@ -304,7 +302,7 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
         other.bs.keyword.keyword = dest.keyword.as_ptr();
         other.bs.keyword.startfrom = dest.from;
     }
-    // An entry that says nothing is the last. A server that is shown none but that shows an empty list.
+    // An empty entry ends the list. Without any entries the list is null: a server would show an empty history.
     let end = (c"", c"");
     let entries = command.history.iter().chain([&end]);
     let history: Box<[_]> = entries
@@ -324,7 +322,7 @@ fn describe_command(command: &Command) -> raw::RedisModuleCommandInfo {
         },
         tips: if command.tips.is_empty() { ptr::null() } else { command.tips.as_ptr() },
         arity: command.arity,
-        // A dozen descriptions are made once, while loading: leaked rather than tracked.
+        // Leaked rather than tracked: the descriptions are made once, while loading.
         key_specs: Box::leak(Box::new(key_specs)).as_mut_ptr(),
         args: syntax::to_raw(&syntax::parse(command.syntax)),
     }

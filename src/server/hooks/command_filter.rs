@@ -1,4 +1,4 @@
-//! Seeing the commands that clients send before the server runs them.
+//! A filter that observes clients' commands before the server runs them.
 
 use std::ptr::NonNull;
 
@@ -6,19 +6,19 @@ use redis_module::raw::{self, RedisModuleCommandFilter, RedisModuleCommandFilter
 
 use crate::server::{Context, Str, guard::guard};
 
-/// What looks at each command, whether its client may run it or not.
-pub trait Sees {
-    fn see(command: &Shown);
+/// Observes each command, whether or not its client may run it.
+pub trait CommandObserver {
+    fn observe(command: &CommandView);
 }
 
-/// A filter that is in force until it is [lifted](CommandFilter::lift). It costs each command some tens of nanoseconds.
+/// An installed filter, until [`CommandFilter::remove`]. It costs each command some tens of nanoseconds.
 pub struct CommandFilter {
     raw: NonNull<RedisModuleCommandFilter>,
 }
 
 impl CommandFilter {
-    /// Has the server show all commands but those that the module itself calls. `None` if it refuses.
-    pub fn set<T: Sees>(context: &Context) -> Option<Self> {
+    /// Installs a filter for all commands except those that this module calls. Returns `None` if the server refuses.
+    pub fn install<T: CommandObserver>(context: &Context) -> Option<Self> {
         let flags = raw::REDISMODULE_CMDFILTER_NOSELF as i32;
         // SAFETY: the context is live, and the callback lives as long as the module.
         let raw = unsafe {
@@ -27,22 +27,22 @@ impl CommandFilter {
         NonNull::new(raw).map(|raw| Self { raw })
     }
 
-    /// Ends it. It must not be called from the filter's own callback: the server walks over its filters then.
-    pub fn lift(self, context: &Context) {
-        // SAFETY: the context is live, and the filter is one of this module's that is in force.
+    /// Removes the filter. Not to be called from the filter's own callback, while the server iterates over its filters.
+    pub fn remove(self, context: &Context) {
+        // SAFETY: the context is live, and the filter is an installed one of this module.
         unsafe { api!(RedisModule_UnregisterCommandFilter(context.as_ptr(), self.raw.as_ptr())) };
     }
 }
 
-/// The command that a filter is shown.
-pub struct Shown {
+/// The arguments of the observed command.
+pub struct CommandView {
     raw: NonNull<RedisModuleCommandFilterCtx>,
 }
 
-impl Shown {
-    /// Returns whether the argument at this place, the name being the first, is this word, in letters of either size.
-    pub fn is(&self, at: i32, word: &[u8]) -> bool {
-        // SAFETY: the command is live, and so are its arguments; of one that is not there the server says null.
+impl CommandView {
+    /// Returns whether the argument at index `at` equals `word`, case-insensitively. Index 0 is the command's name.
+    pub fn arg_is(&self, at: i32, word: &[u8]) -> bool {
+        // SAFETY: the command is live, and so are its arguments; the server returns null for a missing one.
         let argument = unsafe {
             let argument = api!(RedisModule_CommandFilterArgGet(self.raw.as_ptr(), at));
             NonNull::new(argument).map(|argument| Str::from_raw(argument))
@@ -51,11 +51,10 @@ impl Shown {
     }
 }
 
-/// Shows what the server calls it with: a command, which is live for the call.
-unsafe extern "C" fn on_command<T: Sees>(command: *mut RedisModuleCommandFilterCtx) {
+unsafe extern "C" fn on_command<T: CommandObserver>(command: *mut RedisModuleCommandFilterCtx) {
     guard((), || {
         if let Some(raw) = NonNull::new(command) {
-            T::see(&Shown { raw });
+            T::observe(&CommandView { raw });
         }
     });
 }

@@ -1,13 +1,11 @@
-//! A timer of our own in the server's event loop.
+//! A timer in the server's event loop.
 //!
-//! The timers that the server gives to modules go by the wall clock: one that is set to fire in an hour
-//! fires when the wall clock has moved by an hour. When that steps back, they fire as much too late; when it
-//! steps forward, those that were set before keep those that are set afterwards from firing. A timer of the
-//! kernel's (`timerfd`) counts on the monotonic clock, makes the event loop come round like any
-//! connection that can be read, and is late by some 50 us instead of a millisecond.
+//! The server's timers for modules follow the wall clock. When the clock steps back, they fire late by the step; when it
+//! steps forward, timers set before the step delay timers set after it. A kernel timer (`timerfd`) follows the monotonic
+//! clock, wakes the event loop like a readable connection, and is about 50 us late instead of a millisecond.
 //!
-//! Where there is none (another system than Linux, or a sandbox that forbids it) the server's timers do
-//! the work, and the cron puts right what a clock that steps does to them.
+//! Without kernel timers (on a system other than Linux, or in a sandbox that forbids them) the server's timers are used, and
+//! the cron corrects the effects of clock steps.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_long, c_void};
@@ -19,25 +17,25 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
 use crate::server::Context;
 use crate::server::guard::guard;
 
-/// The function that is called when a timer fires. It is handed no context: it may note that the timer has fired.
-pub type OnTime = fn();
+/// The function that is called when a timer fires. It gets no context, so it can only record that the timer has fired.
+pub type TimerCallback = fn();
 
-/// One timer, which fires once each time it is set.
+/// A timer that fires once each time it is set.
 pub struct LoopTimer {
     kind: Kind,
-    on_time: OnTime,
+    on_time: TimerCallback,
 }
 
 enum Kind {
-    /// Readable when it has fired. Setting it anew makes it unreadable.
+    /// A `timerfd`: readable once fired, until it is set again.
     Kernel(OwnedFd),
-    /// The server's, if one is set.
+    /// A server timer, if one is set.
     Server(Cell<Option<RedisModuleTimerID>>),
 }
 
 impl LoopTimer {
-    /// Makes a timer of the kernel's where there is one. It lasts as long as the process.
-    pub fn new(on_time: OnTime) -> &'static Self {
+    /// Creates a kernel timer if possible, otherwise a server timer. It lasts as long as the process.
+    pub fn new(on_time: TimerCallback) -> &'static Self {
         let kernel = kernel::timer().and_then(|fd| {
             let timer = &*Box::leak(Box::new(Self { kind: Kind::Kernel(fd), on_time }));
             let Kind::Kernel(fd) = &timer.kind else { return None };
@@ -49,15 +47,15 @@ impl LoopTimer {
             };
             (status == raw::REDISMODULE_OK as c_int).then_some(timer)
         });
-        kernel.unwrap_or_else(|| Self::of_server(on_time))
+        kernel.unwrap_or_else(|| Self::from_server(on_time))
     }
 
-    /// Makes a timer of the server's, as where the kernel has none.
-    pub fn of_server(on_time: OnTime) -> &'static Self {
+    /// Creates a server timer.
+    pub fn from_server(on_time: TimerCallback) -> &'static Self {
         Box::leak(Box::new(Self { kind: Kind::Server(Cell::new(None)), on_time }))
     }
 
-    /// Sets the timer to fire after so many microseconds, instead of when it was to fire before.
+    /// Sets the timer to fire in `in_us` microseconds. This replaces an earlier setting.
     pub fn set(&'static self, context: &Context, in_us: u64) {
         match &self.kind {
             Kind::Kernel(fd) => kernel::set(fd, in_us),
@@ -74,19 +72,18 @@ impl LoopTimer {
         }
     }
 
-    /// Returns whether the timer, once it has fired, has the event loop come round again and again until it is set or
-    /// stopped.
-    pub fn stays_fired(&self) -> bool {
+    /// Returns whether a fired timer wakes the event loop again and again until it is set or stopped.
+    pub fn stays_readable(&self) -> bool {
         matches!(self.kind, Kind::Kernel(_))
     }
 
-    /// Keeps the timer from firing until it is set.
+    /// Stops the timer until it is set again.
     pub fn stop(&self, context: &Context) {
         match &self.kind {
             Kind::Kernel(fd) => kernel::stop(fd),
             Kind::Server(set) => {
                 if let Some(id) = set.take() {
-                    // SAFETY: the context is live; the data is not ours to free.
+                    // SAFETY: the context is live; the data needs no freeing.
                     unsafe {
                         api!(RedisModule_StopTimer(context.as_ptr(), id, ptr::null_mut()));
                     }
@@ -96,8 +93,8 @@ impl LoopTimer {
     }
 }
 
-/// Has the event loop come round at once, and call this then. Returns `false` if the server cannot.
-pub fn ask_for_pass(on_pass: &'static OnTime) -> bool {
+/// Asks the event loop for a pass at once, which calls `on_pass`. Returns `false` if the server refuses.
+pub fn request_pass(on_pass: &'static TimerCallback) -> bool {
     let data = ptr::from_ref(on_pass).cast_mut().cast::<c_void>();
     // SAFETY: the data lives as long as the process.
     let status = unsafe { api!(RedisModule_EventLoopAddOneShot(Some(on_one_shot), data)) };
@@ -105,12 +102,12 @@ pub fn ask_for_pass(on_pass: &'static OnTime) -> bool {
 }
 
 unsafe extern "C" fn on_one_shot(data: *mut c_void) {
-    // SAFETY: the server hands back what `ask_for_pass` gave it.
-    guard((), unsafe { *data.cast::<OnTime>() });
+    // SAFETY: the server passes the data of `request_pass`.
+    guard((), unsafe { *data.cast::<TimerCallback>() });
 }
 
-// The server calls what follows, with the data that it was given: a timer, which lives as long as the
-// process. That is the promise which every `SAFETY` below leans on.
+// The server calls the functions below with the data of the timer's creation: a `LoopTimer` that lives as long as the
+// process. Every `SAFETY` below relies on this promise.
 
 unsafe extern "C" fn on_readable(_fd: c_int, data: *mut c_void, _mask: c_int) {
     // SAFETY: the server's promise above.
@@ -130,7 +127,7 @@ unsafe extern "C" fn on_timer(_context: *mut RedisModuleCtx, data: *mut c_void) 
 
 #[cfg(target_os = "linux")]
 mod kernel {
-    //! `timerfd_create(2)`: two calls of the C library, which the standard library does not have.
+    //! `timerfd_create(2)`: two functions of the C library that the standard library lacks.
 
     use super::*;
 
@@ -163,7 +160,7 @@ mod kernel {
     }
 
     pub fn timer() -> Option<OwnedFd> {
-        // SAFETY: takes numbers alone. What it returns, if it is not negative, is a descriptor of ours.
+        // SAFETY: takes only numbers. A result that is not negative is a descriptor that belongs to us.
         unsafe {
             let fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
             (fd >= 0).then(|| OwnedFd::from_raw_fd(fd))
@@ -171,7 +168,7 @@ mod kernel {
     }
 
     pub fn set(fd: &OwnedFd, in_us: u64) {
-        // No time at all would stop the timer.
+        // A time of zero would stop the timer.
         let nanoseconds = (in_us % 1_000_000 * 1000).max(1) as c_long;
         set_time(fd, Time { seconds: (in_us / 1_000_000) as c_long, nanoseconds });
     }
@@ -182,8 +179,8 @@ mod kernel {
 
     fn set_time(fd: &OwnedFd, value: Time) {
         let setting = Setting { interval: Time { seconds: 0, nanoseconds: 0 }, value };
-        // SAFETY: the descriptor is open, the setting lives for the call, and nothing is to be returned.
-        // It fails for a bad descriptor or a bad time, of which there is neither.
+        // SAFETY: the descriptor is open, the setting lives for the call, and `old` may be null. The call fails only for an
+        // invalid descriptor or time.
         unsafe { timerfd_settime(fd.as_raw_fd(), 0, &setting, ptr::null_mut()) };
     }
 }

@@ -1,19 +1,17 @@
-//! What the server calls the module for, and how it is told to.
+//! Callbacks: what the server calls in the module, and how each is registered.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `command` | registering a command with all that is known of it, and running it |
-//! | `syntax` | how a command is written, for the server's description of it |
-//! | `blocked_client` | a client that a command has put to sleep |
-//! | `command_filter` | seeing commands before the server runs them |
-//! | `event` | what the server tells modules of |
-//! | `loop_timer` | a timer of our own in the server's event loop |
-//! | `options` | what the module says of itself, once |
+//! | `command` | a command: its description, its registration, its run |
+//! | `syntax` | the syntax of a command's arguments, as a description for the server |
+//! | `blocked_client` | a client that a command has blocked |
+//! | `command_filter` | a filter that observes commands before the server runs them |
+//! | `event` | server events |
+//! | `loop_timer` | a timer in the server's event loop |
 
 pub mod blocked_client;
 pub mod command;
 pub mod command_filter;
 pub mod event;
 pub mod loop_timer;
-pub mod options;
 mod syntax;

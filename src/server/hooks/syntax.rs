@@ -1,10 +1,10 @@
-//! How a command is written, read from one line of text: so the server's description of the arguments,
-//! HELP and the documentation cannot disagree.
+//! The syntax of a command's arguments, parsed from one line of text. The server's description of the arguments, HELP and the
+//! documentation all use this line, so they cannot disagree.
 //!
 //! ```text
-//!   key ttl element id [NX | REPLACE] [SLACK ms]     words in capitals are sent as they are
-//!   key id [id ...]                                  the argument before it, or arguments, repeated
-//!   key <HOLD | STREAM dest>                         one of these
+//!   key ttl element id [NX | REPLACE] [SLACK ms]     capitals are literal tokens, brackets are optional
+//!   key id [id ...]                                  the preceding argument, or arguments, repeated
+//!   key <HOLD | STREAM dest>                         one of several
 //! ```
 
 use std::ffi::{CString, c_char, c_int};
@@ -22,23 +22,23 @@ use redis_module::raw::{
     RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_UNIX_TIME as UNIX_TIME,
 };
 
-/// An argument, or several.
+/// An argument, or a group of arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arg {
     name: String,
     kind: RedisModuleCommandArgType,
-    /// A word that is sent before it, or as it.
+    /// The literal word before the argument, or the argument itself.
     token: Option<String>,
     optional: bool,
     multiple: bool,
     parts: Vec<Self>,
 }
 
-/// Reads a line of syntax.
+/// Parses a line of syntax.
 ///
 /// # Panics
 ///
-/// If it is none: it is ours.
+/// If `line` is malformed; the module's own lines never are.
 pub fn parse(line: &str) -> Vec<Arg> {
     let spaced = ["[", "]", "<", ">", "|"]
         .iter()
@@ -50,7 +50,7 @@ pub fn parse(line: &str) -> Vec<Arg> {
     args
 }
 
-/// Arguments one after the other, up to what ends them.
+/// Parses a sequence of arguments, up to a closing bracket or a bar.
 fn sequence(rest: &mut &[&str]) -> Vec<Arg> {
     let mut args: Vec<Arg> = Vec::new();
     while let Some((word, tail)) = rest.split_first() {
@@ -77,7 +77,7 @@ fn sequence(rest: &mut &[&str]) -> Vec<Arg> {
     join_tokens(args)
 }
 
-/// Reads what stands between brackets, and the bracket that closes.
+/// Parses the alternatives in brackets, and the closing bracket.
 fn alternatives(rest: &mut &[&str]) -> Vec<Vec<Arg>> {
     let mut alternatives = vec![sequence(rest)];
     while let Some((word, tail)) = rest.split_first() {
@@ -99,13 +99,13 @@ fn block(mut args: Vec<Arg>) -> Arg {
     if args.len() == 1 { args.remove(0) } else { Arg::group(BLOCK, args) }
 }
 
-/// Says that the last arguments may be repeated.
+/// Marks the last `count` arguments as repeatable.
 fn repeat(args: &mut Vec<Arg>, count: usize) {
     let repeated = args.split_off(args.len() - count);
     args.push(Arg { multiple: true, ..block(repeated) });
 }
 
-/// Makes one argument of a word in capitals and the argument behind it, if there is only one.
+/// Joins a token and the argument after it into one argument.
 fn join_tokens(args: Vec<Arg>) -> Vec<Arg> {
     match <[Arg; 2]>::try_from(args) {
         Ok([token, value])
@@ -115,7 +115,7 @@ fn join_tokens(args: Vec<Arg>) -> Vec<Arg> {
         }
         Ok(both) => both.into(),
         Err(args) => {
-            // In the middle of others: `ttl IDS numids id`.
+            // A token among other arguments: `ttl IDS numids id`.
             let mut joined: Vec<Arg> = Vec::new();
             for arg in args {
                 match joined.last_mut() {
@@ -156,7 +156,7 @@ impl Arg {
     }
 
     fn group(kind: RedisModuleCommandArgType, parts: Vec<Self>) -> Self {
-        // By the words that tell it apart, where there are some.
+        // Named by its tokens, if it has any.
         let name_of = |part: &Self| match part.token.as_deref() {
             Some("=") => "equal".to_owned(),
             Some("~") => "approximately".to_owned(),
@@ -170,11 +170,11 @@ impl Arg {
     }
 
     fn to_raw(&self) -> RedisModuleCommandArg {
-        // Descriptions are made once, while loading: leaked rather than tracked.
+        // Leaked rather than tracked: descriptions are made once, while loading.
         let text = |text: &str| CString::new(text).unwrap_or_default().into_raw().cast_const();
         let optional = if self.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
         let multiple = if self.multiple { raw::REDISMODULE_CMD_ARG_MULTIPLE } else { 0 };
-        // The specs stand in the order of the keys: the first, and what stands behind a word.
+        // The key specs are in the order of the keys: the first key, then the key after a keyword.
         let key_spec = match self.kind {
             KEY => c_int::from(self.name == "dest"),
             _ => -1,
@@ -195,7 +195,7 @@ impl Arg {
     }
 }
 
-/// Makes a list as the server takes it: it ends with an argument that has no name.
+/// Converts arguments to the server's list, which ends with a nameless argument.
 pub fn to_raw(args: &[Arg]) -> *mut RedisModuleCommandArg {
     let mut list: Vec<_> = args.iter().map(Arg::to_raw).collect();
     // SAFETY: the structure is plain C data, for which all zeroes are the end-of-list marker.
@@ -207,7 +207,7 @@ pub fn to_raw(args: &[Arg]) -> *mut RedisModuleCommandArg {
 mod tests {
     use super::*;
 
-    /// Writes arguments as they were read: all that the description knows is in it.
+    /// Formats arguments as a line of syntax.
     fn written(args: &[Arg]) -> String {
         let one = |arg: &Arg| {
             let inner = match arg.kind {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_what_was_written() {
+    fn parsing_and_formatting_returns_the_same_line() {
         for line in [
             "",
             "key",
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_named_by_their_words() {
+    fn groups_are_named_by_their_tokens() {
         let names = |line: &str| {
             let args = parse(line);
             args.iter().map(|arg| arg.name.clone()).collect::<Vec<_>>()
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_in_capitals_belongs_to_the_argument_behind_it() {
+    fn a_token_belongs_to_the_argument_after_it() {
         let [option] = &parse("[BLOCK ms]")[..] else { panic!("one argument") };
         assert_eq!((option.kind, option.token.as_deref()), (INTEGER, Some("BLOCK")));
         assert!(option.optional);

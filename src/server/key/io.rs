@@ -1,4 +1,4 @@
-//! Reading and writing RDB payloads, and digests.
+//! RDB payloads, read and written field by field, and digests.
 
 use std::ffi::{CStr, CString, c_char};
 use std::ops::Deref;
@@ -16,13 +16,13 @@ pub struct Io {
 }
 
 impl Io {
-    /// Takes what the server hands out.
+    /// Wraps the server's io.
     ///
     /// # Safety
     ///
-    /// `raw` must be what the server handed to the callback which is running, and not outlive it.
+    /// `raw` must be the io that the server passed to the running callback, and the result must not outlive it.
     pub unsafe fn from_raw(raw: *mut RedisModuleIO) -> Self {
-        Self { raw: NonNull::new(raw).expect("the server hands out an io") }
+        Self { raw: NonNull::new(raw).expect("the server passes an io") }
     }
 
     pub fn as_ptr(&self) -> *mut RedisModuleIO {
@@ -38,14 +38,13 @@ impl Io {
         }
     }
 
-    /// Returns the context of the server while this is read or written. It has no client: nothing may be called,
-    /// replied or replicated.
+    /// Returns the context of this payload's callback. It has no client: it cannot call commands, reply or replicate.
     pub fn context(&self) -> Context {
         // SAFETY: the io is live, and the context lives as long.
         unsafe { Context::from_raw(api!(RedisModule_GetContextFromIO(self.as_ptr()))) }
     }
 
-    /// Writes a line to the server's log, with the name of the key.
+    /// Writes a warning with the key's name to the server's log.
     pub fn log_warning(&self, message: &str) {
         let Ok(message) = CString::new(message) else { return };
         // SAFETY: the io is live, and the format takes one C string.
@@ -68,29 +67,27 @@ impl Io {
         unsafe { api!(RedisModule_EmitAOF(self.as_ptr(), command.as_ptr(), format, start, count)) };
     }
 
-    /// Reads the next field, if it is a number.
+    /// Reads the next field as a number. Returns `None` on an error.
     pub fn load_unsigned(&mut self) -> Option<u64> {
         // SAFETY: the io is live.
         let number = unsafe { api!(RedisModule_LoadUnsigned(self.as_ptr())) };
         self.is_sound().then_some(number)
     }
 
-    /// Reads the next field, if it is a string.
+    /// Reads the next field as a string. Returns `None` on an error.
     pub fn load_bytes(&mut self) -> Option<LoadedBytes> {
         let mut length = 0;
-        // SAFETY: the io is live. The buffer is ours; it is null after an error.
+        // SAFETY: the io is live. The buffer belongs to us; it is null after an error.
         let start = unsafe { api!(RedisModule_LoadStringBuffer(self.as_ptr(), &mut length)) };
         let loaded = NonNull::new(start).map(|start| LoadedBytes { start, length });
         loaded.filter(|_| self.is_sound())
     }
 
-    /// Writes a number.
     pub fn save_unsigned(&mut self, number: u64) {
         // SAFETY: the io is live.
         unsafe { api!(RedisModule_SaveUnsigned(self.as_ptr(), number)) }
     }
 
-    /// Writes a string.
     pub fn save_bytes(&mut self, bytes: &[u8]) {
         // SAFETY: the io is live; the server writes the bytes before it returns.
         unsafe {
@@ -98,15 +95,14 @@ impl Io {
         }
     }
 
-    /// Returns whether all reads have gone well: the server marks an io when one fails, and what was read then is worth
-    /// nothing.
+    /// Returns whether all reads succeeded. The server marks the io when a read fails; the value read is then meaningless.
     fn is_sound(&self) -> bool {
         // SAFETY: the io is live.
         unsafe { api!(RedisModule_IsIOError(self.as_ptr())) == 0 }
     }
 }
 
-/// A string that the server read and we free.
+/// A string that the server allocated, and this value frees.
 pub struct LoadedBytes {
     start: NonNull<c_char>,
     length: usize,
@@ -116,14 +112,14 @@ impl Deref for LoadedBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the server allocated `length` bytes here, which are ours until `drop`.
+        // SAFETY: the server allocated `length` bytes, which belong to us until `drop`.
         unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.length) }
     }
 }
 
 impl Drop for LoadedBytes {
     fn drop(&mut self) {
-        // SAFETY: allocated by the server for us, freed here alone.
+        // SAFETY: allocated by the server for us, freed only here.
         unsafe { api!(RedisModule_Free(self.start.as_ptr().cast())) }
     }
 }
@@ -134,13 +130,13 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Takes what the server hands out.
+    /// Wraps the server's digest.
     ///
     /// # Safety
     ///
-    /// `raw` must be what the server handed to the callback which is running, and not outlive it.
+    /// `raw` must be the digest that the server passed to the running callback, and the result must not outlive it.
     pub unsafe fn from_raw(raw: *mut RedisModuleDigest) -> Self {
-        Self { raw: NonNull::new(raw).expect("the server hands out a digest") }
+        Self { raw: NonNull::new(raw).expect("the server passes a digest") }
     }
 
     /// Adds a string.
@@ -161,7 +157,7 @@ impl Digest {
         unsafe { api!(RedisModule_DigestAddLongLong(self.raw.as_ptr(), number as i64)) }
     }
 
-    /// Ends a sequence, within which the order counts. Sequences themselves may come in any order.
+    /// Ends a sequence. The order matters within a sequence, but not between sequences.
     pub fn end_sequence(&mut self) {
         // SAFETY: the digest is live.
         unsafe { api!(RedisModule_DigestEndSequence(self.raw.as_ptr())) }

@@ -1,17 +1,15 @@
-//! Keys, and the values in them.
+//! Keys and their values.
 //!
 //! | module | noun |
 //! |---|---|
-//! | this file | a key that is open |
-//! | `name` | a key's name, for later |
-//! | `transfer` | a value on its way from one name to another |
-//! | `io` | a value that is read from RDB or written to it; its digest |
-//! | `walk` | a walk over the keys of a database, a few at a time |
+//! | this file | an open key |
+//! | `name` | a key's name |
+//! | `io` | a value's RDB payload, and its digest |
+//! | `scan` | an incremental scan of a database's keys |
 
 pub mod io;
 mod name;
-mod transfer;
-pub mod walk;
+pub mod scan;
 
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
@@ -19,57 +17,56 @@ use std::ptr::NonNull;
 
 use redis_module::raw::{self, RedisModuleKey, RedisModuleType};
 
-use super::{Context, Error, Str, error::Result, hold, info, neighbours};
+use super::{Context, Error, Str, error::Result, hold, info, other_modules};
 
-pub use name::Name;
-pub use transfer::Transfer;
+pub use name::{KeyNames, Name};
 
-/// What a key of the server's own holds.
+/// A built-in type of a key's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeyKind {
     Stream,
     List,
 }
 
-/// A key that is open in the selected database, until it is dropped.
+/// An open key of the selected database.
 pub struct Key<'a> {
     raw: NonNull<RedisModuleKey>,
-    /// The callback within which it is open.
+    /// The callback that opened the key.
     context: PhantomData<&'a Context>,
 }
 
 impl<'a> Key<'a> {
-    /// Opens a key that exists, for looking at it.
+    /// Opens an existing key for reading.
     pub fn open_to_read(context: &'a Context, name: Str<'_>) -> Option<Self> {
         Self::open(context, name, raw::REDISMODULE_READ)
     }
 
-    /// Opens a key as [`Key::open_to_read`] does, and leaves no trace: neither statistics nor the time of last use change,
-    /// and nobody is told that a key is missing. It may be open though there is none.
+    /// Opens a key for reading without side effects: the statistics and the time of last use stay as they are, and no event
+    /// reports a missing key. The result may be an open but empty key.
     pub fn open_to_inspect(context: &'a Context, name: Str<'_>) -> Option<Self> {
         let mode = raw::REDISMODULE_READ | raw::REDISMODULE_OPEN_KEY_NOTOUCH;
-        // SAFETY: the server has filled in its functions by now, and changes them no more.
+        // SAFETY: the server has set its functions by now, and never changes them again.
         let knows_flags = unsafe { raw::RedisModule_GetOpenKeyModesAll }.is_some();
-        let quietly = if knows_flags {
+        let no_traces = if knows_flags {
             raw::REDISMODULE_OPEN_KEY_NONOTIFY | raw::REDISMODULE_OPEN_KEY_NOSTATS
         } else {
-            // Redis 7.0 knows neither flag, and counts nothing where a key is opened for writing.
+            // Redis 7.0 has neither flag, and keeps no statistics of keys opened for writing.
             raw::REDISMODULE_WRITE
         };
-        Self::open(context, name, mode | quietly)
+        Self::open(context, name, mode | no_traces)
     }
 
-    /// Opens a key for changing it, whether it exists or not. Opening alone signals nothing: the
-    /// module has said (see `lib.rs`) that it signals changes itself.
+    /// Opens a key for writing, whether or not it exists. Opening alone does not signal a change, because of a module option
+    /// that `lib.rs` sets.
     pub fn open_to_write(context: &'a Context, name: Str<'_>) -> Self {
         let open = || {
             let mode = raw::REDISMODULE_READ | raw::REDISMODULE_WRITE;
             Self::open(context, name, mode).expect("a key opened for writing need not exist")
         };
         let key = open();
-        if neighbours::may_listen() && key.is_empty() {
-            // It may have expired just now, and a module that listened may have filled it again: this key does not show
-            // that, and what it is filled with would be lost.
+        if other_modules::may_subscribe() && key.is_empty() {
+            // The key may have expired while it was opened, and another module's event handler may have filled it again.
+            // The open key does not show the new value, and writing would lose that value.
             drop(key);
             return open();
         }
@@ -82,8 +79,8 @@ impl<'a> Key<'a> {
         kind == raw::REDISMODULE_KEYTYPE_EMPTY as c_int
     }
 
-    /// Returns whether a key has a value of another kind.
-    pub fn holds_other_than(context: &Context, name: Str<'_>, kind: KeyKind) -> bool {
+    /// Returns whether a key has a value of a type other than `kind`.
+    pub fn has_other_kind(context: &Context, name: Str<'_>, kind: KeyKind) -> bool {
         let kind = match kind {
             KeyKind::Stream => raw::REDISMODULE_KEYTYPE_STREAM,
             KeyKind::List => raw::REDISMODULE_KEYTYPE_LIST,
@@ -96,29 +93,29 @@ impl<'a> Key<'a> {
         })
     }
 
-    /// Takes what the server hands out.
+    /// Wraps the server's key.
     ///
     /// # Safety
     ///
-    /// `raw` must be a key that is open for `'a`. It is closed when this is dropped.
+    /// `raw` must be a key that is open for `'a`. Dropping the result closes it.
     pub(super) unsafe fn from_raw(raw: NonNull<RedisModuleKey>) -> Self {
         Self { raw, context: PhantomData }
     }
 
     fn open(context: &'a Context, name: Str<'_>, mode: u32) -> Option<Self> {
-        // If it has expired, the server deletes it, and says so.
-        hold::call_out();
+        // The server deletes an expired key, and publishes an event.
+        hold::assert_released();
         // SAFETY: context and name are live.
         let raw =
             unsafe { api!(RedisModule_OpenKey(context.as_ptr(), name.as_ptr(), mode as c_int)) };
         NonNull::new(raw).map(|raw| Self { raw, context: PhantomData })
     }
 
-    /// Returns the value, if it is of the module type `kind`; `None` if there is no value.
+    /// Returns the value of the module type `kind`, or `None` if the key is empty.
     ///
     /// # Errors
     ///
-    /// [`Error::WrongType`] if there is another.
+    /// [`Error::WrongType`] if the value has another type.
     pub fn value(&self, kind: *mut RedisModuleType) -> Result<Option<NonNull<c_void>>> {
         if self.is_empty() {
             return Ok(None);
@@ -132,49 +129,49 @@ impl<'a> Key<'a> {
         }
     }
 
-    /// Gives the key a value of a module type, and closes it. The key must be open for writing, and have none.
+    /// Sets the value of a key that is open for writing and empty, and closes the key.
     ///
-    /// That publishes the server's event `new`, and whoever listens may do as they like with the key. But to close the key,
-    /// which is done after that, the server reads the object in which it kept the value before.
+    /// The server publishes the event `new`, and another module's event handler may change or delete the key. But closing the
+    /// key afterwards reads the object that the server created for the value.
     ///
     /// # Safety
     ///
-    /// `value` must be what the callbacks of `kind` expect, and nobody else's from here on.
-    pub unsafe fn fill(
+    /// `value` must be as the callbacks of `kind` expect, and now belongs to the server.
+    pub unsafe fn set_value(
         self,
         context: &Context,
         name: Str<'_>,
         kind: *mut RedisModuleType,
         value: NonNull<c_void>,
     ) {
-        hold::call_out();
+        hold::assert_released();
         // SAFETY: the key is open, the caller vouches for the value.
         let status = unsafe {
             api!(RedisModule_ModuleTypeSetValue(self.raw.as_ptr(), kind, value.as_ptr()))
         };
         assert_eq!(status, raw::REDISMODULE_OK as c_int, "the key is not open for writing");
-        if !neighbours::may_listen() {
+        if !other_modules::may_subscribe() {
             return;
         }
         let found = Key::open_to_inspect(context, name).and_then(|key| key.value(kind).ok()?);
         if found == Some(value) {
-            self.look_up_again();
+            self.refresh_object();
         } else {
-            // It was deleted or replaced, and the object freed: the key stays open for good. The server loses some
-            // fifty bytes and the name.
+            // The value was deleted or replaced, and its object freed: the key must never be closed. This leaks the name and
+            // some fifty bytes.
             std::mem::forget(self);
         }
     }
 
-    /// Returns when the server will delete the key by itself, in milliseconds since the epoch.
+    /// Returns the key's expiry in milliseconds since the epoch, if it has one.
     pub fn expiry(&self) -> Option<u64> {
         // SAFETY: the key is open.
         let at = unsafe { api!(RedisModule_GetAbsExpire(self.raw.as_ptr())) };
-        // -1 stands for never.
+        // -1 means none.
         u64::try_from(at).ok()
     }
 
-    /// Has the server delete the key at that moment. Returns whether the key, which must be open for writing, has a value.
+    /// Sets the expiry of a key that is open for writing, in milliseconds since the epoch. Returns `false` if the key is empty.
     pub fn expire_at(&mut self, at: u64) -> bool {
         let Ok(at) = at.try_into() else { return false };
         // SAFETY: the key is open.
@@ -182,27 +179,27 @@ impl<'a> Key<'a> {
         status == raw::REDISMODULE_OK as c_int
     }
 
-    /// Has the server look up where it keeps the value of this key, which is there. Valkey moves the object when somebody
-    /// gives the key its first expiry, or another name, and does not say so. But to give it an expiry looks the object up;
-    /// to take the expiry away leaves it there. The key has none before, as the server takes away one that was set
-    /// while it said `new`.
-    fn look_up_again(&self) {
-        /// Long enough not to come before it is taken away.
+    /// Makes the server look up the object of this key's value again. Valkey moves the object when an event handler gives the
+    /// key its first expiry, or another name, and this open key still refers to the old place. Setting an expiry looks the
+    /// object up, and removing the expiry leaves it in place. No expiry is lost: the server removes any that was set during
+    /// the event `new`.
+    fn refresh_object(&self) {
+        /// Long enough not to pass before it is removed.
         const DAY_MS: i64 = 24 * 60 * 60 * 1000;
-        // Redis does not move it, but from 8.2 on, where it does not survive that somebody else did so either.
+        // Redis moves objects only from 8.2 on, and there the server itself does not survive such an event handler.
         if !info::is_valkey() {
             return;
         }
         for expiry in [DAY_MS, raw::REDISMODULE_NO_EXPIRE.into()] {
-            // SAFETY: the key is open for writing and there. The object that it had is not read: all is found by name.
+            // SAFETY: the key is open for writing and not empty. The server finds everything by name, and does not read the
+            // old object.
             unsafe { api!(RedisModule_SetExpire(self.raw.as_ptr(), expiry)) };
         }
     }
 
-    /// Deletes the key, which must be open for writing, and frees its value. The server neither
-    /// signals nor publishes that.
+    /// Deletes a key that is open for writing, and frees its value. The server neither signals nor publishes the deletion.
     pub fn delete(&mut self) {
-        hold::call_out();
+        hold::assert_released();
         // SAFETY: the key is open.
         unsafe { api!(RedisModule_DeleteKey(self.raw.as_ptr())) };
     }
@@ -210,7 +207,7 @@ impl<'a> Key<'a> {
 
 impl Drop for Key<'_> {
     fn drop(&mut self) {
-        // SAFETY: opened in `open`, closed here alone. No automatic memory is in use.
+        // SAFETY: opened in `open`, closed only here. No automatic memory is in use.
         unsafe { api!(RedisModule_CloseKey(self.raw.as_ptr())) };
     }
 }

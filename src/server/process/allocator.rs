@@ -1,18 +1,18 @@
-//! The server's allocator as that of the module, so that the server's memory limits and statistics see what is ours.
+//! The server's allocator as the module's allocator, so that the server's memory limits and statistics include the module.
 //!
-//! Rust says how each allocation is to be aligned, and the server's function knows sizes alone. Nearly all that we ask for
-//! is aligned to 8 bytes, which every server's memory is. More is for two rules:
+//! Rust requests an alignment for each allocation, and the server's function takes only a size. Nearly all requests are for
+//! 8 bytes, which every server guarantees. Two rules provide more:
 //!
-//! * A size is rounded up to a multiple of its alignment: jemalloc, as Redis builds it, has sizes of 24, 40 and 56 bytes,
-//!   which are aligned to 8; those of a multiple of 16 are aligned to 16.
-//! * A server that cannot ask the C library for the size of an allocation writes it in front, and returns what is 8 bytes
-//!   further. There, and wherever more than 16 bytes are asked for, a little more is allocated, what is handed out is
-//!   *shifted* to the next multiple, and the word before that says where the allocation begins.
+//! * A size is rounded up to a multiple of its alignment: jemalloc, as Redis builds it, has size classes of 24, 40 and 56
+//!   bytes, which are aligned to 8; sizes that are a multiple of 16 are aligned to 16.
+//! * A server that cannot ask the C library for the size of an allocation writes the size in front, and returns a pointer 8
+//!   bytes further. On such a server, and for every alignment above 16 bytes, a little more is allocated, and the pointer is
+//!   *shifted* to the next multiple. The word before the shifted pointer holds the start of the allocation.
 //!
-//! Which kind of server it is, is found out while the module is loaded ([`probe`]) and holds from then on, so what is freed
-//! is treated as it was when it was allocated: the layout is the same, and decides alone.
+//! [`probe`] finds out the kind of server once, when the module loads. So the layout alone decides whether a pointer is
+//! shifted, and the decision is the same when the memory is freed.
 //!
-//! To grow is to allocate, copy and free, which is what `GlobalAlloc` does if nothing else is said.
+//! Growing allocates, copies and frees: `GlobalAlloc`'s default.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -20,48 +20,47 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use redis_module::raw;
 
-/// Every server's memory is aligned to this.
+/// The alignment that every server guarantees, in bytes.
 const WORD: usize = 8;
-/// No server promises more.
-const MOST: usize = 16;
+/// The largest alignment that a server guarantees, in bytes.
+const MAX_ALIGN: usize = 16;
 
 #[cfg_attr(not(test), global_allocator)]
 static ALLOCATOR: Aligned<Server> = Aligned::of(Server);
 
-/// Finds out how the server aligns. To be called once, before anything is allocated.
+/// Finds out the server's alignment. To be called once, before the first allocation.
 pub fn probe() {
     ALLOCATOR.probe();
 }
 
-/// Returns whether what has this alignment is handed out as it came from the server, which may then move it.
+/// Returns whether memory of this alignment is returned as it came from the server, so that the server's defragmentation may
+/// move it.
 pub fn is_plain(align: usize) -> bool {
     ALLOCATOR.is_plain(align)
 }
 
-/// Where memory comes from.
+/// A source of memory.
 ///
 /// # Safety
 ///
-/// What `take` returns is null, or memory of that size that nobody else has until it is given back, aligned to [`WORD`].
+/// `take` must return null, or `size` bytes aligned to [`WORD`] that belong to the caller until `give_back`.
 unsafe trait Memory {
     fn take(&self, size: usize) -> *mut u8;
 
-    /// Gives memory back.
-    ///
     /// # Safety
     ///
-    /// `start` must come from `take`, and be used no more.
+    /// `start` must come from `take`, and must not be used afterwards.
     unsafe fn give_back(&self, start: *mut u8);
 }
 
-/// The server's.
+/// The server's allocator.
 struct Server;
 
-// SAFETY: the server's functions are those of an allocator. Without them, there is none.
+// SAFETY: the server's functions are an allocator. If they are missing, `take` returns null.
 unsafe impl Memory for Server {
     #[inline]
     fn take(&self, size: usize) -> *mut u8 {
-        // SAFETY: the server has filled in its functions, and changes them no more; this one takes any size.
+        // SAFETY: the server has set its functions, and never changes them again; this one takes any size.
         unsafe { raw::RedisModule_Alloc.map_or(std::ptr::null_mut(), |alloc| alloc(size)) }.cast()
     }
 
@@ -76,10 +75,10 @@ unsafe impl Memory for Server {
     }
 }
 
-/// An allocator that sees to alignment.
+/// An allocator that provides alignment.
 struct Aligned<M> {
     memory: M,
-    /// What is aligned to this or less is not shifted.
+    /// Allocations up to this alignment are not shifted, in bytes.
     plain: AtomicUsize,
 }
 
@@ -89,28 +88,29 @@ impl<M: Memory> Aligned<M> {
     }
 
     fn is_plain(&self, align: usize) -> bool {
-        // Written once, before anything was allocated that another thread may come to free.
+        // Written once, before the first allocation that another thread may free.
         align <= WORD || align <= self.plain.load(Ordering::Relaxed)
     }
 
     fn probe(&self) {
-        // One of each size is enough: where the server writes a size in front, it does so always. All are held until
-        // the end, so that each is another one.
-        let sizes = [1, 2, 3, 4, 5, 6, 7, 8, 16, 31, 64, 256].map(|times| times * MOST);
+        // One of each size is enough, because a server writes sizes in front always or never. All are kept until the
+        // end, so that each is a different allocation.
+        let sizes = [1, 2, 3, 4, 5, 6, 7, 8, 16, 31, 64, 256].map(|times| times * MAX_ALIGN);
         let taken = sizes.map(|size| self.memory.take(size));
-        let is_aligned = taken.iter().all(|start| start.addr().is_multiple_of(MOST));
+        let is_aligned = taken.iter().all(|start| start.addr().is_multiple_of(MAX_ALIGN));
         for start in taken {
-            // SAFETY: it was taken above.
+            // SAFETY: taken above.
             unsafe { self.memory.give_back(start) };
         }
-        self.plain.store(if is_aligned { MOST } else { WORD }, Ordering::Relaxed);
+        self.plain.store(if is_aligned { MAX_ALIGN } else { WORD }, Ordering::Relaxed);
     }
 
-    /// Allocates what is aligned to more than [`WORD`]: tables, of which there are few.
+    /// Allocates with an alignment above [`WORD`]. Only a few tables need one.
     #[cold]
     unsafe fn alloc_aligned(&self, layout: Layout) -> *mut u8 {
         let align = layout.align();
-        // A layout's size, rounded up to a multiple of its alignment, does not overflow, nor does that with one more.
+        // A layout's size, rounded up to a multiple of its alignment, does not overflow, and neither does the sum with
+        // one more alignment.
         let size = layout.size().next_multiple_of(align);
         if self.is_plain(align) {
             return self.memory.take(size);
@@ -119,10 +119,10 @@ impl<M: Memory> Aligned<M> {
         if base.is_null() {
             return base;
         }
-        // From 8 to `align` bytes, because the base is a multiple of 8: there is room for a word before what is handed
-        // out, and for all of it behind.
+        // From 8 to `align` bytes, because the base is a multiple of 8: a word fits before the returned pointer, and the
+        // whole allocation after it.
         let shift = align - base.addr() % align;
-        // SAFETY: both lie within the allocation, and the word is aligned as both are multiples of 8.
+        // SAFETY: both pointers lie within the allocation, and are multiples of 8, so the word is aligned.
         unsafe {
             let start = base.add(shift);
             start.cast::<*mut u8>().sub(1).write(base);
@@ -132,7 +132,7 @@ impl<M: Memory> Aligned<M> {
 
     #[cold]
     unsafe fn dealloc_aligned(&self, start: *mut u8, align: usize) {
-        // SAFETY: where it was shifted, `alloc_aligned` has written the word before it; the caller vouches for the rest.
+        // SAFETY: before a shifted pointer, `alloc_aligned` has written the word; the caller vouches for the rest.
         unsafe {
             let base =
                 if self.is_plain(align) { start } else { start.cast::<*mut u8>().sub(1).read() };
@@ -141,8 +141,8 @@ impl<M: Memory> Aligned<M> {
     }
 }
 
-// SAFETY: what is handed out is the memory's, and is aligned: to 8 bytes because all of it is, to more because the size is
-// such that it is, or because it was shifted. Nothing here panics.
+// SAFETY: each pointer comes from `memory` and is aligned: to 8 bytes because all of `memory` is, to more because of its
+// size or because it was shifted. Nothing here panics.
 unsafe impl<M: Memory> GlobalAlloc for Aligned<M> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -155,7 +155,7 @@ unsafe impl<M: Memory> GlobalAlloc for Aligned<M> {
 
     #[inline]
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: the caller promises that it came from `alloc`, with the same layout, so the same branch was taken then.
+        // SAFETY: the caller promises that `start` came from `alloc` with the same layout, which took the same branch.
         unsafe {
             if layout.align() <= WORD {
                 return self.memory.give_back(start);
@@ -173,9 +173,10 @@ mod tests {
 
     use super::*;
 
-    /// Memory whose addresses are so many bytes beyond a multiple of 4096, and which knows what is out.
+    /// Memory whose addresses are `beyond` bytes above a multiple of 4096.
     struct Mock {
         beyond: usize,
+        /// Allocations that were not given back yet.
         out: RefCell<HashMap<usize, Layout>>,
     }
 
@@ -187,11 +188,11 @@ mod tests {
         }
     }
 
-    // SAFETY: each is an allocation of the system's of its own, and the bytes beyond are within it.
+    // SAFETY: each result is a separate allocation of the system, and `beyond` bytes into it.
     unsafe impl Memory for Mock {
         fn take(&self, size: usize) -> *mut u8 {
             let layout = Layout::from_size_align(self.beyond + size, Self::PAGE).expect("small");
-            // SAFETY: no size is zero.
+            // SAFETY: `size` is never zero.
             let start = unsafe { System.alloc(layout).add(self.beyond) };
             assert!(self.out.borrow_mut().insert(start.addr(), layout).is_none());
             start
@@ -199,7 +200,7 @@ mod tests {
 
         unsafe fn give_back(&self, start: *mut u8) {
             let layout = self.out.borrow_mut().remove(&start.addr()).expect("it was taken");
-            // SAFETY: the layout is that with which it was allocated.
+            // SAFETY: the layout is the one of the allocation.
             unsafe { System.dealloc(start.sub(self.beyond), layout) };
         }
     }
@@ -213,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_server_aligns_to_we_align_as_asked() {
+    fn allocations_are_aligned_whatever_the_server_aligns_to() {
         for beyond in [0, 8, 16, 24, 40, 48, 4088] {
             let allocator = Mock::aligned(beyond);
             allocator.probe();
             assert!(allocator.memory.out.borrow().is_empty(), "what was tried is given back");
             assert_eq!(allocator.is_plain(16), beyond.is_multiple_of(16));
             assert!(allocator.is_plain(8) && !allocator.is_plain(32));
-            // SAFETY: all of it is freed with its layout, once, and written to within its size.
+            // SAFETY: each allocation is freed once, with its layout, and written within its size.
             unsafe {
                 let all: Vec<_> =
                     layouts().map(|layout| (allocator.alloc(layout), layout)).collect();
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_and_what_is_zeroed_is_aligned_too() {
+    fn grown_and_zeroed_allocations_are_aligned_too() {
         let allocator = Mock::aligned(8);
         allocator.probe();
         let layout = Layout::from_size_align(48, 16).expect("small");
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_a_multiple_of_an_alignment_that_is_not_usual() {
+    fn sizes_are_rounded_up_to_a_multiple_of_a_large_alignment() {
         let allocator = Mock::aligned(0);
         allocator.probe();
         for size in [24, 40, 56] {
@@ -278,10 +279,10 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_memory_there_is_none() {
+    fn without_memory_alloc_returns_null() {
         struct Nothing;
 
-        // SAFETY: it never returns any.
+        // SAFETY: it always returns null.
         unsafe impl Memory for Nothing {
             fn take(&self, _: usize) -> *mut u8 {
                 std::ptr::null_mut()

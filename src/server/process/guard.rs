@@ -1,9 +1,9 @@
-//! The one door by which C enters. No panic goes out by it.
+//! The panic guard around each callback: no panic unwinds into C.
 //!
-//! Most panics end here, and the caller is told of an error. One that comes when something was changed, and not all
-//! that goes with the change is done, must not: the server would go on with data that a replica and the append-only file
-//! do not have, or without an element that nobody was given. There the process ends ([`Whole`]), as it does when an
-//! assertion of the server's own fails. What it had not written by then has not happened.
+//! [`guard`] catches most panics, and the client gets an error. A panic in the middle of a change must not be caught: the
+//! server would continue with data that replicas and the append-only file lack, or lose an element that no client
+//! received. [`AbortOnPanic`] ends the process there, as a failed assertion of the server does. A change that was not
+//! written by then has not happened.
 
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,40 +11,38 @@ use std::thread;
 
 use redis_module::raw;
 
-use super::log;
+use super::log_warning;
 
 /// The module's name.
 const NAME: &str = env!("CARGO_PKG_NAME");
 
-/// Runs a callback. A panic ends here: it has been logged by the hook, and `fallback` is what C is
-/// told instead.
+/// Runs a callback. If the callback panics, returns `fallback`; the panic hook has logged the panic.
 pub fn guard<T>(fallback: T, callback: impl FnOnce() -> T) -> T {
-    // Whatever data was being changed is under a `Whole`.
+    // Changes to data are covered by `AbortOnPanic`.
     catch_unwind(AssertUnwindSafe(callback)).unwrap_or(fallback)
 }
 
-/// Sends the message of a panic to the server's log. The default hook would print to a closed stderr,
-/// and its backtrace dies in the allocator on Valkey 8.1 and later.
+/// Sends panic messages to the server's log. The default hook would print to a closed stderr, and its backtrace
+/// crashes in the allocator on Valkey 8.1 and later.
 pub fn install_panic_hook() {
     std::panic::set_hook(Box::new(|info| {
-        log::warning(&format!("{NAME}: a bug, please report it: {info}"));
+        log_warning(&format!("{NAME}: a bug, please report it: {info}"));
     }));
 }
 
-/// Something that is to be done as a whole. A panic that drops it ends the process.
-pub struct Whole {
-    /// One that is begun while a panic unwinds the stack does not end the process for that panic.
+/// Marks a change that must complete. A panic that drops this value ends the process.
+pub struct AbortOnPanic {
+    /// Whether a panic was already unwinding when this value was created. That panic does not end the process.
     was_panicking: bool,
 }
 
-impl Whole {
-    /// Begins it.
+impl AbortOnPanic {
     pub fn begin() -> Self {
         Self { was_panicking: thread::panicking() }
     }
 }
 
-impl Drop for Whole {
+impl Drop for AbortOnPanic {
     fn drop(&mut self) {
         if thread::panicking() && !self.was_panicking {
             end();
@@ -52,11 +50,11 @@ impl Drop for Whole {
     }
 }
 
-/// Ends the process, with the report that the server writes when an assertion of its own fails.
+/// Ends the process with the report that the server writes for a failed assertion.
 #[cold]
 fn end() -> ! {
     const FALSE: &CStr = c"all of a change was made, and told";
-    /// Stands for the file of an assertion.
+    /// The module's name, in place of the assertion's file.
     const FILE: &CStr =
         match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_NAME"), "\0").as_bytes()) {
             Ok(name) => name,
@@ -71,7 +69,7 @@ fn end() -> ! {
     std::process::abort()
 }
 
-/// Places at which a test can have a panic, in debug builds alone.
+/// Named places where a test can trigger a panic, in debug builds only.
 #[cfg(debug_assertions)]
 pub mod trap {
     use std::cell::RefCell;
@@ -80,21 +78,21 @@ pub mod trap {
         static SET: RefCell<Option<String>> = const { RefCell::new(None) };
     }
 
-    /// Sets a trap at the place of that name.
+    /// Makes the next [`pass`] of `place` panic.
     pub fn set(place: &str) {
         SET.set(Some(place.to_owned()));
     }
 
-    /// Panics if there is a trap at this place, once.
+    /// Panics once if a trap is set at `place`.
     #[track_caller]
     pub fn pass(place: &str) {
         if SET.with_borrow_mut(|set| set.take_if(|it| it == place)).is_some() {
-            panic!("as was asked for, at {place}");
+            panic!("trap at {place}");
         }
     }
 }
 
-/// Has no traps, in a release.
+/// Without traps, in a release build.
 #[cfg(not(debug_assertions))]
 pub mod trap {
     #[inline(always)]

@@ -1,32 +1,30 @@
-//! What is in a key, held: one value at a time, and nobody is called out to meanwhile.
+//! The hold on a key's value, which forbids calls that could free the value.
 //!
-//! The server keeps a value where it is only until somebody else runs. A command of the server's own, a keyspace event, a
-//! key that expires as it is opened: whoever listens to any of these may do as they like with every key. So while
-//! there is a [`Hold`], which whoever refers to a value must have, what calls out panics, and so does who would have
-//! another one. That panic is a bug that would else be a reference to what has gone.
+//! A value stays where it is only until other code runs. A server command, a keyspace event, or a key that expires when it
+//! is opened may run another module's callback, and that callback may change any key. So a reference to a value requires a
+//! [`Hold`]. While a [`Hold`] exists, a call that could run other code panics, and so does a second [`Hold`]. Such a panic
+//! is a bug that would otherwise be a dangling reference.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Keys are opened on the server's main thread alone: nothing is ordered by this.
+/// Relaxed, because keys are opened on the server's main thread only.
 static IS_HELD: AtomicBool = AtomicBool::new(false);
 
-/// The right to refer to what is in a key, for as long as this lives. There is one at a time.
+/// The right to refer to a key's value, for as long as this lives. Only one exists at a time.
 pub struct Hold {
-    /// It belongs to this thread.
-    here: PhantomData<*const ()>,
+    /// Makes the type neither `Send` nor `Sync`.
+    not_send: PhantomData<*const ()>,
 }
 
 impl Hold {
-    /// Begins to hold.
-    ///
     /// # Panics
     ///
-    /// If something is held already.
+    /// If another [`Hold`] exists.
     pub fn begin() -> Self {
-        call_out();
+        assert_released();
         IS_HELD.store(true, Ordering::Relaxed);
-        Self { here: PhantomData }
+        Self { not_send: PhantomData }
     }
 }
 
@@ -36,15 +34,15 @@ impl Drop for Hold {
     }
 }
 
-/// Says that whoever listens may run from here on.
+/// Checks that no value is held. To be called before each call that may run other code.
 ///
 /// # Panics
 ///
-/// If something is held.
+/// If a [`Hold`] exists.
 #[track_caller]
-pub fn call_out() {
+pub fn assert_released() {
     let is_held = IS_HELD.load(Ordering::Relaxed);
-    assert!(!is_held, "what is in a key is held: nobody may be called, and nothing else held");
+    assert!(!is_held, "a key's value is held: no other code may run, and no other value be held");
 }
 
 #[cfg(test)]
@@ -54,17 +52,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn while_something_is_held_nothing_else_is_and_nobody_is_called() {
+    fn a_hold_excludes_a_second_hold_and_calls() {
         let hold = Hold::begin();
         assert!(catch_unwind(|| drop(Hold::begin())).is_err());
-        assert!(catch_unwind(call_out).is_err());
+        assert!(catch_unwind(assert_released).is_err());
         drop(hold);
-        call_out();
-        // Also when a panic has dropped it.
+        assert_released();
+        // A panic that drops a hold releases the hold.
         assert!(
             catch_unwind(|| {
                 let _hold = Hold::begin();
-                panic!("as was asked for")
+                panic!("on purpose")
             })
             .is_err()
         );

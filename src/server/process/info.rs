@@ -1,4 +1,4 @@
-//! What the server says of itself, by INFO.
+//! The server's INFO.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -6,19 +6,19 @@ use std::sync::OnceLock;
 
 use redis_module::raw::RedisModuleServerInfoData;
 
-/// A section of INFO. To have the server make one takes it some ten to twenty microseconds.
+/// A section of INFO. The server takes 10 to 20 us to make one.
 pub struct Section(*mut RedisModuleServerInfoData);
 
 impl Section {
-    /// Has the server make a section, and looks at it.
-    pub fn with<T>(name: &CStr, look: impl FnOnce(&Self) -> T) -> T {
+    /// Calls `read` with the section `name`.
+    pub fn with<T>(name: &CStr, read: impl FnOnce(&Self) -> T) -> T {
         // SAFETY: the server accepts a null context here; the section is a C string.
         let section =
             Self(unsafe { api!(RedisModule_GetServerInfo(ptr::null_mut(), name.as_ptr())) });
-        look(&section)
+        read(&section)
     }
 
-    /// Returns a field that is a number, if it is there.
+    /// Returns a numeric field, if the section has it.
     pub fn number(&self, field: &CStr) -> Option<u64> {
         let mut failed = 0;
         // SAFETY: the section lives, and the field is a C string.
@@ -28,7 +28,7 @@ impl Section {
         (failed == 0).then_some(number)
     }
 
-    /// Returns a field, if it is there.
+    /// Returns a field as text, if the section has it.
     pub fn text(&self, field: &CStr) -> Option<&CStr> {
         // SAFETY: the section lives, and the field is a C string. The server returns null or a C string that lives
         // as long.
@@ -41,14 +41,14 @@ impl Section {
 
 impl Drop for Section {
     fn drop(&mut self) {
-        // SAFETY: got in `with`, and freed here alone. The server accepts a null context.
+        // SAFETY: created in `with`, and freed only here. The server accepts a null context.
         unsafe { api!(RedisModule_FreeServerInfo(ptr::null_mut(), self.0)) }
     }
 }
 
-/// Returns what the server has counted since it was started, or since CONFIG RESETSTAT: connections, commands, bytes read,
-/// bytes written. A count that the server does not have is 0. To notice a reset it takes several: each grows at a pace of
-/// its own, so that one of them stays below what it was for a while.
+/// Returns the server's counts since its start or the last CONFIG RESETSTAT: connections, commands, bytes read, bytes
+/// written. A count that the server lacks is 0. A reset shows as a count that is lower than before. Several counts are
+/// needed to notice one, because each grows at its own pace, and one of them stays below its old value for a while.
 pub fn server_counts() -> [u64; 4] {
     const FIELDS: [&CStr; 4] = [
         c"total_connections_received",
@@ -59,7 +59,7 @@ pub fn server_counts() -> [u64; 4] {
     Section::with(c"stats", |stats| FIELDS.map(|field| stats.number(field).unwrap_or(0)))
 }
 
-/// Returns whether the server is Valkey: it and Redis number some things differently.
+/// Returns whether the server is Valkey, which numbers some events and options differently from Redis.
 pub fn is_valkey() -> bool {
     static IS_VALKEY: OnceLock<bool> = OnceLock::new();
     *IS_VALKEY

@@ -1,36 +1,36 @@
-//! From which moment lateness counts.
+//! Steps of the wall clock, and the moment since which this server gives out elements: neither counts as lateness.
 //!
-//! That is when an element could first have been given out, as whoever asks has it; but not before this server could give
-//! anything out at all: it had to load, or was a replica. And a wall clock that is set forward makes nothing late: what was
-//! due before is as late as it was, and what came due by the step is due since the step.
+//! Lateness does not count from before this server could give out anything, because it was loading or was a replica. And
+//! setting the wall clock forward makes no element late: an element that was due before the step keeps its lateness, and an
+//! element that became due by the step is due since the step.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::clock;
 
-/// A wall clock that has moved by so much more or less than the monotonic clock since it was last looked has stepped. In
+/// The wall clock has stepped if it moved by this much more or less than the monotonic clock since the last [`detect`]. In
 /// microseconds.
 const STEP_US: u64 = 20_000;
-/// Steps that are remembered. With one more, nothing is late that was due before the first of them.
+/// Steps that are remembered. One more discards the first, and elements due before the first have no lateness then.
 const STEPS_MAX: usize = 8;
 
-/// A step of the wall clock to a later time. In microseconds.
+/// A forward step of the wall clock. In microseconds.
 #[derive(Clone, Copy)]
 struct Step {
-    /// What time it was then.
+    /// The time after the step.
     to: u64,
     by: u64,
 }
 
 impl Step {
-    /// Returns when a moment of before the step would have been by the clock that it is now.
+    /// Converts a moment before the step to the clock after it.
     fn shifted(self, us: u64) -> u64 {
         if us >= self.to { us } else { us.saturating_add(self.by).min(self.to) }
     }
 }
 
-/// The steps that are remembered, in order.
+/// The remembered steps, in order.
 #[derive(Clone, Copy)]
 struct Steps {
     steps: [Step; STEPS_MAX],
@@ -44,7 +44,7 @@ impl Steps {
         &self.steps[..self.count]
     }
 
-    /// Adds one. Returns the first, if there were too many.
+    /// Adds a step. If there were [`STEPS_MAX`], removes and returns the first.
     fn push(&mut self, step: Step) -> Option<Step> {
         let first = (self.count == STEPS_MAX).then(|| self.steps[0]);
         if first.is_some() {
@@ -56,7 +56,7 @@ impl Steps {
         first
     }
 
-    /// Takes steps back, the last ones first.
+    /// Undoes steps, the last first, for a backward step by `by`.
     fn take_back(&mut self, mut by: u64) {
         while let Some(last) = self.steps[..self.count].last_mut().filter(|_| by > 0) {
             if last.by > by {
@@ -70,39 +70,39 @@ impl Steps {
     }
 }
 
-// What every element that is given out asks for. It is the server's main thread's alone, so nothing is ordered or locked; a
-// thread's own would cost more to find than to read.
-/// Nothing could be given out before, in microseconds since the epoch.
+// Read for every element that is given out. Only the server's main thread accesses them, so `Relaxed` suffices; a thread-local
+// would cost more to find than to read.
+/// This server gave out nothing before this moment, in microseconds since the epoch.
 static EARLIEST_US: AtomicU64 = AtomicU64::new(0);
-/// What time it was when that was last asked, by the wall clock.
+/// The time of the last [`late_us`], in microseconds since the epoch.
 static LAST_US: AtomicU64 = AtomicU64::new(0);
 /// Whether any steps are remembered.
 static HAS_STEPS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     // Commands, timers, ticks and INFO run on the server's main thread alone.
-    /// How far the wall clock is ahead of the monotonic clock, in microseconds, once that was looked at.
+    /// The difference between wall clock and monotonic clock at the last [`detect`], in microseconds.
     static AHEAD_US: Cell<Option<u64>> = const { Cell::new(None) };
     static STEPS: Cell<Steps> = const { Cell::new(Steps::NONE) };
 }
 
-/// Says that nothing could be given out until now: the server has loaded, or has become a primary.
-pub fn begin() {
+/// Records that this server gives out elements from now on, because it has loaded or has become a primary.
+pub fn begin_serving() {
     EARLIEST_US.store(clock::now_us(), Ordering::Relaxed);
     AHEAD_US.set(None);
     set_steps(Steps::NONE);
-    look_at_clock();
+    detect();
 }
 
-/// Looks whether the wall clock has stepped since this was last asked.
+/// Detects a step of the wall clock since the last call.
 #[inline(never)]
-pub fn look_at_clock() {
+pub fn detect() {
     let now_us = clock::now_us();
     let ahead_us = now_us.wrapping_sub(clock::monotonic_us());
     let earliest_us = EARLIEST_US.load(Ordering::Relaxed);
     let set_earliest = |us| EARLIEST_US.store(us, Ordering::Relaxed);
     let Some(before) = AHEAD_US.replace(Some(ahead_us)) else {
-        // It is the first look. What is overdue was so before the module could give it out.
+        // The first call. Overdue elements became due before the module could give them out.
         return set_earliest(earliest_us.max(now_us));
     };
     let by = ahead_us.wrapping_sub(before).cast_signed();
@@ -126,20 +126,20 @@ fn set_steps(steps: Steps) {
     STEPS.set(steps);
 }
 
-/// Returns for how long something has been overdue at a time that could first have been given out at that moment, both in
-/// microseconds since the epoch.
+/// Returns the lateness at `now_us` of an element that could have been given out since `since_us`, both in microseconds since
+/// the epoch.
 #[inline]
 pub fn late_us(since_us: u64, now_us: u64) -> u64 {
-    // The clock may have stepped since the last tick. Then it has gone on by as much since somebody asked.
+    // The clock may have stepped since the last cron. Then it has moved by at least a step since the last call.
     if now_us.abs_diff(LAST_US.load(Ordering::Relaxed)) > STEP_US {
-        look_at_clock();
+        detect();
     }
     LAST_US.store(now_us, Ordering::Relaxed);
     let since_us = if HAS_STEPS.load(Ordering::Relaxed) { shifted(since_us) } else { since_us };
     now_us.saturating_sub(since_us.max(EARLIEST_US.load(Ordering::Relaxed)))
 }
 
-/// Returns when a moment of the past would have been by the clock that it is now.
+/// Converts a past moment to the current clock.
 #[cold]
 fn shifted(us: u64) -> u64 {
     STEPS.get().all().iter().fold(us, |us, step| step.shifted(us))
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_due_before_a_step_is_as_late_as_it_was_and_what_came_due_by_it_is_not_late() {
+    fn an_element_due_before_a_step_keeps_its_lateness_and_one_due_by_it_has_none() {
         let step = Step { to: 1_000, by: 600 };
         // It was 400 when it became 1,000.
         for (moment, shown) in [(0, 600), (300, 900), (400, 1_000), (999, 1_000), (1_001, 1_001)] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_back_takes_steps_back() {
+    fn a_backward_step_undoes_steps() {
         let both = [Step { to: 1_000, by: 600 }, Step { to: 2_000, by: 50 }];
         for (by, left) in [(20, &[600, 30][..]), (50, &[600]), (150, &[500]), (700, &[])] {
             let mut steps = steps(&both);

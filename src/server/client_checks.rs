@@ -1,14 +1,14 @@
-//! What the server would refuse to a client's command at this moment, asked without running one.
+//! The checks that the server applies to clients' commands, made without running a command.
 //!
-//! What the module does by itself (a delivery, serving a blocked client) must not do what clients are refused: write
-//! while too few replicas are connected or the disk fails, or touch a key whose slot another node serves.
+//! The module's own work (deliveries, serving blocked clients) must not do what a client may not: write while too few
+//! replicas are connected or the disk fails, or access a key whose slot another node serves.
 //!
-//! *A dry run* (Redis 7.2 and later, Valkey): the server checks a command as it checks a client's, and returns before
-//! it runs it. So nothing shows in INFO, MONITOR or as an event.
+//! *A dry run* (Redis 7.2 and later, Valkey): the server checks a command as if a client had sent it, and returns before
+//! running it. So a dry run leaves no trace in INFO, MONITOR or keyspace events.
 //!
-//! *Redis 7.0* knows no dry run. Whether clients may write is worked out from what INFO and CONFIG say, again after each tick of
-//! the server's cron and each event that may change it. So a disk that begins to fail is noticed within a tick. For a
-//! slot, a command must be run: one that leaves no trace in the keyspace's statistics.
+//! *Redis 7.0* has no dry run. Whether clients may write is derived from INFO and CONFIG, again after each cron of the server
+//! and each event that may change the result. So a failing disk is noticed within one cron period. A slot needs a real
+//! command: one that does not change the keyspace's statistics.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::CStr;
@@ -21,25 +21,24 @@ use crate::server::{Context, Str, hold};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    static KNOWS_DRY_RUNS: OnceCell<bool> = const { OnceCell::new() };
-    /// Whether clients may write, as far as is known, where there are no dry runs.
+    static HAS_DRY_RUNS: OnceCell<bool> = const { OnceCell::new() };
+    /// Whether clients may write, without dry runs. `None` if not known since [`invalidate`].
     static MAY_WRITE: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
-/// Says that what the server refuses may be something else by now.
-pub fn look_again() {
+/// Discards the cached result, because the server's checks may have a different one now.
+pub fn invalidate() {
     MAY_WRITE.set(None);
 }
 
 impl Context {
-    /// Returns whether the server would let a client write to a key now: enough replicas are connected, the disk can be
-    /// written to.
+    /// Returns whether the server would let a client write to a key now: enough replicas are connected, and the disk works.
     pub fn lets_clients_write(&self, key: Str<'_>) -> bool {
-        /// Refuse what a script is refused; the key. Any command that writes will do.
+        /// `D`: a dry run. `S`: refuse writes as for scripts. `s`: the key. Any write command works.
         const FORMAT: &CStr = c"DSs";
-        hold::call_out();
-        if self.knows_dry_runs() {
-            // SAFETY: the context is live, and the format takes one string of the server's. The reply is nobody else's.
+        hold::assert_released();
+        if self.has_dry_runs() {
+            // SAFETY: the context is live, and the format takes one server string. The reply belongs to us.
             let reply = unsafe {
                 let (command, format) = (c"PERSIST".as_ptr(), FORMAT.as_ptr());
                 Reply::from_raw(api!(RedisModule_Call(
@@ -49,44 +48,44 @@ impl Context {
                     key.as_ptr()
                 )))
             };
-            return finds_nothing(reply);
+            return is_allowed(reply);
         }
         MAY_WRITE.get().unwrap_or_else(|| {
-            let may_write = self.finds_no_reason_to_refuse();
+            let may_write = self.may_scripts_write();
             MAY_WRITE.set(Some(may_write));
             may_write
         })
     }
 
-    /// Returns whether this node serves the slot of a key. Without a cluster it serves all.
+    /// Returns whether this node serves the slot of a key. Without a cluster it serves all keys.
     pub fn serves(&self, key: Str<'_>) -> bool {
         // SAFETY: the context is live.
         let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) } as u32;
         if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
             return true;
         }
-        hold::call_out();
+        hold::assert_released();
         let (context, key) = (self.as_ptr(), key.as_ptr());
-        if self.knows_dry_runs() {
+        if self.has_dry_runs() {
             let (command, format) = (c"EXISTS".as_ptr(), c"Ds".as_ptr());
             // SAFETY: as above.
             let reply =
                 unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, key))) };
-            return finds_nothing(reply);
+            return is_allowed(reply);
         }
-        // Without the flag that has errors replied, a command on a key that is another node's has no reply.
+        // Without the flag `E`, a command on another node's key has no reply.
         let (command, format, usage) = (c"MEMORY".as_ptr(), c"cs".as_ptr(), c"USAGE".as_ptr());
-        // SAFETY: the context is live, the format takes a C string and a string of the server's. The reply is nobody else's.
+        // SAFETY: the context is live, the format takes a C string and a server string. The reply belongs to us.
         unsafe { Reply::from_raw(api!(RedisModule_Call(context, command, format, usage, key))) }
             .is_some()
     }
 
-    fn knows_dry_runs(&self) -> bool {
-        KNOWS_DRY_RUNS.with(|knows| {
-            *knows.get_or_init(|| {
-                // A server that does not know the flag has no reply to it, and one that does replies that there is no
-                // such command.
-                // SAFETY: the context is live, the format takes no arguments. The reply is nobody else's.
+    fn has_dry_runs(&self) -> bool {
+        HAS_DRY_RUNS.with(|has| {
+            *has.get_or_init(|| {
+                // A server without the flag returns no reply. A server with the flag replies that the command does not
+                // exist.
+                // SAFETY: the context is live, the format takes no arguments. The reply belongs to us.
                 let reply = unsafe {
                     let (command, format) = (NO_COMMAND.as_ptr(), c"D".as_ptr());
                     Reply::from_raw(api!(RedisModule_Call(self.as_ptr(), command, format)))
@@ -96,11 +95,11 @@ impl Context {
         })
     }
 
-    /// Decides as the server does whether a script may write (Redis 7.0: `checkGoodReplicasStatus`,
+    /// Makes the server's decision whether a script may write (Redis 7.0: `checkGoodReplicasStatus`,
     /// `writeCommandsDeniedByDiskError`).
-    fn finds_no_reason_to_refuse(&self) -> bool {
+    fn may_scripts_write(&self) -> bool {
         let good_replicas = Section::with(c"replication", |info| {
-            // It is there if replicas are asked for.
+            // The field exists only if `min-replicas-to-write` is set.
             let is_primary = info.text(c"role") == Some(c"master");
             info.number(c"min_slaves_good_slaves").filter(|_| is_primary)
         });
@@ -122,20 +121,20 @@ impl Context {
         is_appended && (is_saved || !stops())
     }
 
-    /// Returns a setting of the server's.
+    /// Returns a server setting.
     fn setting(&self, name: &CStr) -> Option<String> {
         let (context, command, format) = (self.as_ptr(), c"CONFIG".as_ptr(), c"cc".as_ptr());
         let (get, name) = (c"GET".as_ptr(), name.as_ptr());
-        // SAFETY: the context is live, and the format takes two C strings. The reply is nobody else's.
+        // SAFETY: the context is live, and the format takes two C strings. The reply belongs to us.
         let reply = unsafe {
             Reply::from_raw(api!(RedisModule_Call(context, command, format, get, name)))
         }?;
-        let value = reply.whole().array()?.nth(1)?.text()?;
+        let value = reply.root().array()?.nth(1)?.text()?;
         Some(String::from_utf8_lossy(value).into_owned())
     }
 }
 
-/// Returns whether a dry run found nothing to refuse. Then it has no reply, or, on Valkey 9.1, one that is nothing.
-fn finds_nothing(reply: Option<Reply>) -> bool {
-    reply.is_none_or(|reply| !reply.whole().is_error())
+/// Returns whether a dry run found no error. It then has no reply or, on Valkey 9.1, a null reply.
+fn is_allowed(reply: Option<Reply>) -> bool {
+    reply.is_none_or(|reply| !reply.root().is_error())
 }

@@ -1,0 +1,106 @@
+//! The listeners of the replication stream: replicas, a backlog for replicas, an append-only file.
+//!
+//! Without a listener, effects are not replicated. The server would format them, a third of the cost of a PUSH, and discard
+//! them.
+//!
+//! *Detection.* The module asks the server at each of its crons. After that, every new listener starts with an event. A new
+//! replica gets a snapshot, for which the server forks, and receives the effects after the fork; the same holds for a new
+//! append-only file. (The server creates the backlog when the replica connects, a little before the fork, so the backlog
+//! lacks the effects until the fork. But the replica gets the replication id only at the fork, and without the id no replica
+//! can request anything from the backlog.) A replica that becomes a primary has a backlog, and sends an event; so does a
+//! changed setting. Cluster nodes migrate slots by other ways, so a cluster node always counts as having listeners.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+
+use super::client_checks;
+use crate::server::guard::guard;
+use crate::server::info::Section;
+use crate::server::{Context, event};
+
+// Every write reads these. Only the server's main thread accesses them, so `Relaxed` suffices; a thread-local would cost more
+// to find than to read.
+static ARE_ABSENT: AtomicBool = AtomicBool::new(false);
+/// Whether a listener may have started since the last [`take_new_listeners`].
+static MAY_BE_NEW: AtomicBool = AtomicBool::new(true);
+
+thread_local! {
+    // Events, the cron and commands run on the server's main thread alone.
+    /// Whether all subscriptions of [`register`] succeeded.
+    static IS_SUBSCRIBED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether nothing reads the replication stream.
+#[inline]
+pub fn are_absent() -> bool {
+    ARE_ABSENT.load(Ordering::Relaxed)
+}
+
+/// Records that a listener may have started. The next [`check`] asks the server.
+pub fn assume_present() {
+    ARE_ABSENT.store(false, Ordering::Relaxed);
+    MAY_BE_NEW.store(true, Ordering::Relaxed);
+}
+
+/// Returns whether a listener may have started since the last call.
+#[inline]
+pub fn take_new_listeners() -> bool {
+    let may_be_new = MAY_BE_NEW.load(Ordering::Relaxed);
+    if may_be_new {
+        MAY_BE_NEW.store(false, Ordering::Relaxed);
+    }
+    may_be_new
+}
+
+/// Subscribes to the events that come with a new listener, except role changes: for those, `background/keyspace.rs` calls
+/// [`assume_present`].
+pub fn register(context: &Context) {
+    let subscribed = [
+        raw::REDISMODULE_EVENT_FORK_CHILD,
+        raw::REDISMODULE_EVENT_CONFIG,
+        raw::REDISMODULE_EVENT_REPLICA_CHANGE,
+    ]
+    .map(|event| event::subscribe(context, event, on_event));
+    IS_SUBSCRIBED.set(subscribed == [true; 3]);
+}
+
+unsafe extern "C" fn on_event(
+    _context: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    _subevent: u64,
+    _data: *mut c_void,
+) {
+    guard((), || {
+        assume_present();
+        client_checks::invalidate();
+    });
+}
+
+/// Asks the server whether anything listens, unless the answer is known. Asking takes some tens of microseconds.
+pub fn check(context: &Context) {
+    if !are_absent() && IS_SUBSCRIBED.get() && !context.may_have_listeners() {
+        let are = |section, numbers: &[(&CStr, u64)]| {
+            Section::with(section, |info| {
+                numbers.iter().all(|(field, number)| info.number(field) == Some(*number))
+            })
+        };
+        let is_primary =
+            Section::with(c"replication", |info| info.text(c"role") == Some(c"master"));
+        let are_absent = is_primary
+            && are(c"replication", &[(c"connected_slaves", 0), (c"repl_backlog_active", 0)])
+            && are(
+                c"persistence",
+                &[
+                    (c"loading", 0),
+                    (c"aof_enabled", 0),
+                    (c"aof_rewrite_in_progress", 0),
+                    (c"rdb_bgsave_in_progress", 0),
+                ],
+            )
+            && are(c"cluster", &[(c"cluster_enabled", 0)]);
+        ARE_ABSENT.store(are_absent, Ordering::Relaxed);
+    }
+}

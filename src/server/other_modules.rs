@@ -1,0 +1,71 @@
+//! Whether another module may subscribe to keyspace events. Only such a module can run code during an event.
+//!
+//! The server does not tell which modules subscribe. As long as no other module was ever loaded, none does.
+
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+
+use crate::server::call::{Reply, ReplyValue};
+use crate::server::guard::guard;
+use crate::server::{Context, event};
+
+/// Modules that are part of a server, and subscribe to no keyspace events: Redis 8's and Valkey 9.1's.
+const BUILT_IN: [&[u8]; 2] = [b"vectorset", b"lua"];
+
+thread_local! {
+    // Modules are loaded and keys changed on the server's main thread alone.
+    static OWN_NAME: Cell<&'static [u8]> = const { Cell::new(b"") };
+    static MAY_SUBSCRIBE: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Returns whether another module may subscribe to keyspace events. Stays `true` when the other module is unloaded.
+pub fn may_subscribe() -> bool {
+    MAY_SUBSCRIBE.get()
+}
+
+/// Checks the loaded modules, and subscribes to later loads. `own_name` is this module's name.
+pub fn register(context: &Context, own_name: &'static CStr) {
+    OWN_NAME.set(own_name.to_bytes());
+    let is_notified = event::subscribe(context, raw::REDISMODULE_EVENT_MODULE_CHANGE, on_change);
+    MAY_SUBSCRIBE.set(!is_notified || !are_known(context));
+}
+
+fn is_known(name: &[u8]) -> bool {
+    name == OWN_NAME.get() || BUILT_IN.contains(&name)
+}
+
+/// Returns whether all loaded modules are known to have no subscriptions.
+fn are_known(context: &Context) -> bool {
+    let (context, command, format) = (context.as_ptr(), c"MODULE".as_ptr(), c"c".as_ptr());
+    // SAFETY: the context is live, and the command takes one word. The reply belongs to us.
+    let list = unsafe {
+        Reply::from_raw(api!(RedisModule_Call(context, command, format, c"LIST".as_ptr())))
+    };
+    let Some(list) = list else { return false };
+    let modules = list.root().array();
+    modules.is_some_and(|mut modules| modules.all(|it| name_of(it).is_some_and(is_known)))
+}
+
+/// Returns the name of a module in MODULE LIST. Each module is an array of fields and values, and `name` is the first field.
+fn name_of(module: ReplyValue<'_>) -> Option<&[u8]> {
+    module.array()?.nth(1)?.text()
+}
+
+unsafe extern "C" fn on_change(
+    _context: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    subevent: u64,
+    data: *mut c_void,
+) {
+    guard((), || {
+        // SAFETY: the server passes the data of this event, with the name as a C string, live for this call.
+        let name = unsafe {
+            CStr::from_ptr((*data.cast::<raw::RedisModuleModuleChange>()).module_name).to_bytes()
+        };
+        if subevent == raw::REDISMODULE_SUBEVENT_MODULE_LOADED && !is_known(name) {
+            MAY_SUBSCRIBE.set(true);
+        }
+    });
+}
