@@ -1,10 +1,9 @@
-//! The server's cron, by default ten times a second: per-tick bookkeeping.
+//! The server's cron, by default ten times a second: bookkeeping per tick.
 //!
-//! It looks after keys that clients wait for, in case something reached them unnoticed, finds
-//! dehydrators that were renamed, and gives memory back: dehydrators that a burst left sparse are compacted,
-//! one at a time. All within one budget; what is left carries on at the next tick. Serving blocked clients
-//! and delivering are done at the end of a [`pass`] of the event loop, with budgets of their own; the
-//! tick sees to it that nothing was missed, and that a wall clock which has stepped is noticed.
+//! It checks keys with waiting clients, in case a change went unnoticed, finds renamed dehydrators, forgets expired ids
+//! and compacts dehydrators that a burst left sparse, one at a time. All share one budget; the rest carries on at the
+//! next tick. Blocked clients are served and elements delivered at the end of a [`pass`] of the event loop, with
+//! budgets of their own; the tick catches what was missed, and a wall clock that has stepped.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -16,26 +15,26 @@ use crate::clock;
 use crate::commands::poll;
 use crate::data_type::{self, Compacted};
 use crate::metrics::{clock_steps, counters, latency};
-use crate::pending::{blocked, compaction, fading, schedule, timer};
+use crate::pending::{blocked, compaction, id_expiry, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, OwnedStr, client_checks, event, listeners};
 
-/// What one tick may spend: at ten ticks a second, one part in a hundred of a core.
+/// The budget of a tick, in microseconds: at ten ticks a second, a hundredth of a core.
 const BUDGET_US: u64 = 1000;
 
-/// When nobody has been blocked for so many ticks, the server need not tell of each pass of its event loop. It does
-/// again when something comes due.
+/// Ticks without a blocked client after which the server stops reporting each pass of its event loop, until something
+/// comes due.
 const IDLE_TICKS_MAX: u64 = 10;
-/// The server is asked so often whether its statistics were reset, in microseconds.
-const RESET_LOOK_US: u64 = 100_000;
+/// The interval at which the server is asked whether its statistics were reset, in microseconds.
+const RESET_CHECK_US: u64 = 100_000;
 
-/// What the ticks have done since the module was loaded.
+/// The work of the ticks since the module was loaded.
 #[derive(Clone, Copy, Default)]
 pub struct Statistics {
     pub ticks: u64,
-    /// Dehydrators that were made as dense as they get.
+    /// Dehydrators compacted in full.
     pub compacted: u64,
-    /// Microseconds.
+    /// The length of the last tick, in microseconds.
     pub last_us: u64,
     pub longest_us: u64,
 }
@@ -43,18 +42,18 @@ pub struct Statistics {
 thread_local! {
     // Ticks and INFO run on the server's main thread alone.
     static STATISTICS: Cell<Statistics> = Cell::default();
-    /// Ticks since anybody was blocked.
+    /// Ticks since a client was blocked.
     static IDLE_TICKS: Cell<u64> = const { Cell::new(0) };
-    /// When it was last looked whether statistics were reset, on the monotonic clock.
-    static LOOKED_US: Cell<u64> = const { Cell::new(0) };
+    /// When the server was last asked whether its statistics were reset, on the monotonic clock.
+    static RESET_CHECKED_US: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns what the ticks have done.
+/// Returns the statistics of the ticks.
 pub fn statistics() -> Statistics {
     STATISTICS.get()
 }
 
-/// Begins to count from nothing if the server's own statistics were reset.
+/// Resets the module's statistics if the server's own were reset.
 pub fn reset_with_server() {
     if counters::reset_with_server() {
         latency::reset();
@@ -62,7 +61,7 @@ pub fn reset_with_server() {
     }
 }
 
-/// Has the server call the tick. Returns `false` if it refuses.
+/// Subscribes to the server's cron. Returns `false` if the server refuses.
 pub fn register(context: &Context) -> bool {
     event::subscribe(context, raw::REDISMODULE_EVENT_CRON_LOOP, on_cron)
 }
@@ -71,7 +70,7 @@ unsafe extern "C" fn on_cron(
     context: *mut RedisModuleCtx,
     _event: RedisModuleEvent,
     _subevent: u64,
-    // The crate's bindings and the servers do not agree on what this is: it is not looked at.
+    // Unused: the crate's bindings and the servers disagree on its type.
     _data: *mut c_void,
 ) {
     guard((), || {
@@ -84,30 +83,30 @@ fn tick(context: &Context) {
     let started = clock::monotonic_us();
     let within_budget = || clock::monotonic_us().saturating_sub(started) < BUDGET_US;
     clock_steps::detect();
-    if started.saturating_sub(LOOKED_US.get()) >= RESET_LOOK_US {
-        LOOKED_US.set(started);
+    if started.saturating_sub(RESET_CHECKED_US.get()) >= RESET_CHECK_US {
+        RESET_CHECKED_US.set(started);
         reset_with_server();
         listeners::check(context);
     }
     client_checks::invalidate();
     let mut statistics = STATISTICS.get();
 
-    // A part of it at the most, so that none can keep the others waiting.
+    // A part of the budget, so that no task starves the others.
     let within = |part: u64| move || clock::monotonic_us().saturating_sub(started) < part;
     poll::backstop(context, within(BUDGET_US / 2));
-    schedule::look_at_clock(within(BUDGET_US * 3 / 4));
-    while within(BUDGET_US * 3 / 4)() && (schedule::free_some() || fading::free_some()) {}
+    schedule::check_clock(within(BUDGET_US * 3 / 4));
+    while within(BUDGET_US * 3 / 4)() && (schedule::free_some() || id_expiry::free_some()) {}
     while within(BUDGET_US * 3 / 4)()
-        && let Some(name) = fading::take(clock::now())
+        && let Some(name) = id_expiry::take(clock::now())
     {
         if context.select_db(name.db) {
-            data_type::forget_some(context, &name, clock::now(), within(BUDGET_US * 3 / 4));
+            data_type::forget_expired_ids(context, &name, clock::now(), within(BUDGET_US * 3 / 4));
         }
     }
     renamed::begin(context);
 
-    // Each name once: one that is noted again waits for the next tick. However slow the machine is, one of them is
-    // looked at in each tick.
+    // Each name once: one that is recorded again waits for the next tick. However slow the machine is, each tick visits
+    // one.
     for _ in 0..compaction::len() {
         let Some(name) = compaction::take() else { break };
         if context.select_db(name.db) {
@@ -122,7 +121,7 @@ fn tick(context: &Context) {
     }
 
     delivery::run(context);
-    // How far ahead a deadline is may be another time now, if the wall clock has stepped.
+    // The wall clock may have stepped, which changes the time to each deadline.
     pass::plan(context);
     let idle = if blocked::len() == 0 { IDLE_TICKS.get() + 1 } else { 0 };
     IDLE_TICKS.set(idle);

@@ -1,20 +1,19 @@
-//! Delivering what came due, and saying that something did.
+//! Delivering due elements, and publishing the event that elements are due.
 //!
-//! The [`schedule`] says which dehydrators have something to do. They are looked at one after the other, a batch at a
-//! time, until the budget is spent; what is left carries on when clients have had their turn.
+//! The [`schedule`] lists the dehydrators with work. They are visited one by one, a batch at a time, until the budget
+//! is spent; the rest carries on after clients have had their turn.
 //!
 //! ```text
 //!   the end of a pass, the tick ─▶ run ─▶ announce: the event dehydrator.due
 //!                                     └────▶ courier: XADD, RPUSH or PUBLISH, and then REM
 //! ```
 //!
-//! Whatever calls out (an event, a command of the server's, which publishes events of its own) may change
-//! anything, so each key is looked at again after it. How elements are moved is the [`courier`]'s; where there is a
-//! limit of deliveries, only what it has exhausted is.
+//! Every call out (an event, or a command of the server, which publishes events) may change anything, so the key is
+//! read again after it. The [`courier`] moves the elements; with a limit of deliveries, only dead letters.
 //!
-//! What is done at the end of one pass goes to replicas and the append-only file as one transaction: an element is in
-//! the dehydrator or in the stream, never in both or in neither. On a replica, while the server loads,
-//! and while clients are paused, nothing is done; the next tick tries again.
+//! The effects of one pass go to replicas and the append-only file as one transaction: an element is in the dehydrator
+//! or in the stream, never in both or in neither. On a replica, while the server loads, and while clients are paused,
+//! nothing is done; the next tick tries again.
 
 use crate::courier;
 use crate::data_type::{Writing, inspect, is_scheduled};
@@ -29,11 +28,11 @@ use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str};
 use crate::{clock, config};
 
-/// A cluster's node that does not serve a key's slot looks again after this, in microseconds: the slot is
-/// being moved, and the key with it.
+/// The wait of a cluster's node that does not serve a key's slot, in microseconds: the slot is moving, and the key with
+/// it.
 const ELSEWHERE_US: u64 = 1_000_000;
 
-/// What may be spent in one go.
+/// The time budget of one run.
 struct Budget {
     ends_us: u64,
 }
@@ -48,7 +47,7 @@ impl Budget {
     }
 }
 
-/// Looks at all dehydrators whose time has come, until the budget is spent.
+/// Visits all due dehydrators, until the budget is spent.
 pub fn run(context: &Context) {
     if schedule::len() == 0 || !context.may_replicate() {
         return;
@@ -64,50 +63,50 @@ pub fn run(context: &Context) {
     }
 }
 
-/// What there is to do in a key now.
-enum Todo {
-    /// Nothing, and never will be by itself.
+/// The work in a key.
+enum Work {
+    /// No work, now or later.
     None,
-    /// Nothing until then.
+    /// No work before then.
     Later(Serial, Task),
-    /// A policy came by RESTORE, of which others must hear that nobody has confirmed it.
-    Tell,
+    /// A policy came by RESTORE: replicate that it is unconfirmed.
+    ReplicateTrust,
     /// A pause is over.
     Resume,
-    /// Something is due, and perhaps goes by the policy.
-    Due { deadline: u64, goes: Option<Policy> },
+    /// Something is due. `sends`: the policy that sends it, if it does.
+    Due { deadline: u64, sends: Option<Policy> },
 }
 
-/// Looks at a key. Whatever calls out may change it: then it must be looked at again.
-fn look(context: &Context, key: Str<'_>, now: u64) -> Todo {
+/// Determines the work in a key. After a call out, which may change the key, it is to be determined again.
+fn find_work(context: &Context, key: Str<'_>, now: u64) -> Work {
     inspect(context, key, |dehydrator| {
         if !is_scheduled(dehydrator) {
             dehydrator.tracking().untrack();
-            return Todo::None;
+            return Work::None;
         }
         dehydrator.tracking().track();
         if dehydrator.rules().trust == Trust::Unannounced {
-            return Todo::Tell;
+            return Work::ReplicateTrust;
         }
         let serial = dehydrator.tracking().serial();
         if let Some(pause) = dehydrator.rules().pause {
             let is_on = pause.is_on(now);
-            let later = || Todo::Later(serial, dehydrator.next_task(now));
-            return if is_on { later() } else { Todo::Resume };
+            let later = || Work::Later(serial, dehydrator.next_task(now));
+            return if is_on { later() } else { Work::Resume };
         }
-        let goes = dehydrator.sends_first();
+        let sends = dehydrator.sends_first();
         match dehydrator.lawn.next_deadline() {
-            Some(deadline) if deadline <= now && !dehydrator.has_room(goes, now) => {
+            Some(deadline) if deadline <= now && !dehydrator.has_room(sends, now) => {
                 let task = dehydrator.next_task(now);
-                Todo::Later(serial, Task { next: task.next.map(|next| next.max(now + 1)), ..task })
+                Work::Later(serial, Task { next: task.next.map(|next| next.max(now + 1)), ..task })
             }
             Some(deadline) if deadline <= now => {
-                Todo::Due { deadline, goes: goes.then(|| dehydrator.rules().policy.clone()) }
+                Work::Due { deadline, sends: sends.then(|| dehydrator.rules().policy.clone()) }
             }
-            next => Todo::Later(serial, Task { next, delivers: goes, is_held_back: false }),
+            next => Work::Later(serial, Task { next, delivers: sends, is_held_back: false }),
         }
     })
-    .unwrap_or(Todo::None)
+    .unwrap_or(Work::None)
 }
 
 fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
@@ -115,29 +114,29 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
     let key = key.as_str();
     let now = clock::now();
     retry_stuck(context, name, key, now, budget);
-    match look(context, key, now) {
-        Todo::None => return schedule::forget(name),
-        Todo::Later(serial, task) => {
-            // It was noted without its deadline, or something was taken or put off.
+    match find_work(context, key, now) {
+        Work::None => return schedule::forget(name),
+        Work::Later(serial, task) => {
+            // The deadline was unknown, or elements were removed or postponed.
             return schedule::note(context, key, serial, task, now);
         }
-        Todo::Tell => return tell(context, name, key),
-        Todo::Resume => return resume(context, name, key),
-        Todo::Due { .. } => {}
+        Work::ReplicateTrust => return replicate_trust(context, name, key),
+        Work::Resume => return resume(context, name, key),
+        Work::Due { .. } => {}
     }
     if !context.serves(key) {
-        schedule::wait(name, ELSEWHERE_US);
+        schedule::retry_in(name, ELSEWHERE_US);
         return;
     }
     if schedule::announce(name) {
         context.notify_module(c"dehydrator.due", key);
     }
-    let Todo::Due { deadline, goes } = look(context, key, now) else {
-        return schedule::again(name);
+    let Work::Due { deadline, sends } = find_work(context, key, now) else {
+        return schedule::revisit(name);
     };
-    let Some(policy) = goes else { return };
+    let Some(policy) = sends else { return };
     if policy.is_limit() {
-        return retire_from(context, name, key, &policy, now, budget);
+        return move_dead_letters_from(context, name, key, &policy, now, budget);
     }
     let late_us = schedule::late_us(name, deadline);
     let (delivered, result) = courier::deliver(context, key, &policy, now, || !budget.is_spent());
@@ -148,40 +147,41 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
     match result {
         Ok(()) => {
             schedule::succeeded(context, name);
-            schedule::again(name);
+            schedule::revisit(name);
         }
         Err(reason) => wait_after(name, &reason),
     }
 }
 
-/// Says that a policy is not confirmed.
-fn tell(context: &Context, name: &Name, key: Str<'_>) {
+/// Replicates that a policy is unconfirmed.
+fn replicate_trust(context: &Context, name: &Name, key: Str<'_>) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let policy = dehydrator.policy().clone();
     if dehydrator.set_policy(policy.clone(), Trust::Unconfirmed) {
         Effect::policy(key, &policy, Trust::Unconfirmed).replicate(context);
     }
     drop(dehydrator);
-    schedule::again(name);
+    schedule::revisit(name);
 }
 
-/// Says that a pause is over, as it is by itself on replicas too. One that is empty then goes.
+/// Ends a pause that is over and replicates that, though replicas see the end by themselves too. An empty dehydrator is
+/// then deleted.
 fn resume(context: &Context, name: &Name, key: Str<'_>) {
     if !context.serves(key) || !context.lets_clients_write(key) {
-        return schedule::wait(name, ELSEWHERE_US);
+        return schedule::retry_in(name, ELSEWHERE_US);
     }
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     if dehydrator.set_pause(None) {
-        schedule::begin(name);
-        blocked::begin(name);
+        schedule::reset_overdue(name);
+        blocked::reset_overdue(name);
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }
-    schedule::again(name);
+    schedule::revisit(name);
 }
 
-/// Moves dead letters, which are late only if somebody is to have what is behind them.
-fn retire_from(
+/// Moves dead letters, which are late only for a client that waits for the elements behind them.
+fn move_dead_letters_from(
     context: &Context,
     name: &Name,
     key: Str<'_>,
@@ -189,38 +189,38 @@ fn retire_from(
     now: u64,
     budget: &Budget,
 ) {
-    // To put off what cannot go is a write.
+    // Postponing a stuck dead letter is a write.
     if !context.lets_clients_write(key) {
         return wait_after(name, courier::REFUSED);
     }
     courier::retire(context, key, policy, now, || !budget.is_spent());
-    schedule::again(name);
+    schedule::revisit(name);
 }
 
-/// Tries dead letters again that could not go, if there are any, and it is time.
+/// Retries stuck dead letters, if there are any and it is time.
 fn retry_stuck(context: &Context, name: &Name, key: Str<'_>, now: u64, budget: &Budget) {
     let is_paused = inspect(context, key, |dehydrator| {
         dehydrator.tracking().has_stuck().then(|| dehydrator.is_paused(now))
     });
     let Some(is_paused) = is_paused.flatten() else { return };
-    if schedule::waits(name) {
+    if schedule::is_backing_off(name) {
         return schedule::note_stuck(name);
     }
     if is_paused || !context.serves(key) || !context.lets_clients_write(key) {
-        return schedule::try_stuck_in(name, ELSEWHERE_US);
+        return schedule::retry_stuck_in(name, ELSEWHERE_US);
     }
     match courier::retry(context, key, now, || !budget.is_spent()) {
         courier::Retried::All => {}
-        courier::Retried::Some => schedule::try_stuck_in(name, 0),
+        courier::Retried::Some => schedule::retry_stuck_in(name, 0),
         courier::Retried::Fails(reason) => {
             let wait_us = courier::failed(name, &reason);
-            schedule::try_stuck_in(name, wait_us);
+            schedule::retry_stuck_in(name, wait_us);
         }
     }
 }
 
-/// Notes that it failed, and is to be tried again after a while.
+/// Records a failed delivery, to be retried after a wait.
 fn wait_after(name: &Name, reason: &str) {
     let wait_us = courier::failed(name, reason);
-    schedule::wait(name, wait_us);
+    schedule::retry_in(name, wait_us);
 }

@@ -1,6 +1,6 @@
-//! What happens to whole databases at once: FLUSHALL, SWAPDB, a load, a change of roles, slots that come.
+//! Events of the whole server: FLUSHALL, SWAPDB, a load, a change of roles, slots that arrive.
 //!
-//! The server does not name the keys that come and go by these, so what is noted by name is put right here.
+//! The server does not name the keys that these add and remove, so what is recorded by name is updated here.
 
 use std::ffi::c_void;
 
@@ -8,14 +8,14 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::commands::poll;
 use crate::metrics::clock_steps;
-use crate::pending::{blocked, compaction, fading, schedule, timer};
+use crate::pending::{blocked, compaction, id_expiry, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event, listeners};
 
-/// Has the server tell of these. Returns `false` if it refuses.
+/// Subscribes to these events. Returns `false` if the server refuses.
 pub fn register(context: &Context) -> bool {
     listeners::register(context);
-    // Few servers know of this, and without it the next look is late, but no more than that.
+    // Few servers have this event. Without it, the next visit to a key is late, no more.
     event::subscribe(context, event::slots_imported().0, on_slots);
     event::subscribe(context, raw::REDISMODULE_EVENT_FLUSHDB, on_flush)
         && event::subscribe(context, raw::REDISMODULE_EVENT_SWAPDB, on_swap)
@@ -23,8 +23,8 @@ pub fn register(context: &Context) -> bool {
         && event::subscribe(context, raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, on_role)
 }
 
-// The server calls what follows. It hands each what it says of the event, live for the call: that is
-// the promise which every `SAFETY` below leans on.
+// The server calls the functions below. It passes each the event's data, live for the call: every `SAFETY` below relies
+// on that promise.
 
 unsafe extern "C" fn on_flush(
     _context: *mut RedisModuleCtx,
@@ -36,10 +36,10 @@ unsafe extern "C" fn on_flush(
         // SAFETY: the server's promise above.
         let info = unsafe { &*data.cast::<raw::RedisModuleFlushInfo>() };
         if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
-            // It says -1 for all databases.
+            // -1 stands for all databases.
             let db = (info.dbnum >= 0).then_some(info.dbnum);
             schedule::flushed(db);
-            fading::flushed(db);
+            id_expiry::flushed(db);
             poll::flushed(db);
         }
     });
@@ -56,7 +56,7 @@ unsafe extern "C" fn on_swap(
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
         schedule::swapped(info.dbnum_first, info.dbnum_second);
         compaction::swapped(info.dbnum_first, info.dbnum_second);
-        fading::swapped(info.dbnum_first, info.dbnum_second);
+        id_expiry::swapped(info.dbnum_first, info.dbnum_second);
         poll::swapped(info.dbnum_first, info.dbnum_second);
     });
 }
@@ -70,7 +70,7 @@ unsafe extern "C" fn on_load(
     guard((), || {
         if subevent == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             // SAFETY: the server's promise above.
-            now_may_deliver(&unsafe { Context::from_raw(context) });
+            begin_delivering(&unsafe { Context::from_raw(context) });
         }
     });
 }
@@ -86,9 +86,9 @@ unsafe extern "C" fn on_role(
         let context = unsafe { Context::from_raw(context) };
         listeners::assume_present();
         if subevent == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            now_may_deliver(&context);
+            begin_delivering(&context);
         } else {
-            // The server does so itself, except for clients that it redirects (Valkey 9).
+            // The server unblocks clients itself, except those that it redirects (Valkey 9).
             blocked::dismiss_all(&context);
         }
     });
@@ -102,15 +102,15 @@ unsafe extern "C" fn on_slots(
 ) {
     guard((), || {
         if subevent == event::slots_imported().1 {
-            schedule::look_again();
+            schedule::retry_all();
             // SAFETY: the server's promise above.
             timer::soon(&unsafe { Context::from_raw(context) });
         }
     });
 }
 
-/// Says that what is due may be given out from here on.
-fn now_may_deliver(context: &Context) {
+/// Begins to give out and deliver due elements.
+fn begin_delivering(context: &Context) {
     clock_steps::begin_serving();
     timer::soon(context);
 }

@@ -1,19 +1,19 @@
-//! What the module does by itself, when the server calls it without a client's asking.
+//! The module's own work, which the server's events start and no client requests.
 //!
-//! This folder is above [`data_type`](crate::data_type): it opens keys, changes what is in them, and replicates that.
-//! What there is to do stands in [`pending`](crate::pending). Blocked clients are served by the
-//! [room of POLL](crate::commands::poll), below, when `pass` says so.
+//! This folder is above [`data_type`](crate::data_type): it opens keys, changes them, and replicates the changes.
+//! [`pending`](crate::pending) records the work. `pass` has blocked clients served by
+//! [`commands::poll`](crate::commands::poll), below.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `pass` | the end of a pass of the event loop: what is due now is done |
-//! | `cron` | the server's cron: the per-tick bookkeeping |
-//! | `delivery` | moving what came due to its stream or channel |
-//! | `renamed` | finding dehydrators that were renamed |
+//! | `pass` | the end of a pass of the event loop, where due work is done |
+//! | `cron` | the server's cron: bookkeeping per tick |
+//! | `delivery` | delivering due elements, publishing the event that elements are due |
+//! | `renamed` | the walk over the keyspace that finds renamed dehydrators |
 //! | `keyspace` | FLUSHALL, SWAPDB, a load, a change of roles |
 //!
-//! The server calls three of these: `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `delivery`
-//! and `renamed`; `cron` sees to it that nothing was missed.
+//! The server calls `pass`, `cron` and `keyspace`, which `lib` registers. `pass` calls `delivery` and `renamed`; `cron`
+//! catches what they missed.
 
 pub mod cron;
 mod delivery;

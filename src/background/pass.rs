@@ -1,20 +1,20 @@
-//! One pass of the server's event loop, and what the module does at its end.
+//! The end of a pass of the server's event loop, where the module works.
 //!
-//! A pass reads what clients have sent and runs their commands; at its end, before the loop sleeps, the
-//! server lets modules do something. What is due by itself is done there: blocked clients are served,
-//! deliveries are carried out, a walk over the keyspace goes on, each within a budget of its own.
+//! A pass reads clients' requests and runs their commands. At its end, before the loop sleeps, the server calls
+//! modules. This module then serves blocked clients, delivers, and continues a walk over the keyspace, each within a
+//! budget of its own.
 //!
 //! ```text
 //!   the loop sleeps ─▶ begins ─▶ commands, timers, cron ─▶ ends ─▶ the loop sleeps
-//!                                     │ timer::soon          │ has the time come?
+//!                                     │ timer::soon          │ is anything due?
 //!                                     ▼                      ▼
 //!                                   timer ───────▶ poll::serve, delivery, renamed, timer::set
 //! ```
 //!
-//! *Why at the end.* By then the server has read what has happened to connections; at the very end of the pass it
-//! frees those that have hung up, which is why [`poll::serve`] serves a key one pass after it is ready. If commands
-//! have held the loop up, the server has not read all of that yet. Then blocked clients are not served before
-//! the loop has come round a few times, so that nothing is given to one that has gone.
+//! *Why at the end.* By then the server has read which connections have closed. It frees their clients at the very end
+//! of the pass, which is why [`poll::serve`] serves a key one pass after it is ready. If commands have held the loop
+//! up, the server has not read all of that yet. Then blocked clients are served only after a few more passes, so that
+//! no element goes to a client that has disconnected.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::c_void;
@@ -28,20 +28,18 @@ use crate::pending::{blocked, schedule, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event};
 
-/// Passes that together took longer than this, in microseconds, have held the loop up.
+/// The length of consecutive passes that counts as a hold-up, in microseconds.
 const HELD_UP_US: u64 = 2000;
-/// Time in which the loop may come round after that, in microseconds. It must be enough for a thread that
-/// reads for the server.
+/// The time for more passes after a hold-up, in microseconds. It must suffice for a thread that reads for the server.
 const GRACE_US: u64 = 1000;
-/// Passes that must have ended in that time: one in which a hang-up is read, and one before which the
-/// client is freed.
+/// Passes that must end in that time: one in which a hang-up is read, and one before which the client is freed.
 const GRACE_PASSES: u32 = 2;
 
-/// A pass that holds the loop up again begins that time anew, but only for so long, in microseconds: where every pass
-/// holds it up, blocked clients are served all the same.
+/// A further hold-up restarts that time for at most this long, in microseconds: if every pass holds the loop up,
+/// blocked clients are served all the same.
 const RESTARTS_US: u64 = 20_000;
 
-/// The loop has been held up.
+/// The time after a hold-up.
 #[derive(Clone, Copy)]
 struct Grace {
     began_us: u64,
@@ -51,20 +49,20 @@ struct Grace {
 
 #[derive(Clone, Copy, Default)]
 struct State {
-    /// When this pass began, on the monotonic clock, in microseconds.
+    /// When the pass began, on the monotonic clock, in microseconds.
     began_us: u64,
-    /// How long the last two took.
+    /// The length of the last two passes, in microseconds.
     took_us: [u64; 2],
     grace: Option<Grace>,
 }
 
 thread_local! {
-    // The loop runs on the server's main thread alone.
+    // The event loop runs on the server's main thread alone.
     static STATE: Cell<State> = Cell::default();
     static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
 }
 
-/// Has the server tell when passes begin and end, whenever that is asked for. Returns `false` if it refuses.
+/// Subscribes to passes, whenever [`timer`] wants reports. Returns `false` if the server refuses.
 pub fn register(context: &Context) -> bool {
     timer::register(set_listening);
     let detached = CONTEXT.with(|it| it.set(context.detached()));
@@ -73,10 +71,10 @@ pub fn register(context: &Context) -> bool {
     detached.is_ok() && is_known
 }
 
-/// Has the server tell of passes, or not.
+/// Turns the server's reports of passes on or off.
 ///
-/// The server may be walking over its list of listeners then, and remembers the next one: that one must not be taken
-/// off. To listen adds a listener at the end. To stop is for the cron alone, behind whose listener stands that of another
+/// The server may be iterating over its list of listeners, and remembers the next one, which must not be removed.
+/// Turning reports on appends a listener. Only the cron may turn them off, whose listener precedes that of another
 /// event (see `lib.rs` for the order).
 fn set_listening(on: bool) {
     CONTEXT.with(|context| {
@@ -90,11 +88,11 @@ fn set_listening(on: bool) {
     });
 }
 
-/// Sets the timer to what is next. It is called again after the wall clock may have stepped.
+/// Sets the timer to the next work. The cron repeats it, because the wall clock may have stepped.
 pub fn plan(context: &Context) {
     let grace = STATE.get().grace.map(|grace| grace.until_us);
     let blocked = grace.or_else(poll::next_us);
-    // Where nothing may be replicated, the next tick looks again.
+    // If nothing may be replicated, the next tick checks again.
     let delivery = schedule::next_us().filter(|_| context.may_replicate());
     let next = [blocked, delivery, renamed::next_us()];
     let next = next.into_iter().flatten().min();
@@ -123,9 +121,9 @@ fn begins() {
 }
 
 fn ends(context: &Context) {
-    let has_come = timer::pass_ends();
-    let may_serve = measure(has_come);
-    if !has_come {
+    let is_due = timer::pass_ends();
+    let may_serve = measure(is_due);
+    if !is_due {
         return;
     }
     poll::serve(context, may_serve);
@@ -135,11 +133,11 @@ fn ends(context: &Context) {
     timer::rest();
 }
 
-/// Measures the pass that ends. Returns whether the server knows by now which clients have gone.
-fn measure(has_come: bool) -> bool {
+/// Measures the pass that ends. Returns whether the server knows by now which clients have disconnected.
+fn measure(is_due: bool) -> bool {
     let mut state = STATE.get();
     let now_us = clock::monotonic_us();
-    // The server tells of passes from the middle of one on: when that one began is not known, and counts as long ago.
+    // Reports begin in the middle of a pass: its beginning is unknown, and counts as long ago.
     let took_us = now_us.saturating_sub(state.began_us);
     let [last, before] = state.took_us;
     state.took_us = [took_us, last];
@@ -148,14 +146,14 @@ fn measure(has_come: bool) -> bool {
         |began_us| Some(Grace { began_us, until_us: now_us + GRACE_US, passes: GRACE_PASSES });
     state.grace = match state.grace {
         _ if blocked::len() == 0 => None,
-        None if is_held_up && (has_come || blocked::is_ready()) => begin(now_us),
+        None if is_held_up && (is_due || blocked::is_ready()) => begin(now_us),
         None => None,
         Some(Grace { began_us, .. })
             if took_us > HELD_UP_US && state.began_us < began_us + RESTARTS_US =>
         {
             begin(began_us)
         }
-        Some(Grace { until_us, passes: 0, .. }) if until_us <= now_us && has_come => None,
+        Some(Grace { until_us, passes: 0, .. }) if until_us <= now_us && is_due => None,
         Some(grace) => Some(Grace { passes: grace.passes.saturating_sub(1), ..grace }),
     };
     STATE.set(state);

@@ -1,36 +1,37 @@
-//! Finding dehydrators whose names are not known, by walking over the keyspace, a few keys at a time.
+//! Finding dehydrators with unknown names, by a walk over the keyspace, a few keys at a time.
 //!
-//! The server does not tell a module to which name RENAME and MOVE bring a value. What has something to do
-//! when an element comes due must be found again; and when somebody turns keyspace events on, all
-//! dehydrators must be. Those that are overdue the longest are to be told of by name, too. A walk takes three hundredths of the
-//! time at most, until it is done: half a minute for a million keys. However often somebody renames a key, that is all it takes: the next walk begins when this one is done. Whoever
-//! changes something in a dehydrator meanwhile makes its name known at once.
+//! The server does not tell a module the new name after RENAME and MOVE. A dehydrator with work of its own must be
+//! found again; when a client turns keyspace events on, all must be found; and those that are overdue longest are
+//! reported by name.
+//!
+//! A walk takes at most three hundredths of the time until it is done: half a minute for a million keys. However often
+//! keys are renamed, it takes no more: the next walk begins after this one. A write to a dehydrator makes its name
+//! known at once.
 
 use std::cell::RefCell;
 
 use crate::clock;
 use crate::data_type::{inspect_open, is_scheduled, moved, track_all};
-use crate::pending::overdue::names;
-use crate::pending::{schedule, timer};
+use crate::pending::{overdue, schedule, timer};
 use crate::server::Context;
 use crate::server::key::Name;
 use crate::server::notify::publishes_module_events;
 use crate::server::scan::Scan;
 
-/// How long a walk goes on in one go, in microseconds; a little longer, if many keys share a bucket of the server's table.
+/// The length of a slice of the walk, in microseconds; a little more if many keys share a bucket of the server's table.
 const SLICE_US: u64 = 500;
-/// After a go the walk rests so many times as long as that took: it takes no more than three hundredths of the time.
+/// The rest after a slice, as a multiple of its length: the walk takes at most three hundredths of the time.
 const REST: u64 = 33;
 
 #[derive(Default)]
 struct Finder {
-    /// The database in which it is, while there is one.
+    /// The database and the walk in it, while there is one.
     walk: Option<(i32, Scan)>,
-    /// Whether it is for all dehydrators, not only for those that have moved.
+    /// Whether the walk looks for all dehydrators, not only for moved ones.
     for_all: bool,
-    /// Whether events were on when it was last looked.
+    /// Whether events were on at the last check.
     published: bool,
-    /// When the walk goes on, on the monotonic clock, in microseconds.
+    /// When the walk continues, on the monotonic clock, in microseconds.
     goes_on_us: Option<u64>,
 }
 
@@ -39,11 +40,11 @@ thread_local! {
     static FINDER: RefCell<Finder> = RefCell::default();
 }
 
-/// Begins a walk if there is reason to. For the tick.
+/// Begins a walk if there is a reason. For the tick.
 pub fn begin(context: &Context) {
     FINDER.with_borrow_mut(|finder| {
         let publishes = publishes_module_events();
-        let is_wanted = names::look();
+        let is_wanted = overdue::miss_names();
         if publishes && !finder.published {
             finder.walk = Some((0, Scan::new()));
             finder.for_all = true;
@@ -60,12 +61,12 @@ pub fn begin(context: &Context) {
     });
 }
 
-/// Returns when a walk goes on, on the monotonic clock, in microseconds.
+/// Returns when a walk continues, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
     FINDER.with_borrow(|finder| finder.goes_on_us)
 }
 
-/// Goes on with a walk, if it is time for that.
+/// Continues a walk if it is time.
 pub fn go_on(context: &Context) {
     FINDER.with_borrow_mut(|finder| {
         if finder.goes_on_us.is_some_and(|at_us| at_us <= clock::monotonic_us()) {
@@ -75,7 +76,7 @@ pub fn go_on(context: &Context) {
 }
 
 impl Finder {
-    /// Walks for a while. Returns when it goes on, if it is not done.
+    /// Walks for a slice. Returns when the walk continues, if it is not done.
     fn go_on(&mut self, context: &Context) -> Option<u64> {
         let started = clock::monotonic_us();
         while let Some((db, walk)) = &mut self.walk {
@@ -95,8 +96,11 @@ impl Finder {
                         dehydrator.note_memory(db, &name.key);
                     }
                     tracking.found(is_scheduled(dehydrator));
-                    if names::is_wanted(tracking.serial()) {
-                        names::learn(tracking.serial(), Name { db, key: name.bytes().into() });
+                    if overdue::wants_name(tracking.serial()) {
+                        overdue::learn_name(
+                            tracking.serial(),
+                            Name { db, key: name.bytes().into() },
+                        );
                     }
                 });
             });

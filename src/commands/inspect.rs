@@ -144,7 +144,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     }
     reply.push(b"remember").integer(*remember as i64);
     let value = dehydrator.dehydrator();
-    let remembered = value.and_then(|it| it.past.ids());
+    let remembered = value.and_then(|it| it.remembered.ids());
     reply.push(b"remembered").integer(number(remembered.map(|ids| ids.len_at(now))));
     let leased = lawn.map_or(0, |lawn| lawn.leased());
     let given_out = lawn.map_or(0, |lawn| lawn.delivered());

@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::config;
 use crate::data_type::inspect;
-use crate::pending::overdue::{self, Oldest, names};
+use crate::pending::overdue::{self, Oldest};
 use crate::server::string::Args;
 use crate::server::{CommandContext, OwnedStr, error::Result};
 
@@ -25,7 +25,7 @@ pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     let count = args::read(context, args, |args| Options::new(args, 1).only_count())?;
     let count = count.unwrap_or(COUNT).min(config::reply_max());
     let db = context.selected_db();
-    let oldest = overdue::oldest(count.min(names::MOST));
+    let oldest = overdue::oldest(count.min(overdue::NAMED_MAX));
     let oldest = oldest.into_iter().filter(|one| one.age >= overdue::OVERDUE);
     let rows: Vec<_> = oldest.map(|one| row(context, one)).collect();
     context.select_db(db);
@@ -54,7 +54,7 @@ pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
 
 fn row(context: &CommandContext, one: Oldest) -> Row {
     let unknown = Row { name: None, age: one.age, overdue: None };
-    let Some((serial, name)) = names::of(one) else { return unknown };
+    let Some((serial, name)) = overdue::name_of(one) else { return unknown };
     let now = clock::now();
     let found = context.select_db(name.db).then(|| {
         inspect(context, OwnedStr::new(&name.key).as_str(), |dehydrator| {
@@ -70,7 +70,7 @@ fn row(context: &CommandContext, one: Oldest) -> Row {
         },
         // It was renamed, or deleted.
         None => {
-            names::forget(serial);
+            overdue::forget_name(serial);
             unknown
         }
     }

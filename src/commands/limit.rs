@@ -69,8 +69,8 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
         }
         // What is due by now may not have been allowed to go before.
         let name = Name::of(context, key);
-        schedule::begin(&name);
-        blocked::begin(&name);
+        schedule::reset_overdue(&name);
+        blocked::reset_overdue(&name);
         replicate::verbatim(context);
         defaults::apply(context, key, &mut dehydrator);
         dehydrator.shrunk(c"dehydrator.limit");

@@ -113,7 +113,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
-        schedule::begin(&name);
+        schedule::reset_overdue(&name);
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.ondue");
     }

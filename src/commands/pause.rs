@@ -84,8 +84,8 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
 
     if dehydrator.set_pause(None) {
         let name = Name::of(context, key);
-        schedule::begin(&name);
-        blocked::begin(&name);
+        schedule::reset_overdue(&name);
+        blocked::reset_overdue(&name);
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }

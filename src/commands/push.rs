@@ -326,7 +326,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
     // Few have any, and then one for each.
     let mut remembered = Vec::new();
-    if if_there != IfThere::Replace && dehydrator.has_past() {
+    if if_there != IfThere::Replace && dehydrator.remembers_any() {
         remembered.extend(elements.iter().map(|it| refuses(context, &mut dehydrator, it.id)));
     }
     if if_there == IfThere::Refuse

@@ -76,10 +76,10 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let mut reply = context.reply_array(held.len());
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, key, until);
-    let mut leaving = dehydrator.leaving(until);
+    let mut removal = dehydrator.removal(until);
     for Held { token, id } in held.iter() {
-        let held = leaving.as_mut().filter(|leaving| leaving.lawn.holds(id.bytes(), token));
-        let is_settled = held.is_some_and(|leaving| leaving.settle(id.bytes()));
+        let held = removal.as_mut().filter(|removal| removal.lawn.holds(id.bytes(), token));
+        let is_settled = held.is_some_and(|removal| removal.settle(id.bytes()));
         if is_settled {
             removed.push_sent(id);
         }

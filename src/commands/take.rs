@@ -17,7 +17,7 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     let mut dehydrator = Writing::open(context, key)?;
 
     let until = dehydrator.remembers_until();
-    let mut leaving = dehydrator.leaving(until);
+    let mut leaving = dehydrator.removal(until);
     let Some(taken) = leaving.as_mut().and_then(|leaving| leaving.lawn.stop(id.bytes())) else {
         context.reply_null();
         return Ok(());
@@ -25,7 +25,7 @@ pub fn pull(context: &CommandContext, args: Args<'_>) -> Result {
     context.reply_bulk(taken.element().payload);
     drop(taken);
     if until.is_some() {
-        leaving.into_iter().for_each(|mut leaving| leaving.left(id.bytes()));
+        leaving.into_iter().for_each(|mut leaving| leaving.remember(id.bytes()));
         let mut removed = Batch::settled(context, key, until);
         removed.push_sent(id);
         removed.finish();
@@ -91,7 +91,7 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     let mut reply = context.reply_array(request.ids().count());
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, request.key, until);
-    let mut leaving = dehydrator.leaving(until);
+    let mut leaving = dehydrator.removal(until);
     for sent in request.ids() {
         let id = sent.bytes();
         let is_out = |lawn: &&mut Lawn| {
@@ -105,7 +105,7 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
         if let Some(taken) = leaving.lawn.stop(id) {
             reply.push_bulk(taken.element().payload);
         }
-        leaving.left(id);
+        leaving.remember(id);
         removed.push_sent(sent);
     }
     drop(reply);
@@ -168,10 +168,10 @@ pub fn settled(context: &CommandContext, args: Args<'_>) -> Result {
     }
 
     let mut count = 0;
-    if let Some(mut leaving) = dehydrator.leaving(until) {
+    if let Some(mut leaving) = dehydrator.removal(until) {
         for id in request.ids() {
             count += i64::from(leaving.lawn.stop(id).is_some());
-            leaving.left(id);
+            leaving.remember(id);
         }
     }
     if count > 0 || until.is_some() {

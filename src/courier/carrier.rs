@@ -77,7 +77,7 @@ impl Carrier {
         };
         // After a command the server looks by itself for who waits for the key.
         if self.adds && context.command().is_none() {
-            timer::once_more();
+            timer::request_extra_pass();
         }
         result
     }

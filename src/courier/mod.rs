@@ -170,7 +170,7 @@ pub fn retire(
     let Some(_guard) = Retiring::begin() else { return 0 };
     let name = Name::of(context, key);
     // What failed a moment ago is not tried for each that comes due meanwhile.
-    if schedule::waits(&name) {
+    if schedule::is_backing_off(&name) {
         return put_aside(context, key, policy, now);
     }
     let (moved, result) = deliver(context, key, policy, now, go_on);
@@ -325,7 +325,7 @@ pub fn reject(
             inspect(context, key, |dehydrator| batch_of_held(&dehydrator.lawn, held, &mut next));
         let Some(batch) = batch else { break };
         // Who listens to what is sent may reject more. That waits for its turn, as after what failed a moment ago.
-        if guard.is_some() && !schedule::waits(&name) {
+        if guard.is_some() && !schedule::is_backing_off(&name) {
             let (sent, result) = send(context, key, policy, batch, now, || true);
             counters::count(&DEAD_LETTERS, sent.len() as u64);
             match result {
@@ -386,12 +386,12 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [E
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let until = dehydrator.remembers_until().filter(|_| !policy.is_limit());
     let mut removed = Batch::settled(context, key, until);
-    if let Some(mut leaving) = dehydrator.leaving(until) {
+    if let Some(mut removal) = dehydrator.removal(until) {
         for copy in batch {
             let id = copy.id.as_str();
             // A listener to the stream's events may have taken it, and put another one there.
-            let is_there = copy.is_in(leaving.lawn) || copy.is_rejected(leaving.lawn);
-            if is_there && leaving.settle(id.bytes()) {
+            let is_there = copy.is_in(removal.lawn) || copy.is_rejected(removal.lawn);
+            if is_there && removal.settle(id.bytes()) {
                 removed.push_sent(id);
             }
         }
@@ -420,14 +420,14 @@ fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     let until = dehydrator.remembers_until().filter(|_| !policy.is_limit());
     let mut removed = Batch::settled(context, key, until);
     let mut count = 0;
-    if let Some(mut leaving) = dehydrator.leaving(until) {
+    if let Some(mut removal) = dehydrator.removal(until) {
         let most = if policy.is_limit() {
-            let first = leaving.lawn.iter_until(now).take(BATCH);
+            let first = removal.lawn.iter_until(now).take(BATCH);
             first.take_while(|(_, element)| policy.routes(element.deliveries)).count()
         } else {
             BATCH
         };
-        count = leaving.drain(now, most, |_, element| removed.push(element.id));
+        count = removal.drain(now, most, |_, element| removed.push(element.id));
     }
     if removed.finish() {
         dehydrator.shrunk(c"dehydrator.drop");

@@ -28,14 +28,14 @@ use lawn::{Mover, Remembered, Token};
 const NAME: &std::ffi::CStr = c"dehy-type";
 
 thread_local! {
-    /// To ask the server something while it loads a value, where it hands out no client.
-    static BESIDE: OnceCell<Context> = const { OnceCell::new() };
+    /// A context for questions to the server while it loads a value without a client.
+    static DETACHED: OnceCell<Context> = const { OnceCell::new() };
 }
 
-/// Registers the type. `false` if the server refuses it, as it does when ReDe is loaded.
+/// Registers the type. Returns `false` if the server refuses it, as it does when ReDe is loaded.
 pub fn register(context: &Context) -> bool {
     let mut methods = RedisModuleTypeMethods {
-        // As of Redis 7.0.
+        // Redis 7.0's. An earlier server ignores unknown callbacks.
         version: 4,
         rdb_load: Some(rdb_load),
         rdb_save: Some(rdb_save),
@@ -65,16 +65,16 @@ pub fn register(context: &Context) -> bool {
             &mut methods
         ))
     };
-    BESIDE.with(|beside| _ = beside.set(context.detached()));
+    DETACHED.with(|detached| _ = detached.set(context.detached()));
     TYPE.store(kind, Ordering::Relaxed);
     !kind.is_null()
 }
 
-/// Returns the dehydrator that a value is.
+/// Returns the dehydrator behind a value.
 ///
 /// # Safety
 ///
-/// `value` must be a dehydrator's, which the server keeps as it is for `'a`.
+/// `value` must point to a dehydrator that the server does not change or free during `'a`.
 unsafe fn dehydrator<'a>(value: *const c_void) -> &'a Dehydrator {
     // SAFETY: every value of our type is a leaked `Box<Dehydrator>`.
     unsafe { &*value.cast::<Dehydrator>() }
@@ -102,9 +102,14 @@ impl Sink for Io {
     }
 }
 
-/// Gives a new value to the server, which will put it under this name. `came`: when what is overdue in it came.
-fn leak(mut dehydrator: Dehydrator, name: Option<Name>, came: impl FnOnce() -> u64) -> *mut c_void {
-    dehydrator.note_next(came);
+/// Hands a new value over to the server, which will store it under `name`. `arrived`: since when elements that are
+/// overdue count as such.
+fn leak(
+    mut dehydrator: Dehydrator,
+    name: Option<Name>,
+    arrived: impl FnOnce() -> u64,
+) -> *mut c_void {
+    dehydrator.note_next(arrived);
     name.iter().for_each(|name| dehydrator.note_memory(name.db, &name.key));
     if is_scheduled(&dehydrator) {
         let tracking = dehydrator.tracking();
@@ -114,8 +119,8 @@ fn leak(mut dehydrator: Dehydrator, name: Option<Name>, came: impl FnOnce() -> u
     Box::into_raw(Box::new(dehydrator)).cast()
 }
 
-// The server calls what follows. It hands each callback what the signature says, live for the call,
-// and values of our type alone: that is the promise which every `SAFETY` below leans on.
+// The server calls the functions below. It passes what each signature says, live for the call, and only values of our
+// type: every `SAFETY` below relies on that promise.
 
 unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_void {
     guard(ptr::null_mut(), || {
@@ -125,11 +130,11 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
             Ok((lawn, mut rules, remembered)) => {
                 rules.trust = trust(&io, &rules);
                 let is_news = rules.trust == Trust::Unannounced;
-                // Where the server loads all it has, nothing counts as overdue before it is done.
+                // While the server loads its data, nothing counts as overdue before the end.
                 let loads = io.context().is_loading();
-                let came = || if loads { 0 } else { clock::now() };
-                let value = Dehydrator::with_past(lawn, rules, remembered.into());
-                let value = leak(value, io.name(), came);
+                let arrived = || if loads { 0 } else { clock::now() };
+                let value = Dehydrator::with_remembered(lawn, rules, remembered.into());
+                let value = leak(value, io.name(), arrived);
                 if is_news {
                     timer::soon(&io.context());
                 }
@@ -153,36 +158,36 @@ unsafe extern "C" fn rdb_load(io: *mut RedisModuleIO, version: c_int) -> *mut c_
     })
 }
 
-/// Returns whether what is being loaded may send elements elsewhere. By RESTORE anybody can bring any policy, also one that ONDUE
-/// would refuse to that user, so such a one is to be confirmed first. A file and a full sync are the server's own.
+/// Returns the trust in a loaded policy. Anybody can bring any policy by RESTORE, also one that ONDUE refuses to that
+/// user, so a policy that sends elements elsewhere needs a confirmation. A file and a full sync are the server's own.
 ///
-/// *The append-only file and replicas* have the RESTORE, as it was sent. A replica judges by itself, as its primary did;
-/// but a server that reads the file cannot tell that from a value in its snapshot, and a replica in a cluster serves no
-/// slot. So the end of this pass of the event loop says it to them in so many words, before the server writes the file,
-/// and sends what replicas are to have. What a crash costs: if it falls between the two in the file, which is written in
-/// one go, the policy counts as confirmed after the load. A key that is renamed in the same pass is to be found first,
-/// which takes until the walk has come by.
+/// *The append-only file and replicas* get the RESTORE as it was sent. A replica judges by itself, as its primary did.
+/// But a server that reads the file cannot tell the RESTORE from a value of its snapshot, and a replica in a cluster
+/// serves no slot. So the end of this pass of the event loop replicates the policy as unconfirmed, before the server
+/// writes the file and sends to replicas. If a crash falls between the two in the file, which is written in one go, the
+/// policy counts as confirmed after the load. A key that is renamed in the same pass is reported only when the walk has
+/// found it.
 ///
-/// *A slot that moves* here comes by RESTORE too, key by key or all at once. Until it is handed over, this node does not
-/// serve it, and the server refuses a RESTORE there to whoever does not say ASKING, which is how it is moved.
+/// *A slot that moves* here arrives by RESTORE too, key by key or all at once. Until it is handed over, this node does
+/// not serve it, and the server refuses a RESTORE there without ASKING, which is how it is moved.
 fn trust(io: &Io, rules: &Rules) -> Trust {
-    let may_be_anybody_s = rules.trust.is_confirmed() && rules.policy.sends_elsewhere();
+    let may_be_foreign = rules.trust.is_confirmed() && rules.policy.sends_elsewhere();
     let is_restored = || {
         let name = io.name().map(|name| OwnedStr::new(&name.key));
         !io.context().is_loading()
-            && BESIDE.with(|context| match (context.get(), &name) {
+            && DETACHED.with(|context| match (context.get(), &name) {
                 (Some(context), Some(name)) => context.serves(name.as_str()),
                 _ => true,
             })
     };
-    if may_be_anybody_s && is_restored() { Trust::Unannounced } else { rules.trust }
+    if may_be_foreign && is_restored() { Trust::Unannounced } else { rules.trust }
 }
 
 unsafe extern "C" fn rdb_save(io: *mut RedisModuleIO, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (mut io, value) = unsafe { (Io::from_raw(io), dehydrator(value)) };
-        encoding::save(&value.lawn, value.rules(), value.past.ids(), &mut io);
+        encoding::save(&value.lawn, value.rules(), value.remembered.ids(), &mut io);
     });
 }
 
@@ -198,7 +203,7 @@ unsafe extern "C" fn aof_rewrite(
         // SAFETY: the server's promise above.
         let key = unsafe { Str::from_raw(key) };
         replicate::rewrite_level(&io);
-        // First, so that what is held is counted as it comes.
+        // First, so that leases are counted as they are added.
         if let Some(limits) = &value.rules().limits {
             Effect::limits(key, limits).for_each(|effect| effect.rewrite(&io));
         }
@@ -211,7 +216,7 @@ unsafe extern "C" fn aof_rewrite(
         if let Some(pause) = value.rules().pause {
             Effect::paused(key, pause).rewrite(&io);
         }
-        for (until, id) in value.past.ids().into_iter().flat_map(Remembered::iter) {
+        for (until, id) in value.remembered.ids().into_iter().flat_map(Remembered::iter) {
             Effect::settled(key, until, id).rewrite(&io);
         }
     });
@@ -222,7 +227,7 @@ unsafe extern "C" fn mem_usage(value: *const c_void) -> usize {
     guard(0, || unsafe { dehydrator(value) }.memory())
 }
 
-/// Adds up the rules, the order of delivery, ids, payloads, TTLs, deadlines and leases: all that a client could ever see.
+/// Digests all that a client can see: the rules, the order of delivery, ids, payloads, TTLs, deadlines and leases.
 unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
@@ -253,9 +258,10 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
             digest.unsigned(value.lawn.token(&element).map_or(0, Token::number));
         }
         digest.end_sequence();
-        // In any order: each is a sequence of its own. What is over has been forgotten here, and perhaps not there.
+        // In any order: each is a sequence of its own. Expired ids are skipped: this server may have forgotten them,
+        // and another not.
         let now = clock::now();
-        let ids = value.past.ids().into_iter().flat_map(Remembered::iter);
+        let ids = value.remembered.ids().into_iter().flat_map(Remembered::iter);
         for (until, id) in ids.filter(|(until, _)| *until > now) {
             digest.bytes(id);
             digest.unsigned(until);
@@ -264,7 +270,7 @@ unsafe extern "C" fn digest(digest: *mut RedisModuleDigest, value: *mut c_void) 
     });
 }
 
-/// Frees a value, perhaps on a background thread: a dehydrator shares nothing but counters.
+/// Frees a value, perhaps on a background thread: dehydrators share nothing but counters.
 unsafe extern "C" fn free(value: *mut c_void) {
     // SAFETY: the server's promise above, and that it forgets the value.
     guard((), || drop(unsafe { Box::from_raw(value.cast::<Dehydrator>()) }));
@@ -286,12 +292,12 @@ unsafe extern "C" fn copy2(
     })
 }
 
-/// Notes that a value leaves its name: it is deleted, overwritten, renamed or moved.
+/// Records that a value leaves its name: it is deleted, overwritten, renamed or moved.
 unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const c_void) {
     guard((), || {
         // SAFETY: the server's promise above.
         let (transfer, value) = unsafe { (KeyNames::from_raw(transfer), dehydrator(value)) };
-        value.past.moved();
+        value.remembered.clear_mark();
         if value.tracking().unlink()
             && let Some(name) = transfer.and_then(|transfer| transfer.source())
         {
@@ -304,12 +310,12 @@ unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const 
 /// again.
 unsafe extern "C" fn defrag(
     context: *mut RedisModuleDefragCtx,
-    // On some servers this is no key's name at all: it is not looked at.
+    // Unused: on some servers this is no key's name.
     _key: *mut RedisModuleString,
     value: *mut *mut c_void,
 ) -> c_int {
     guard(0, || {
-        // What is being moved is nowhere for a moment.
+        // A panic in the middle of a move would lose the value.
         let _whole = AbortOnPanic::begin();
         let mut mover = Defrag { context };
         // SAFETY: the server's promise above, and that nothing else refers to the value meanwhile.
@@ -317,7 +323,7 @@ unsafe extern "C" fn defrag(
             let moved = mover.moved((*value).cast::<Dehydrator>());
             *value = moved.cast();
             trap::pass("defrag");
-            // Small ones have no cursor, and are done in one go.
+            // Small values have no cursor, and are done in one go.
             let mut cursor = 0;
             api!(RedisModule_DefragCursorGet(context, &mut cursor));
             let go_on = || api!(RedisModule_DefragShouldStop(context)) == 0;
@@ -332,20 +338,20 @@ unsafe extern "C" fn defrag(
     })
 }
 
-/// The server's defragmentation while a callback of it runs.
+/// The server's defragmentation during a callback.
 struct Defrag {
     context: *mut RedisModuleDefragCtx,
 }
 
 impl Defrag {
-    /// Moves the allocation of some `T`, if that helps. Returns where it is now.
+    /// Moves the allocation of a `T` if that helps. Returns its address.
     ///
     /// # Safety
     ///
-    /// `start` must be where an allocation of the module's global allocator begins, with the alignment of `T`, and the
-    /// caller the only one who refers to it. If it was moved, the old address is free.
+    /// `start` must be the start of an allocation by the module's global allocator, with the alignment of `T`, and the
+    /// caller its only owner. After a move the old address is free.
     unsafe fn moved<T>(&self, start: *mut T) -> *mut T {
-        // The server does not know what our allocator has shifted.
+        // The server does not know allocations that our allocator has shifted.
         if !allocator::is_plain(align_of::<T>()) {
             return start;
         }
@@ -379,11 +385,11 @@ impl Mover for Defrag {
     }
 }
 
-// A value is freed on a background thread, so it may refer to nothing that belongs to another.
+// A background thread may free a value, so it may refer to nothing that belongs to another thread.
 const _: () = {
     const fn is_send<T: Send>() {}
     is_send::<Dehydrator>();
 };
 
-// Compiled against one header, run by servers of many versions.
+// Compiled against one header, but run by servers of many versions.
 const _: () = assert!(raw::REDISMODULE_TYPE_METHOD_VERSION >= 4);

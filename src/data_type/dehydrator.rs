@@ -1,95 +1,95 @@
-//! What is in a key: a lawn, and what becomes of what comes due in it.
+//! A key's value: a lawn, and the rules for elements that come due.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-use super::past::Past;
+use super::remembered_ids::RememberedIds;
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::pending::blocked::Outlook;
 use crate::pending::compaction::{self, Mark};
-use crate::pending::overdue::{OVERDUE, Place, Serial};
+use crate::pending::overdue::{OVERDUE, OverdueSlot, Serial};
 use crate::pending::schedule::Task;
 use crate::policy::{Limits, Policy, Rate, Rules};
 use crate::server::flags::is_active_primary;
 use lawn::{Counts, DEADLINE_MAX, Element, Lawn, Mover, Row, Start, rounded};
 
-/// A client that asks for elements passes over so many dead letters at the most: the time that takes has a bound.
+/// Most dead letters that a request for elements skips, which bounds its time.
 pub const DEAD_LETTERS_MAX: usize = 1024;
 
-/// The TTL and the deadline of dead letters that are *stuck*: they cannot go where they belong. It places them behind all
-/// that can be given out, in the order in which they got stuck. No clock ever reaches it, and no client can ask for it:
-/// a client's "never" is [`NEVER`].
+/// The TTL and the deadline of *stuck* dead letters, which cannot be moved to their destination. They stand behind all
+/// elements that can be given out, in the order in which they got stuck. No clock ever reaches this deadline, and no
+/// client can request it: a client's "never" is [`NEVER`].
 pub const STUCK: u64 = DEADLINE_MAX;
 
-/// The latest deadline that a client can give an element, for "never". A lease that ends then runs like any other.
+/// The latest deadline that a client can set, for "never". A lease until then runs like any other.
 pub const NEVER: u64 = STUCK - 1;
 
-/// Returns whether a lease with this deadline runs. What is stuck is held by nobody who could still do the work.
+/// Returns whether a lease with this deadline runs. A stuck element is not leased to a worker.
 pub fn runs(deadline: u64, now: u64) -> bool {
     deadline > now && deadline != STUCK
 }
 
-/// The TTL of dead letters that are stuck and were rejected: they are dead letters by any limit of deliveries.
+/// The TTL of stuck dead letters that were rejected: dead letters under any limit of deliveries.
 pub const REJECTED: u64 = STUCK - 1;
 
-/// Returns whether an element is a dead letter that is stuck.
+/// Returns whether an element is a stuck dead letter.
 pub fn is_stuck(row: &Row<'_>) -> bool {
-    row.element.deliveries > 0 && sticks(row.ttl, row.element.deadline)
+    row.element.deliveries > 0 && is_stuck_timer(row.ttl, row.element.deadline)
 }
 
-/// Returns whether an element that is stuck goes by this policy, and is no dead letter that it was by another one.
+/// Returns whether a stuck element is a dead letter under this policy, and not only under an earlier one.
 pub fn is_dead(row: &Row<'_>, policy: &Policy) -> bool {
     policy.is_limit() && (row.ttl == REJECTED || policy.routes(row.element.deliveries))
 }
 
-/// Returns whether a dead letter of this timer is stuck.
-pub fn sticks(ttl: u64, deadline: u64) -> bool {
+/// Returns whether a dead letter with this TTL and deadline is stuck.
+pub fn is_stuck_timer(ttl: u64, deadline: u64) -> bool {
     deadline == STUCK && (ttl == STUCK || ttl == REJECTED)
 }
 
 /// The value of a key.
 pub struct Dehydrator {
     pub lawn: Lawn,
-    /// `None`: the default ones. In a box, as they would be most of a small dehydrator.
+    /// `None`: the default rules. In a box, because they would be most of a small dehydrator.
     rules: Option<Box<Rules>>,
-    pub past: Past,
+    pub remembered: RememberedIds,
     tracking: Tracking,
 }
 
 impl Dehydrator {
-    /// Makes one, and counts it.
+    /// Creates a dehydrator, and counts it.
     pub fn new(lawn: Lawn, rules: Rules) -> Self {
-        Self::with_past(lawn, rules, Past::default())
+        Self::with_remembered(lawn, rules, RememberedIds::default())
     }
 
-    /// Makes one that remembers ids, and counts it.
-    pub fn with_past(lawn: Lawn, rules: Rules, past: Past) -> Self {
-        let new = Self { lawn, rules: boxed(rules), past, tracking: Tracking::none() };
+    /// Creates a dehydrator that remembers ids, and counts it.
+    pub fn with_remembered(lawn: Lawn, rules: Rules, remembered: RememberedIds) -> Self {
+        let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::none() };
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
-        Counted::default().become_those_of(&new);
+        CensusShare::default().update_census(&new);
         new.look_for_stuck();
         new
     }
 
-    /// Notes whether any dead letter is stuck. O(TTLs) if anything was given out.
+    /// Records whether any dead letter is stuck. O(TTLs) if any element was given out.
     pub fn look_for_stuck(&self) {
         self.tracking.note_stuck(self.stuck().next().is_some());
     }
 
-    /// Returns the dead letters that are stuck, in order.
+    /// Returns the stuck dead letters, in order.
     pub fn stuck(&self) -> impl Iterator<Item = Row<'_>> {
         let lawn = Some(&self.lawn).filter(|lawn| lawn.delivered() > 0);
         let first = Start { deadline: STUCK, behind: None };
         lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
 
-    /// Returns whether it has nothing in it and nothing to do, and so should not be there. With a policy an empty one stays,
-    /// as a stream with consumer groups does, and so does one that is paused.
+    /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A policy or a pause
+    /// keeps an empty one, as consumer groups keep an empty stream.
     pub fn is_idle(&self) -> bool {
         self.lawn.is_empty() && self.has_default_rules()
     }
 
-    /// Returns whether it has the rules of a dehydrator of which nobody has said anything.
+    /// Returns whether the dehydrator has the default rules.
     #[inline]
     pub fn has_default_rules(&self) -> bool {
         self.rules.is_none()
@@ -114,19 +114,19 @@ impl Dehydrator {
         self.rules.as_mut()?.limits.as_mut()?.rate.as_mut()
     }
 
-    /// Forgets all ids if none are to be remembered.
-    pub fn keep_past(&mut self) {
+    /// Forgets all ids if REMEMBER is not set.
+    pub fn drop_ids_if_disabled(&mut self) {
         if self.rules().limits.as_ref().is_none_or(|limits| limits.remember == 0) {
-            self.past.clear();
+            self.remembered.clear();
         }
     }
 
-    /// Returns whether nothing is given out or delivered at this time.
+    /// Returns whether nothing is given out or delivered at `now`.
     pub fn is_paused(&self, now: u64) -> bool {
         self.rules().pause.is_some_and(|pause| pause.is_on(now))
     }
 
-    /// Returns how many may be given out at this time, as far as limits say.
+    /// Returns how many elements the limits allow to be given out at `now`.
     pub fn room(&self, now: u64) -> usize {
         let Some(limits) = &self.rules().limits else { return usize::MAX };
         let rate = limits.rate.as_ref().map_or(u64::MAX, |rate| rate.room(now));
@@ -137,39 +137,36 @@ impl Dehydrator {
         usize::try_from(rate.min(held)).unwrap_or(usize::MAX)
     }
 
-    /// Returns since when something may be given out, or from when on, as far as limits say: 0 without any.
+    /// Returns from when on the limits allow an element to be given out: 0 without limits.
     fn room_from(&self, now: u64) -> u64 {
         let Some(limits) = &self.rules().limits else { return 0 };
         let rate = limits.rate.as_ref().map_or(0, |rate| rate.next(now));
         if limits.held == 0 || (self.lawn.running(now) as u64) < limits.held {
             return rate;
         }
-        // There may be more than allowed. Then it is looked at again when the first of them ends.
+        // More leases than allowed may run. Then the limit is checked again when the first of them ends.
         self.lawn.first_end(now).map_or(rate, |end| end.max(rate))
     }
 
-    /// Returns since when elements may be delivered, or from when on, as far as limits say. What is dropped goes to nobody.
-    fn delivers_from(&self, now: u64) -> u64 {
-        let limits = self.rules().limits.as_ref().filter(|_| self.rules().policy.delivers());
-        let rate = limits.and_then(|limits| limits.rate.as_ref());
-        rate.map_or(0, |rate| rate.next(now))
+    /// Returns the rate that limits deliveries, if any. Dropped elements do not count.
+    fn delivery_rate(&self) -> Option<&Rate> {
+        self.rules().limits.as_ref().filter(|_| self.rules().policy.delivers())?.rate.as_ref()
     }
 
-    /// Returns how many may be delivered at this time.
+    /// Returns how many elements the limits allow to be delivered at `now`.
     pub fn deliverable(&self, now: u64) -> usize {
-        let limits = self.rules().limits.as_ref().filter(|_| self.rules().policy.delivers());
-        let rate = limits.and_then(|limits| limits.rate.as_ref());
+        let rate = self.delivery_rate();
         rate.map_or(usize::MAX, |rate| usize::try_from(rate.room(now)).unwrap_or(usize::MAX))
     }
 
-    /// Returns whether something that is due may go at this time, as far as limits say. `sends`: it goes by the policy.
+    /// Returns whether the limits allow a due element to leave at `now`. `sends`: the policy sends it.
     pub fn has_room(&self, sends: bool, now: u64) -> bool {
         (if sends { self.deliverable(now) } else { self.room(now) }) > 0
     }
 
-    /// Returns when something can be given out, or since when, as far as deadlines, a pause and limits say.
+    /// Returns when the first element is available, considering deadlines, a pause and limits.
     pub fn next(&self) -> Option<u64> {
-        // Without limits no clock is read.
+        // Reads no clock without limits.
         let room_from =
             if self.rules().limits.is_some() { self.room_from(clock::now()) } else { 0 };
         let next = self.next_deadline()?.max(room_from);
@@ -179,23 +176,23 @@ impl Dehydrator {
         }
     }
 
-    /// Returns when the next element comes due, or did. What is stuck never does.
+    /// Returns the next deadline. Stuck elements have none.
     pub fn next_deadline(&self) -> Option<u64> {
         let is_stuck = |next| next == STUCK && self.tracking.has_stuck();
         self.lawn.next_deadline().filter(|next| !is_stuck(*next))
     }
 
-    /// Returns what the module has to do here by itself.
+    /// Returns the dehydrator's own work.
     pub fn next_task(&self, now: u64) -> Task {
         match self.rules().pause {
-            // It ends by itself.
+            // The module ends the pause.
             Some(pause) => Task { next: pause.end(), delivers: true, is_held_back: false },
             None => {
                 let next = self.lawn.next_deadline();
                 let sends = self.sends_first();
                 let from = match &self.rules().limits {
                     None => 0,
-                    Some(_) if sends => self.delivers_from(now),
+                    Some(_) if sends => self.delivery_rate().map_or(0, |rate| rate.next(now)),
                     Some(_) => self.room_from(now),
                 };
                 let is_held_back = from > now && next.is_some_and(|next| next <= now);
@@ -204,17 +201,17 @@ impl Dehydrator {
         }
     }
 
-    /// Returns what there is to wait for.
+    /// Returns when a blocked client could be served.
     pub fn outlook(&self) -> Outlook {
         match self.rules().policy {
             Policy::Send(_) => Outlook::Delivered,
-            // A dead letter is first. When it has gone, there is something to wait for.
+            // A dead letter is first. A client can be served after it is moved.
             Policy::Limit { .. } if self.sends_first() => Outlook::Next(None),
             _ => Outlook::Next(self.next()),
         }
     }
 
-    /// Returns the first of what POLL gives out at this time, in order: what is due, but for dead letters.
+    /// Returns the first elements that POLL gives out at `now`, in order: the due ones, without dead letters.
     pub fn given_out(&self, now: u64, count: usize) -> impl Iterator<Item = (u64, Element<'_>)> {
         let count = if self.is_paused(now) { 0 } else { count.min(self.room(now)) };
         let limit = Some(&self.rules().policy).filter(|policy| policy.is_limit());
@@ -224,7 +221,7 @@ impl Dehydrator {
         due.filter(move |(_, element)| !is_dead(element.deliveries)).take(count)
     }
 
-    /// Returns whether the first in the order of delivery, when it is due, goes by the policy.
+    /// Returns whether the policy sends the first element when it comes due.
     pub fn sends_first(&self) -> bool {
         match self.rules().policy {
             Policy::Hold => false,
@@ -236,13 +233,13 @@ impl Dehydrator {
         }
     }
 
-    /// Returns how many bytes it takes. With it counts what the server keeps it in, an object and a module's value of two
-    /// words each, which the server itself leaves out.
+    /// Returns the bytes used. Includes the server's two objects for the value, two words each, which the server leaves
+    /// out.
     pub fn memory(&self) -> usize {
-        const KEPT_IN: usize = 2 * 16;
-        /// What the schedule keeps of its name, about.
+        const SERVER_OBJECTS: usize = 2 * 16;
+        /// The schedule's entry for the name, about.
         const SCHEDULED: usize = 240;
-        let own = KEPT_IN + rounded(size_of::<Self>());
+        let own = SERVER_OBJECTS + rounded(size_of::<Self>()) - size_of::<Lawn>();
         let rules = self.rules.as_ref().map_or(0, |rules| {
             let limits = rules.limits.as_ref().map_or(0, |limits| {
                 let log = limits.rate.as_ref().map_or(0, Rate::memory);
@@ -251,113 +248,110 @@ impl Dehydrator {
             rounded(size_of::<Rules>()) + rounded(rules.policy.memory()) + limits
         });
         let scheduled = if self.tracking.is_tracked() { SCHEDULED } else { 0 };
-        self.lawn.memory() - size_of::<Lawn>() + own + rules + self.past.memory() + scheduled
+        self.lawn.memory() + own + rules + self.remembered.memory() + scheduled
     }
 
-    /// Returns whether it holds memory that it could give back.
+    /// Returns whether the dehydrator holds memory to give back.
     pub fn is_sparse(&self) -> bool {
-        (self.lawn.is_sparse() || self.past.is_sparse()) && !self.is_idle()
+        (self.lawn.is_sparse() || self.remembered.is_sparse()) && !self.is_idle()
     }
 
-    /// Notes what memory there is to give back, now or when ids can be forgotten, for a value that got its name, a
-    /// database and a key, without a write.
+    /// Records the memory to give back, now or when ids expire, for a value that got its key without a write.
     pub fn note_memory(&self, db: i32, key: &[u8]) {
-        self.past.note(|| (db, key));
+        self.remembered.note(|| (db, key));
         if self.is_sparse() {
             compaction::note(self.tracking.mark(), db, key);
         }
     }
 
-    /// Returns about how many allocations dropping it will free. O(1).
+    /// Returns the approximate number of allocations that dropping frees. O(1).
     pub fn allocations(&self) -> usize {
-        self.lawn.allocations() + self.past.allocations()
+        self.lawn.allocations() + self.remembered.allocations()
     }
 
-    /// Lets `mover` move its allocations, beginning with step `from`, while `go_on` says so. Returns the step to carry on
-    /// with, or `None` at the end.
+    /// Lets `mover` move the allocations from step `from` on, while `go_on` returns `true`. Returns the next step, or
+    /// `None` at the end.
     pub fn defrag(
         &mut self,
         from: usize,
         mover: &mut impl Mover,
         mut go_on: impl FnMut() -> bool,
     ) -> Option<usize> {
-        /// The lowest of the bits that says that it is at the ids that are remembered.
-        const PAST: usize = 1 << 48;
-        if from < PAST {
+        /// Steps from this one on belong to the remembered ids.
+        const REMEMBERED: usize = 1 << 48;
+        if from < REMEMBERED {
             if let Some(next) = self.lawn.defrag(from, mover, &mut go_on) {
                 return Some(next);
             }
-            self.past.ids()?;
-            return Some(PAST);
+            self.remembered.ids()?;
+            return Some(REMEMBERED);
         }
-        let next = self.past.defrag(from - PAST, mover, go_on)?;
-        Some(PAST + next)
+        let next = self.remembered.defrag(from - REMEMBERED, mover, go_on)?;
+        Some(REMEMBERED + next)
     }
 
-    /// Notes when the first element can be given out, or since when, after something was changed. `now` is the time of that,
-    /// in milliseconds since the epoch.
+    /// Records when the first element is available, after a change. `now` is the time of the change, in milliseconds
+    /// since the epoch.
     #[inline]
     pub fn note_next(&mut self, now: impl FnOnce() -> u64) {
         let mut next = self.lawn.settle_first();
         if !self.has_default_rules() || next == Some(STUCK) {
             next = self.next();
         }
-        self.tracking.place.note(next, now);
+        self.tracking.slot.note(next, now);
     }
 
-    /// Returns since when what is due in it is overdue. `None`: since its deadline.
+    /// Returns since when due elements are overdue. `None`: since their deadlines.
     #[inline]
     pub fn overdue(&self) -> Option<OverdueSince> {
-        let is_plain = self.has_default_rules() && !self.tracking.place.is_floored();
+        let is_plain = self.has_default_rules() && !self.tracking.slot.is_floored();
         (!is_plain).then(|| self.overdue_since())
     }
 
     #[inline(never)]
     fn overdue_since(&self) -> OverdueSince {
-        self.tracking.place.overdue(self.next())
+        self.tracking.slot.overdue(self.next())
     }
 
-    /// Returns for how long the oldest element has been due that could be given out or delivered at this time, in
-    /// milliseconds. `None`: there is none.
+    /// Returns the time since the oldest available element came due, in milliseconds. `None`: there is none.
     pub fn age(&self, now: u64) -> Option<u64> {
         let next = self.next().filter(|next| *next <= now && is_active_primary())?;
-        Some(self.tracking.place.age(next, now))
+        Some(self.tracking.slot.age(next, now))
     }
 
-    /// Returns how many elements have been due for a second or longer, so that they could have been given out or delivered
-    /// for so long.
+    /// Returns the number of elements that have been available for a second or longer.
     pub fn count_overdue(&self, now: u64) -> usize {
         let is_overdue = self.age(now).is_some_and(|age| age >= OVERDUE);
         if is_overdue { self.lawn.count_due(now.saturating_sub(OVERDUE)) } else { 0 }
     }
 
-    /// Returns what it adds to the census. O(1).
+    /// Returns the dehydrator's share of the census. O(1).
     #[inline]
-    pub fn counted(&self) -> Counted {
+    pub fn census_share(&self) -> CensusShare {
         let Counts { elements, given_out, leased, ttls } = self.lawn.counts();
-        // A lawn numbers its elements in 32 bits, so there are no more.
+        // A lawn numbers its elements in 32 bits, so the counts fit.
         let [elements, given_out, leased, ttls] =
             [elements, given_out, leased, ttls].map(|count| count as u32);
         let paused = (!self.has_default_rules() && self.rules().pause.is_some()).into();
-        Counted { elements, given_out, leased, ttls, paused }
+        CensusShare { elements, given_out, leased, ttls, paused }
     }
 
-    /// Returns what is known of its name.
+    /// Returns what the module knows about the name.
     pub fn tracking(&self) -> &Tracking {
         &self.tracking
     }
 }
 
 impl Clone for Dehydrator {
-    /// Makes another one, which is in no key yet.
+    /// Returns a copy, which is in no key yet.
     fn clone(&self) -> Self {
-        Self::with_past(self.lawn.clone(), self.rules().clone(), self.past.clone())
+        Self::with_remembered(self.lawn.clone(), self.rules().clone(), self.remembered.clone())
     }
 }
 
 impl Drop for Dehydrator {
     fn drop(&mut self) {
-        self.counted().become_other(Counted::default());
+        self.census_share().replace_by(CensusShare::default());
         DEHYDRATORS.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -366,18 +360,18 @@ fn boxed(rules: Rules) -> Option<Box<Rules>> {
     (rules != Rules::DEFAULT).then(|| Box::new(rules))
 }
 
-/// How much there is in all dehydrators.
+/// The totals of all dehydrators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Census {
     pub dehydrators: usize,
     pub elements: usize,
-    /// Elements that were given out under a lease and are still there.
+    /// Elements that were leased at least once and are still there.
     pub given_out: usize,
-    /// Those of them that are held under a token.
+    /// Elements of `given_out` that are held under a token.
     pub leased: usize,
-    /// TTLs, those of one dehydrator apart from those of another.
+    /// TTLs, census_share per dehydrator.
     pub ttls: usize,
-    /// Dehydrators that are paused.
+    /// Paused dehydrators.
     pub paused: usize,
 }
 
@@ -403,9 +397,9 @@ impl Census {
     }
 }
 
-/// What one dehydrator adds to the census. It is not kept: whoever changes one counts before and afterwards.
+/// A dehydrator's share of the census. It is not stored: each change counts before and afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counted {
+pub struct CensusShare {
     elements: u32,
     given_out: u32,
     leased: u32,
@@ -413,15 +407,15 @@ pub struct Counted {
     paused: u32,
 }
 
-impl Counted {
-    /// Corrects the sums, of which these numbers were a part, for what the dehydrator has become. O(1).
+impl CensusShare {
+    /// Replaces this share in the totals by the dehydrator's present one. O(1).
     #[inline]
-    pub fn become_those_of(self, dehydrator: &Dehydrator) {
-        self.become_other(dehydrator.counted());
+    pub fn update_census(self, dehydrator: &Dehydrator) {
+        self.replace_by(dehydrator.census_share());
     }
 
     #[inline]
-    fn become_other(self, new: Self) {
+    fn replace_by(self, new: Self) {
         for (sum, old, new) in [
             (&ELEMENTS, self.elements, new.elements),
             (&GIVEN_OUT, self.given_out, new.given_out),
@@ -437,24 +431,23 @@ impl Counted {
     }
 }
 
-/// Whether the name is known of a dehydrator that the module must find by itself.
+/// Whether the module knows the name of a dehydrator that it must find by itself.
 ///
-/// The server does not say where RENAME and MOVE bring a value, only that it has left its name. If it is freed
-/// afterwards, it was deleted. If not, it has *moved*: it has another name, which is not known until somebody changes
-/// something in it, or a walk over the keyspace finds it. A value may be freed on a background thread, which is why these
-/// are atomics. Nothing is ordered by them.
+/// The server reports that RENAME or MOVE takes a value from its name, but not the new name. A value that is not freed
+/// then has *moved*: its name is unknown until a write or a walk over the keyspace finds it. A background thread may
+/// free a value, hence the atomics, which order nothing.
 pub struct Tracking {
     state: AtomicU8,
-    /// Whether dead letters may be stuck, so that they are to be tried again. It is changed by the main thread alone.
+    /// Whether dead letters may be stuck, so that they are retried. Only the main thread changes it.
     has_stuck: AtomicBool,
-    /// Whether it has been noted that it has memory to give back.
+    /// Whether [`compaction`] has recorded the value.
     mark: Mark,
-    place: Place,
+    slot: OverdueSlot,
 }
 
-/// Values that are [`MOVED`].
+/// The number of values that are [`MOVED`].
 static MOVED_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Whether all values are being looked for, so that one whose name is not known yet counts as moved, too.
+/// Whether a walk looks for all values, so that one whose name was never recorded also counts as moved.
 static ALL_ARE_TRACKED: AtomicBool = AtomicBool::new(false);
 
 const UNTRACKED: u8 = 0;
@@ -464,15 +457,15 @@ const MOVED: u8 = 2;
 impl Tracking {
     fn none() -> Self {
         let (state, has_stuck) = (AtomicU8::new(UNTRACKED), AtomicBool::new(false));
-        Self { state, has_stuck, mark: Mark::none(), place: Place::new() }
+        Self { state, has_stuck, mark: Mark::none(), slot: OverdueSlot::new() }
     }
 
-    /// Tells this value from all others.
+    /// Returns the number that identifies this value.
     pub fn serial(&self) -> Serial {
-        self.place.serial()
+        self.slot.serial()
     }
 
-    /// Returns whether it has been noted that it has memory to give back.
+    /// Returns the mark of [`compaction`].
     pub fn mark(&self) -> &Mark {
         &self.mark
     }
@@ -482,27 +475,27 @@ impl Tracking {
         self.has_stuck.load(Ordering::Relaxed)
     }
 
-    /// Says whether dead letters may be stuck.
+    /// Records whether dead letters may be stuck.
     pub fn note_stuck(&self, has_stuck: bool) {
         self.has_stuck.store(has_stuck, Ordering::Relaxed);
     }
 
-    /// Returns whether its name has been noted.
+    /// Returns whether the present name is recorded.
     pub fn is_tracked(&self) -> bool {
         self.state.load(Ordering::Relaxed) == TRACKED
     }
 
-    /// Says that the name it has now has been noted.
+    /// Records that the present name is known.
     pub fn track(&self) {
         self.set(TRACKED);
     }
 
-    /// Says that its name is noted no more: the module need not know it.
+    /// Records that the module need not know the name.
     pub fn untrack(&self) {
         self.set(UNTRACKED);
     }
 
-    /// Says that a walk has come by its name, which is noted if the module must know it.
+    /// Records that a walk has found the value. Its name is recorded if the module must know it.
     pub fn found(&self, is_scheduled: bool) {
         if is_scheduled {
             self.track();
@@ -511,9 +504,9 @@ impl Tracking {
         }
     }
 
-    /// Says that it leaves its name. Returns whether that had been noted.
+    /// Records that the value leaves its name. Returns whether that was recorded.
     pub fn unlink(&self) -> bool {
-        self.mark.moved();
+        self.mark.clear();
         let was_tracked = self.is_tracked();
         if was_tracked || ALL_ARE_TRACKED.load(Ordering::Relaxed) {
             self.set(MOVED);
@@ -541,15 +534,15 @@ impl Drop for Tracking {
     }
 }
 
-/// Returns how many dehydrators have left a name that was noted, or might have been, and are still there.
+/// Returns the number of live dehydrators that have left a recorded name, or one that might have been recorded.
 pub fn moved() -> usize {
     MOVED_COUNT.load(Ordering::Relaxed)
 }
 
-/// Says whether all dehydrators are being looked for.
+/// Sets whether a walk looks for all dehydrators.
 pub fn track_all(all: bool) {
     ALL_ARE_TRACKED.store(all, Ordering::Relaxed);
 }
 
-// One of 88 bytes takes 96: see docs/operations.md, of what a key of one element takes.
+// 88 bytes would take 96: see the size of a key with one element in docs/operations.md.
 const _: () = assert!(size_of::<Dehydrator>() <= 80);

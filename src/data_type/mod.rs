@@ -1,31 +1,28 @@
-//! The native type: what the server is told of it, and how a command gets at a dehydrator.
+//! The native type: its registration with the server, and the ways in which commands open a dehydrator.
 //!
-//! A key's value is a boxed [`Dehydrator`]. It belongs to the keyspace: the server asks for it to be loaded,
-//! saved, copied, measured and freed through the callbacks here; commands reach it through an open
-//! key, as [`Reading`] or [`Writing`].
+//! A key's value is a boxed [`Dehydrator`], which belongs to the keyspace. The server loads, saves, copies, measures
+//! and frees it through the callbacks here. Commands reach it through an open key, as [`Reading`] or [`Writing`].
 //!
 //! | module | noun |
 //! |---|---|
-//! | this file | the type, and looking at what is in a key |
-//! | `writing` | changing what is in a key, and what is noted, in [`pending`](crate::pending), once it was |
-//! | `compacting` | giving back memory |
-//! | `callbacks` | what the server calls: load, save, copy, measure, free, defragment |
-//! | `dehydrator` | the value: a lawn, its policy, what the census counts |
+//! | this file | the type, and reading a key |
+//! | `writing` | changing a key, removing elements, and recording future work in [`pending`](crate::pending) |
+//! | `upkeep` | giving memory back, and forgetting expired ids |
+//! | `callbacks` | the server's callbacks: load, save, copy, measure, free, defragment |
+//! | `dehydrator` | the value: a lawn, its rules, its share of the census |
 //! | `copy` | copies of elements |
-//! | `past` | ids that a dehydrator remembers |
-//! | `leaving` | taking elements out of a dehydrator that may remember their ids, and forgetting those |
-//! | `encoding` | how it looks in an RDB file, a full sync and a DUMP |
+//! | `remembered_ids` | the ids that a dehydrator remembers |
+//! | `encoding` | the format of an RDB file, a full sync and a DUMP |
 //! | `fields` | a payload in memory, for tests of the encodings and the fuzzer |
 
 mod callbacks;
-mod compacting;
 mod copy;
 mod dehydrator;
 mod encoding;
 #[cfg(test)]
 mod fields;
-mod leaving;
-mod past;
+mod remembered_ids;
+mod upkeep;
 mod writing;
 
 use std::ptr::{self, NonNull};
@@ -44,20 +41,19 @@ use crate::server::{Context, Key, Str};
 use lawn::{Lawn, Shared};
 
 pub use callbacks::register;
-pub use compacting::{Compacted, compact};
 pub use copy::ElementCopy;
 pub use dehydrator::{
     Census, DEAD_LETTERS_MAX, Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, moved, runs,
     track_all,
 };
-pub use leaving::forget_some;
+pub use upkeep::{Compacted, compact, forget_expired_ids};
 pub use writing::{Writing, restore_expiry};
 
-/// The type, once it is registered.
+/// The type, once registered.
 static TYPE: AtomicPtr<RedisModuleType> = AtomicPtr::new(ptr::null_mut());
 
-/// What all lawns share. The key of the tables of ids is drawn at random once a process, so that nobody can choose ids
-/// that collide.
+/// State shared by all lawns. The hash key of the tables of ids is drawn at random once per process, so that nobody can
+/// choose colliding ids.
 static SHARED: LazyLock<Arc<Shared>> =
     LazyLock::new(|| Arc::new(Shared::new(RandomState::new(), config::small_max)));
 
@@ -74,21 +70,21 @@ fn dehydrator_in(key: &Key<'_>) -> Result<Option<NonNull<Dehydrator>>> {
     Ok(key.value(kind())?.map(NonNull::cast))
 }
 
-/// Returns whether the module must know a dehydrator by name: it has something to do when an element comes due or a pause
-/// ends, or somebody listens for that.
+/// Returns whether the module must know a dehydrator's name: because the module has work when an element comes due or a
+/// pause ends, or because a client subscribes to events.
 pub fn is_scheduled(dehydrator: &Dehydrator) -> bool {
     !dehydrator.has_default_rules()
         || dehydrator.tracking().has_stuck()
         || publishes_module_events()
 }
 
-/// A dehydrator that is open for looking at it.
+/// A dehydrator that is open for reading.
 pub struct Reading<'a> {
-    /// `None` if there is none.
+    /// `None` if there is no key.
     open: Option<Open<'a>>,
 }
 
-/// What keeps a value alive, and where it is.
+/// A value, and the guards that keep it alive.
 struct Open<'a> {
     value: NonNull<Dehydrator>,
     _key: Key<'a>,
@@ -96,7 +92,7 @@ struct Open<'a> {
 }
 
 impl<'a> Reading<'a> {
-    /// Opens it.
+    /// Opens a key.
     ///
     /// # Errors
     ///
@@ -106,17 +102,17 @@ impl<'a> Reading<'a> {
         let value = dehydrator_in(&key)?;
         let reading =
             Self { open: value.map(|value| Open { value, _key: key, _hold: Hold::begin() }) };
-        // Only ReDe's dumps hold idle ones. A read must not delete; the tick will.
+        // Only ReDe's dumps contain idle ones. A read must not delete; the tick will.
         if let Some(idle) = reading.dehydrator().filter(|dehydrator| dehydrator.is_idle()) {
             compaction::note(idle.tracking().mark(), context.selected_db(), name.bytes());
         }
         Ok(reading)
     }
 
-    /// Returns the dehydrator. `None`: there is no such key, which reads as an empty one.
+    /// Returns the dehydrator. `None`: there is no key, which reads as an empty dehydrator.
     pub fn dehydrator(&self) -> Option<&Dehydrator> {
-        // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it. It lives until the key is closed or somebody
-        // else runs, and it is held: nobody does, nor has anybody else a reference to it.
+        // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it. It lives until the key is closed or other
+        // code runs. While it is held, no other code runs or has a reference to it.
         self.open.as_ref().map(|open| unsafe { open.value.as_ref() })
     }
 
@@ -126,7 +122,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Looks at a dehydrator without a trace. `None` if there is none. While it is looked at, nobody can be called: it panics.
+/// Reads a dehydrator without a trace in the keyspace. `None` if there is none. `look` must not call out: that panics.
 pub fn inspect<T>(
     context: &Context,
     name: Str<'_>,
@@ -136,7 +132,7 @@ pub fn inspect<T>(
     inspect_open(&key, look)
 }
 
-/// Looks at the dehydrator in a key that is open already, as [`inspect`] does.
+/// Reads the dehydrator in an open key, as [`inspect`] does.
 pub fn inspect_open<T>(key: &Key<'_>, look: impl FnOnce(&Dehydrator) -> T) -> Option<T> {
     let value = dehydrator_in(key).ok()??;
     let _hold = Hold::begin();

@@ -1,12 +1,11 @@
-//! Dehydrators that the next ticks should look at.
+//! Dehydrators with memory to give back, which the next ticks of the cron visit.
 //!
-//! The server knows keys by name and a value does not know its own, so what needs attention later is
-//! noted by database and name. A name may mean nothing any more, or something else, when its turn
-//! comes; then there is nothing to do.
+//! A value does not know its key, so each is recorded by database and name. When its turn comes, the name may be gone
+//! or belong to another value; then there is nothing to do.
 //!
-//! A value that has been noted bears a [`Mark`], so that each write to it need not note it again. Marks are of a *round*,
-//! which ends when a name turns out to be another value's than the one that was noted: then some value bears a mark under
-//! a name that nobody looks at, and all of them are to be noted again.
+//! A recorded value carries a [`Mark`], so that later writes need not record it again. Marks belong to a *round*. The
+//! round ends when a name turns out to belong to another value than the recorded one: then some value carries a mark
+//! under a name that nobody visits, and all values have to be recorded again.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,8 +16,7 @@ use hashbrown::HashSet;
 
 use crate::server::key::Name;
 
-/// Names that are kept at most, some megabytes. One that does not fit is noted again when its key is
-/// next opened for writing.
+/// Most names stored: some megabytes. A name beyond that is recorded when its key is next opened for writing.
 const NAMES_MAX: usize = 1 << 16;
 
 thread_local! {
@@ -26,35 +24,34 @@ thread_local! {
     static NAMES: RefCell<Names> = RefCell::default();
 }
 
-/// The round of marks. It is never that of [`Mark::none`]. It is the main thread's alone; but each write asks for it, and a
-/// thread's own would cost more to find than to read.
+/// The current round, never that of [`Mark::none`]. Only the main thread uses it; it is an atomic because each write
+/// reads it, and a thread-local costs more.
 static ROUND: AtomicU32 = AtomicU32::new(1);
 
 fn round() -> u32 {
     ROUND.load(Ordering::Relaxed)
 }
 
-/// Each name once, first noted first.
+/// Each name once, in the order of arrival.
 #[derive(Default)]
 struct Names {
     queue: VecDeque<Rc<Name>>,
     noted: HashSet<Rc<Name>, ahash::RandomState>,
-    /// The numbers by which names are kept of databases that SWAPDB has exchanged: their own may be another's by now.
-    kept_as: BTreeMap<i32, i32>,
+    /// SWAPDB's exchanges: from a database's number to the number that its recorded names carry.
+    stored_as: BTreeMap<i32, i32>,
 }
 
 impl Names {
-    fn kept_as(&self, db: i32) -> i32 {
-        self.kept_as.get(&db).copied().unwrap_or(db)
+    fn stored_as(&self, db: i32) -> i32 {
+        self.stored_as.get(&db).copied().unwrap_or(db)
     }
 
-    /// Adds a name. Returns whether there was room for it.
+    /// Adds a name. Returns whether it is recorded now: there may be no room.
     fn add(&mut self, mut name: Name) -> bool {
-        name.db = self.kept_as(name.db);
+        name.db = self.stored_as(name.db);
         self.insert(Rc::new(name))
     }
 
-    /// Returns whether the name is among them now.
     fn insert(&mut self, name: Rc<Name>) -> bool {
         if self.queue.len() >= NAMES_MAX {
             return false;
@@ -66,45 +63,45 @@ impl Names {
     }
 }
 
-/// Whether a value has been noted. An atomic, as a value may be freed on another thread; all else is done by the main one.
+/// Whether a value is recorded. An atomic because a value may be freed on another thread; only the main thread uses it.
 pub struct Mark(AtomicU32);
 
 impl Mark {
-    /// Makes the mark of a value that has not been noted.
+    /// Creates the mark of a value that is not recorded.
     pub fn none() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// Returns whether its value has been noted, under the name that it had then.
+    /// Returns whether the value is recorded under its present name.
     pub fn is_noted(&self) -> bool {
         self.0.load(Ordering::Relaxed) == round()
     }
 
-    /// Says that its value has been noted, under the name that it has.
+    /// Marks the value as recorded.
     pub(super) fn note(&self) {
         self.0.store(round(), Ordering::Relaxed);
     }
 
-    /// Says that its value was looked at, by the name that was noted. If it was not this value that was noted, the round is
-    /// over.
-    pub fn looked_at(&self) {
+    /// Clears the mark after a visit by the recorded name. Ends the round if another value was recorded under that
+    /// name.
+    pub fn visited(&self) {
         if self.0.swap(0, Ordering::Relaxed) != round() {
             end_round();
         }
     }
 
-    /// Says that its value has left the name that it had.
-    pub fn moved(&self) {
+    /// Clears the mark: the value has left its name.
+    pub fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// Says that a name that was noted is no dehydrator's.
+/// Ends the round: a recorded name is no dehydrator's.
 pub fn end_round() {
     ROUND.store(round().wrapping_add(1).max(1), Ordering::Relaxed);
 }
 
-/// Notes a dehydrator that holds memory it could give back, or that is empty.
+/// Records a dehydrator that is empty or holds memory to give back.
 pub fn note(mark: &Mark, db: i32, key: &[u8]) {
     if mark.is_noted() {
         return;
@@ -114,34 +111,34 @@ pub fn note(mark: &Mark, db: i32, key: &[u8]) {
     }
 }
 
-/// Takes the name that has waited longest.
+/// Removes and returns the oldest name.
 pub fn take() -> Option<Name> {
     NAMES.with_borrow_mut(|names| {
         let name = names.queue.pop_front()?;
         names.noted.remove(&name);
         let mut name = Rc::into_inner(name)?;
-        let is_kept_so = |(_, kept): &(&i32, &i32)| **kept == name.db;
-        name.db = names.kept_as.iter().find(is_kept_so).map_or(name.db, |(db, _)| *db);
+        let is_stored_so = |(_, stored): &(&i32, &i32)| **stored == name.db;
+        name.db = names.stored_as.iter().find(is_stored_so).map_or(name.db, |(db, _)| *db);
         Some(name)
     })
 }
 
-/// Has a name that was taken wait once more.
+/// Queues a taken name again.
 pub fn put_back(name: Name) {
     NAMES.with_borrow_mut(|names| names.add(name));
 }
 
-/// Exchanges the names in two databases, as their contents were.
+/// Swaps the names of two databases, after SWAPDB.
 pub fn swapped(first: i32, second: i32) {
     NAMES.with_borrow_mut(|names| {
-        let [of_first, of_second] = [first, second].map(|db| names.kept_as(db));
-        names.kept_as.extend([(first, of_second), (second, of_first)]);
+        let [of_first, of_second] = [first, second].map(|db| names.stored_as(db));
+        names.stored_as.extend([(first, of_second), (second, of_first)]);
     });
 }
 
 /// Returns how many names there are.
 pub fn len() -> usize {
-    // Also in the report of a crash, which may have happened in the middle of a change.
+    // A crash report reads this too, perhaps in the middle of a change.
     NAMES.with(|names| names.try_borrow().map_or(0, |names| names.queue.len()))
 }
 
@@ -151,19 +148,19 @@ mod tests {
 
     use super::*;
 
-    /// Rounds are of the process: one test at a time.
+    /// Rounds are shared by the process: one test at a time.
     fn alone() -> MutexGuard<'static, ()> {
         static ALONE: Mutex<()> = Mutex::new(());
         ALONE.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drains the names that other tests of this thread have left.
+    /// Drains the names, with what other tests on this thread left.
     fn names() -> Vec<Vec<u8>> {
         std::iter::from_fn(take).map(|name| name.key.to_vec()).collect()
     }
 
     #[test]
-    fn what_is_noted_is_noted_once_until_it_was_looked_at() {
+    fn a_value_is_recorded_once_until_it_is_visited() {
         let _alone = alone();
         assert!(names().is_empty());
         let [a, b] = [Mark::none(), Mark::none()];
@@ -173,7 +170,7 @@ mod tests {
         }
         assert_eq!((a.is_noted(), len()), (true, 2));
         let taken = take().expect("there are two");
-        a.looked_at();
+        a.visited();
         assert!(!a.is_noted() && b.is_noted());
         note(&a, 0, b"a");
         put_back(taken);
@@ -181,22 +178,22 @@ mod tests {
     }
 
     #[test]
-    fn whoever_bears_a_mark_under_another_name_is_noted_again() {
+    fn a_value_marked_under_another_name_is_recorded_again() {
         let _alone = alone();
         let [a, b, new] = [Mark::none(), Mark::none(), Mark::none()];
         note(&a, 0, b"a");
         note(&b, 0, b"b");
-        // The keys were replaced: behind the name stands another value, which nobody has noted.
+        // The keys were replaced: the name now belongs to a value that is not recorded.
         assert_eq!(names(), [b"a", b"b"]);
-        new.looked_at();
+        new.visited();
         assert!(!a.is_noted() && !b.is_noted());
         note(&a, 1, b"a");
         note(&b, 1, b"b");
-        // It was renamed.
-        b.moved();
+        // Renamed.
+        b.clear();
         note(&b, 1, b"c");
         assert_eq!(names(), [b"a", b"b", b"c"]);
-        // The key was deleted.
+        // Deleted.
         end_round();
         assert!(!a.is_noted());
     }
@@ -219,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_bears_no_mark() {
+    fn a_value_without_room_carries_no_mark() {
         let _alone = alone();
         let marks: Vec<_> = (0..=NAMES_MAX).map(|_| Mark::none()).collect();
         for (number, mark) in marks.iter().enumerate() {

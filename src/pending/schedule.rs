@@ -1,104 +1,100 @@
-//! Which dehydrators the module looks at of its own accord, and when.
+//! Dehydrators that the module visits of its own accord, and when.
 //!
-//! A value does not know its name, so those that have something to do by themselves when an element comes
-//! due, because they deliver it or because somebody listens for it, are noted here by database and name,
-//! with their next deadline. At the end of a pass of the event loop whose time has come, as at each tick,
-//! the deliveries take them from here one after the other.
+//! A value does not know its name. So a dehydrator with work of its own when an element comes due, because it delivers
+//! the element or publishes an event, is recorded here by database and name, with its next deadline. Deliveries take
+//! the names from here one by one, at the end of a pass of the event loop whose time has come, and at each tick.
 //!
-//! When its time comes, a name may mean another value, or none: whoever takes it looks. Where its deadline is not known (after
-//! a load or a copy, when the key is not there yet), the next tick looks at it.
+//! When its time comes, a name may be gone or belong to another value: the visitor checks. If the deadline is unknown
+//! (after a load or a copy, before the key exists), the next tick visits it.
 //!
-//! Each database has names of its own, so that SWAPDB exchanges two and FLUSHDB drops one, however many
-//! names are in it.
+//! Each database has its own names, so that SWAPDB exchanges two and FLUSHDB drops one in constant time.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, btree_map, btree_set};
 use std::rc::Rc;
 
 use hashbrown::{HashMap, HashSet, hash_map, hash_set};
 
 use super::overdue::Serial;
-use super::timer;
+use super::{swap_databases, take_databases, timer};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
 use crate::server::key::Name;
 use crate::server::{Context, Str};
 
-/// The first wait after a failure. It doubles with each that follows.
+/// The wait after a first failure. It doubles with each further one.
 const BACK_OFF_US: u64 = 100_000;
-/// The longest: what is put right is noticed no later than this.
+/// The longest wait: a repair is noticed no later than this.
 const BACK_OFF_MAX_US: u64 = 10_000_000;
 
-/// A key's name, within its database.
+/// A key's name within its database.
 type Key = Rc<[u8]>;
 
-/// When an entry is looked at.
+/// When an entry is visited.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum LookAt {
-    /// Not by itself: what is due has been announced, and nobody asked to have it delivered; or somebody looks at it now.
+enum Visit {
+    /// Not by itself: it has published its event and delivers nothing, or the visit is under way.
     #[default]
     Never,
-    /// At this moment, in milliseconds since the epoch.
+    /// At this time, in milliseconds since the epoch.
     At(u64),
-    /// After a failure: at this moment of the monotonic clock, in microseconds. A wall clock that steps back must not make it
-    /// wait for ever.
+    /// After a failure: at this time in microseconds, on the monotonic clock, which never steps back.
     Retry(u64),
 }
 
-/// What is known of a name.
+/// The state of a recorded name.
 #[derive(Default)]
 struct Entry {
     serial: Serial,
-    look_at: LookAt,
-    /// When dead letters that cannot go are tried again, on the monotonic clock, in microseconds. The key's other elements do
-    /// not wait for that.
+    visit: Visit,
+    /// When stuck dead letters are retried, on the monotonic clock, in microseconds. Other elements go on.
     stuck_us: Option<u64>,
-    /// Whether it has been said that something is due.
-    announced: bool,
-    /// Whether what is due waits for room within limits.
+    /// Whether the event that something is due was published.
+    is_announced: bool,
+    /// Whether due elements wait for room within limits.
     is_held_back: bool,
     overdue: OverdueSince,
 }
 
-/// Deliveries that failed, one after the other.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// Consecutive deliveries that failed.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Failure {
-    /// How many.
+    /// How many there were.
     pub count: u32,
-    /// When the first of them did, in milliseconds since the epoch.
+    /// When the first one failed, in milliseconds since the epoch.
     pub since: u64,
-    /// Why the last one did.
+    /// Why the last one failed.
     pub reason: String,
     /// When the next one is tried, on the monotonic clock, in microseconds.
-    again_us: u64,
+    retry_us: u64,
 }
 
 /// The names in one database.
 #[derive(Default)]
 struct Database {
     entries: HashMap<Key, Entry, ahash::RandomState>,
-    /// Those whose look_at is [`LookAt::At`], earliest first.
+    /// Names with [`Visit::At`], earliest first.
     times: BTreeSet<(u64, Key)>,
-    /// Those whose look_at is [`LookAt::Retry`], earliest first.
+    /// Names with [`Visit::Retry`], earliest first.
     retries: BTreeSet<(u64, Key)>,
-    /// Those whose dead letters cannot go, earliest first.
+    /// Names with stuck dead letters, earliest retry first.
     stuck: BTreeSet<(u64, Key)>,
-    /// Those in which what is due waits for room within limits.
+    /// Names whose due elements wait for room within limits.
     held_back: HashSet<Key, ahash::RandomState>,
-    /// Those that were among them when the wall clock stepped back, and have not been looked at since.
-    to_look_at: Vec<hash_set::IntoIter<Key>>,
-    /// Those whose last delivery failed.
+    /// Names held back when the wall clock stepped back, and not visited since.
+    to_revisit: Vec<hash_set::IntoIter<Key>>,
+    /// Names whose last delivery failed.
     failures: BTreeMap<Key, Failure>,
 }
 
 #[derive(Default)]
 struct Schedule {
     databases: BTreeMap<i32, Database>,
-    /// What is left of databases that were emptied, freed a little at a time.
+    /// Entries of emptied databases, freed a few at a time.
     waste: Vec<Waste>,
 }
 
-/// What is left of a database that was emptied.
+/// The entries of an emptied database.
 struct Waste {
     entries: hash_map::IntoIter<Key, Entry>,
     times: [btree_set::IntoIter<(u64, Key)>; 3],
@@ -106,78 +102,99 @@ struct Waste {
     failures: btree_map::IntoIter<Key, Failure>,
 }
 
-/// What a dehydrator has to do by itself.
+/// The work that a dehydrator has of its own.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Task {
-    /// When there is something to do, or since when, in milliseconds since the epoch.
+    /// When there is work, or since when, in milliseconds since the epoch.
     pub next: Option<u64>,
-    /// Whether it is to be looked at for as long as something is due, and not only once.
+    /// Whether it is visited for as long as something is due, and not only once.
     pub delivers: bool,
-    /// Whether something is due already, and waits until then for room within limits.
+    /// Whether something is due already, and waits until `next` for room within limits.
     pub is_held_back: bool,
 }
 
-/// What was noted of a value, whether it was due then, and after how many changes of the schedule by others than [`note`].
+/// The last [`note`] of a value: its task, whether it was due then, and how many other changes the schedule had seen.
 type Noted = Option<(Serial, Task, bool, u64)>;
 
-/// Values of which that is known: one for each remainder of their serials.
-const LAST_MAX: usize = 64;
-
 thread_local! {
-    // Commands, timers and ticks run on the server's main thread alone.
-    static SCHEDULE: RefCell<Schedule> = RefCell::default();
-    static CHANGES: Cell<u64> = const { Cell::new(0) };
-    /// What time it was when the clock was last looked at, or something was noted that waits for room, in milliseconds since
-    /// the epoch.
-    static LOOKED_AT_CLOCK: Cell<u64> = const { Cell::new(0) };
-    /// Most writes leave it as it is when there is something to do next. To note that again would change nothing, and
-    /// costs as much as the rest of a write.
-    static LAST: [Cell<Noted>; LAST_MAX] = const { [const { Cell::new(None) }; LAST_MAX] };
+    /// When the clock was last checked or a task held back, in milliseconds since the epoch.
+    static CLOCK_CHECKED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Changes the schedule, so that [`note`] has to look again at what it has noted.
-fn change<T>(change: impl FnOnce(&mut Schedule) -> T) -> T {
-    CHANGES.set(CHANGES.get() + 1);
-    SCHEDULE.with_borrow_mut(change)
+use table::{change, read};
+
+/// The only doors to the schedule: a change that is not a repeated [`note`] cannot forget to count itself.
+mod table {
+    use std::cell::{Cell, RefCell};
+
+    use super::{Noted, Schedule};
+
+    /// Values whose last note is remembered: one for each remainder of their serials.
+    const LAST_MAX: usize = 64;
+
+    thread_local! {
+        static SCHEDULE: RefCell<Schedule> = RefCell::default();
+        static CHANGES: Cell<u64> = const { Cell::new(0) };
+        /// Most writes do not change when there is work next. To note that again would change nothing, and costs as much as
+        /// the rest of a write.
+        static LAST: [Cell<Noted>; LAST_MAX] = const { [const { Cell::new(None) }; LAST_MAX] };
+    }
+
+    /// Reads the schedule.
+    pub fn read<T>(read: impl FnOnce(&Schedule) -> T) -> T {
+        SCHEDULE.with_borrow(read)
+    }
+
+    /// Reads the schedule unless a change is under way.
+    pub fn try_read<T>(read: impl FnOnce(&Schedule) -> T) -> Option<T> {
+        SCHEDULE.with(|schedule| schedule.try_borrow().ok().map(|schedule| read(&schedule)))
+    }
+
+    /// Changes the schedule, so that the next [`note`](super::note) of each value is looked at again.
+    pub fn change<T>(change: impl FnOnce(&mut Schedule) -> T) -> T {
+        CHANGES.set(CHANGES.get() + 1);
+        SCHEDULE.with_borrow_mut(change)
+    }
+
+    /// Applies a note, unless it repeats the last one of this value with no change since.
+    pub fn note(serial: u64, noted: impl FnOnce(u64) -> Noted, apply: impl FnOnce(&mut Schedule)) {
+        let noted = noted(CHANGES.get());
+        let last = LAST.with(|last| last[serial as usize % LAST_MAX].replace(noted));
+        if last != noted {
+            SCHEDULE.with_borrow_mut(apply);
+        }
+    }
 }
 
-/// Returns how many names there are.
+/// Returns the number of names.
 pub fn len() -> usize {
     sum(|database| database.entries.len())
 }
 
-/// Returns how many of them have deliveries that fail.
+/// Returns the number of names with failing deliveries.
 pub fn failing() -> usize {
     sum(|database| database.failures.len())
 }
 
 fn sum(count: impl Fn(&Database) -> usize) -> usize {
-    // Also in the report of a crash, which may have happened in the middle of a change.
-    SCHEDULE.with(|schedule| {
-        schedule.try_borrow().map_or(0, |schedule| schedule.databases.values().map(count).sum())
-    })
+    // A crash report reads this too, perhaps in the middle of a change.
+    table::try_read(|schedule| schedule.databases.values().map(count).sum()).unwrap_or(0)
 }
 
-/// Returns the deliveries of a dehydrator that failed one after the other. `None`: the last one went well.
+/// Returns a dehydrator's consecutive failures. `None`: its last delivery succeeded.
 pub fn failure(name: &Name) -> Option<Failure> {
-    SCHEDULE.with_borrow(|schedule| {
-        schedule.databases.get(&name.db)?.failures.get(&name.key[..]).cloned()
-    })
+    read(|schedule| schedule.databases.get(&name.db)?.failures.get(&name.key[..]).cloned())
 }
 
-/// Notes when the next element of a dehydrator comes due. `delivers`: it is to be looked at for as long as something is
-/// due, not only once.
+/// Records a dehydrator's next task.
 ///
-/// `now` is the time by which the command that was run looked for what is due, not a later one: it did not see what came due
-/// while it made a long reply, and that has to be announced.
+/// `now` is when the command looked for due elements: those that came due while it wrote a long reply are to be
+/// announced.
 pub fn note(context: &Context, key: Str<'_>, serial: Serial, task: Task, now: u64) {
     let is_due = task.next.is_some_and(|next| next <= now);
-    let last = Some((serial, task, is_due, CHANGES.get()));
-    if LAST.with(|noted| noted[serial as usize % noted.len()].replace(last)) == last {
-        return;
-    }
     let Task { next, delivers, is_held_back } = task;
-    SCHEDULE.with_borrow_mut(|schedule| {
+    let noted = |changes| Some((serial, task, is_due, changes));
+    table::note(serial, noted, |schedule| {
         let database = schedule.databases.entry(context.selected_db()).or_default();
         let Some(next) = next else {
             database.remove(key.bytes(), serial);
@@ -186,69 +203,60 @@ pub fn note(context: &Context, key: Str<'_>, serial: Serial, task: Task, now: u6
         let key = database.enter(key.bytes(), serial);
         database.set_held_back(&key, is_held_back);
         if is_held_back {
-            LOOKED_AT_CLOCK.set(now.max(LOOKED_AT_CLOCK.get()));
+            CLOCK_CHECKED.set(now.max(CLOCK_CHECKED.get()));
         }
         let entry = database.entry(&key);
         if next > now {
-            entry.announced = false;
+            entry.is_announced = false;
         }
         entry.overdue.note(Some(next), clock::now_us);
-        let look_at = match entry.look_at {
-            // Its time has come already: it keeps its place among the others whose time has come.
-            before @ LookAt::At(at) if at <= now && next <= now => before,
-            before @ LookAt::Retry(_) => before,
-            _ if delivers || !entry.announced => LookAt::At(next),
-            _ => LookAt::Never,
+        let visit = match entry.visit {
+            // Already due: it keeps its place in the queue.
+            before @ Visit::At(at) if at <= now && next <= now => before,
+            before @ Visit::Retry(_) => before,
+            _ if delivers || !entry.is_announced => Visit::At(next),
+            _ => Visit::Never,
         };
-        let is_news = entry.look_at != look_at || matches!(look_at, LookAt::At(at) if at <= now);
+        let is_news = entry.visit != visit || matches!(visit, Visit::At(at) if at <= now);
         if is_news {
-            database.set_look_at(&key, look_at);
-            match look_at {
-                LookAt::Never => {}
-                LookAt::At(at) => timer::at_deadline(context, at),
-                LookAt::Retry(at_us) => timer::at(context, at_us),
+            database.set_visit(&key, visit);
+            match visit {
+                Visit::Never => {}
+                Visit::At(at) => timer::at_deadline(context, at),
+                Visit::Retry(at_us) => timer::at(context, at_us),
             }
         }
     });
 }
 
-/// Notes a name, to be looked at by the next tick.
+/// Records a name for the next tick.
 pub fn add(name: &Name, serial: Serial) {
     change(|schedule| {
         let database = schedule.databases.entry(name.db).or_default();
         let key = database.enter(&name.key, serial);
         let entry = database.entry(&key);
-        entry.announced = false;
+        entry.is_announced = false;
         entry.overdue = OverdueSince::since_now();
-        database.set_look_at(&key, LookAt::At(0));
+        database.set_visit(&key, Visit::At(0));
     });
 }
 
-/// Forgets a name, if it is still this value's.
+/// Forgets a name if it still belongs to this value.
 pub fn remove(name: &Name, serial: Serial) {
-    change(|schedule| {
-        if let Some(database) = schedule.databases.get_mut(&name.db) {
-            database.remove(&name.key, serial);
-        }
-    });
+    with_database(name.db, |database| database.remove(&name.key, serial));
 }
 
-/// Forgets a name, whosever it is.
+/// Forgets a name, whatever value it belongs to.
 pub fn forget(name: &Name) {
-    change(|schedule| {
-        if let Some(database) = schedule.databases.get_mut(&name.db) {
-            database.forget(&name.key);
-        }
-    });
+    with_database(name.db, |database| database.forget(&name.key));
 }
 
-/// Returns the name that has waited longest of those whose time has come. It stays noted, but will not be returned again until
-/// somebody says when.
+/// Returns the due name that has waited longest. It stays recorded, without a next visit.
 pub fn take() -> Option<Name> {
     let (now_us, now_monotonic_us) = (clock::now_us(), clock::monotonic_us());
     change(|schedule| {
         let waited_us = |database: &Database| {
-            // By how much each is late is comparable, whichever clock it goes by.
+            // Lateness is comparable across clocks.
             let time = database.times.first();
             let time = time.map(|(at, key)| (now_us.checked_sub(at.saturating_mul(1000)), key));
             let late_us = |at_us: u64| now_monotonic_us.checked_sub(at_us);
@@ -261,7 +269,7 @@ pub fn take() -> Option<Name> {
         let found = schedule.databases.iter().filter_map(|(db, it)| Some((waited_us(it)?, *db)));
         let ((_, key), db) = found.max_by_key(|((late_us, _), _)| *late_us)?;
         let database = schedule.databases.get_mut(&db)?;
-        database.set_look_at(&key, LookAt::Never);
+        database.set_visit(&key, Visit::Never);
         if database.entry(&key).stuck_us.is_some_and(|at_us| at_us <= now_monotonic_us) {
             database.set_stuck(&key, None);
         }
@@ -269,38 +277,38 @@ pub fn take() -> Option<Name> {
     })
 }
 
-/// Notes that dead letters of a dehydrator cannot go, and are tried again. To note that once more does not put it off.
+/// Records that dead letters of a dehydrator are stuck, and are to be retried. Repeating this does not delay the retry.
 pub fn note_stuck(name: &Name) {
     let now_us = clock::monotonic_us();
     with_entry(name, |database, key| {
         if database.entry(key).stuck_us.is_none() {
-            let again_us = database.failures.get(key).map_or(now_us, |failure| failure.again_us);
-            database.set_stuck(key, Some(again_us));
+            let retry_us = database.failures.get(key).map_or(now_us, |failure| failure.retry_us);
+            database.set_stuck(key, Some(retry_us));
         }
     });
 }
 
-/// Sets after how many microseconds dead letters that cannot go are tried again.
-pub fn try_stuck_in(name: &Name, us: u64) {
+/// Sets the delay before stuck dead letters are retried, in microseconds.
+pub fn retry_stuck_in(name: &Name, us: u64) {
     let at_us = clock::monotonic_us() + us;
     with_entry(name, |database, key| database.set_stuck(key, Some(at_us)));
 }
 
-/// Has a name be looked at again, when others have had their turn.
-pub fn again(name: &Name) {
+/// Queues a name behind the others that are due.
+pub fn revisit(name: &Name) {
     let now = clock::now();
-    with_entry(name, |database, key| database.set_look_at(key, LookAt::At(now)));
+    with_entry(name, |database, key| database.set_visit(key, Visit::At(now)));
 }
 
-/// Has a name not be looked at for so many microseconds.
-pub fn wait(name: &Name, us: u64) {
+/// Delays the next visit to a name, in microseconds.
+pub fn retry_in(name: &Name, us: u64) {
     let at = clock::monotonic_us() + us;
-    with_entry(name, |database, key| database.set_look_at(key, LookAt::Retry(at)));
+    with_entry(name, |database, key| database.set_visit(key, Visit::Retry(at)));
 }
 
-/// Returns when the first name's time comes, on the monotonic clock, in microseconds.
+/// Returns the time of the earliest visit, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
-    SCHEDULE.with_borrow(|schedule| {
+    read(|schedule| {
         let firsts = schedule.databases.values().flat_map(|database| {
             let time = database.times.first().map(|(at, _)| timer::from_deadline(*at));
             let others = database.retries.first().into_iter().chain(database.stuck.first());
@@ -310,59 +318,50 @@ pub fn next_us() -> Option<u64> {
     })
 }
 
-/// Returns how late an element of this deadline is, in microseconds.
+/// Returns how late an element with this deadline is, in microseconds.
 pub fn late_us(name: &Name, deadline: u64) -> u64 {
-    SCHEDULE.with_borrow(|schedule| {
+    read(|schedule| {
         let entry = schedule.databases.get(&name.db).and_then(|it| it.entries.get(&name.key[..]));
         entry.map_or(0, |entry| entry.overdue.late_us(deadline))
     })
 }
 
-/// Notes that something is due in a dehydrator, and that this is being announced. Returns whether it was not before.
+/// Records that a due element is being announced. Returns `false` if one was already.
 pub fn announce(name: &Name) -> bool {
-    let mut is_news = false;
-    with_entry(name, |database, key| {
-        is_news = !std::mem::replace(&mut database.entry(key).announced, true);
-    });
-    is_news
+    let announce = |entry: &mut Entry| !std::mem::replace(&mut entry.is_announced, true);
+    with_entry(name, |database, key| announce(database.entry(key))).unwrap_or(false)
 }
 
-/// Notes that a delivery failed. Returns whether it is the first failure in a row, and after how many microseconds it is
-/// to be tried again: that grows with each.
+/// Records a failed delivery. Returns whether it is the first in a row, and the wait before the next try, in
+/// microseconds.
 pub fn failed(name: &Name, reason: &str) -> (bool, u64) {
-    let mut is_first = false;
-    let mut wait = BACK_OFF_US;
     let (now, now_us) = (clock::now(), clock::monotonic_us());
-    with_entry(name, |database, key| {
-        let failure = database.failures.entry(Rc::clone(key)).or_insert_with(|| Failure {
-            count: 0,
-            since: now,
-            reason: String::new(),
-            again_us: 0,
-        });
-        wait = failure.back_off_us();
-        is_first = failure.count == 0;
+    let counted = with_entry(name, |database, key| {
+        let new = || Failure { since: now, ..Failure::default() };
+        let failure = database.failures.entry(Rc::clone(key)).or_insert_with(new);
+        let counted = (failure.count == 0, failure.back_off_us());
         failure.count = failure.count.saturating_add(1);
         failure.reason = reason.to_owned();
-        failure.again_us = now_us + wait;
+        failure.retry_us = now_us + counted.1;
+        counted
     });
-    (is_first, wait)
+    counted.unwrap_or((false, BACK_OFF_US))
 }
 
-/// Returns whether deliveries of a dehydrator have to wait, because the last one failed a moment ago.
-pub fn waits(name: &Name) -> bool {
+/// Returns whether deliveries of a dehydrator wait after a recent failure.
+pub fn is_backing_off(name: &Name) -> bool {
     let now_us = clock::monotonic_us();
-    failure(name).is_some_and(|failure| failure.again_us > now_us)
+    failure(name).is_some_and(|failure| failure.retry_us > now_us)
 }
 
 impl Failure {
-    /// Returns how long it takes until the next try, if it fails once more.
+    /// Returns the wait after one more failure, in microseconds.
     fn back_off_us(&self) -> u64 {
         BACK_OFF_US.saturating_mul(1 << self.count.min(16)).min(BACK_OFF_MAX_US)
     }
 }
 
-/// Notes that a delivery went well, or that another policy was set: nothing waits any longer because one failed.
+/// Records a successful delivery, or a new policy: nothing waits for a retry any longer.
 pub fn succeeded(context: &Context, name: &Name) {
     let (now, now_us) = (clock::now(), clock::monotonic_us());
     with_entry(name, |database, key| {
@@ -371,50 +370,49 @@ pub fn succeeded(context: &Context, name: &Name) {
             database.set_stuck(key, Some(now_us));
             timer::soon(context);
         }
-        if matches!(database.entry(key).look_at, LookAt::Retry(_)) {
-            database.set_look_at(key, LookAt::At(now));
+        if matches!(database.entry(key).visit, Visit::Retry(_)) {
+            database.set_visit(key, Visit::At(now));
         }
     });
 }
 
-/// Notes that another policy was set: what is overdue could not be delivered before.
-pub fn begin(name: &Name) {
+/// Counts due elements as overdue from now on: a policy, a limit or a pause held them back before.
+pub fn reset_overdue(name: &Name) {
     with_entry(name, |database, key| database.entry(key).overdue = OverdueSince::since_now());
 }
 
-/// Has all names be looked at now that wait after a failure: the reason may be over.
-pub fn look_again() {
+/// Retries all names that wait after a failure: its cause may be over.
+pub fn retry_all() {
     let now = clock::now();
     change(|schedule| {
         for database in schedule.databases.values_mut() {
             let waiting: Vec<Key> = database.retries.iter().map(|(_, key)| key.clone()).collect();
             for key in waiting {
-                database.set_look_at(&key, LookAt::At(now));
+                database.set_visit(&key, Visit::At(now));
             }
         }
     });
 }
 
-/// Has names be looked at now in which something waits for room within limits, if the wall clock has stepped back since this
-/// was last called: when there is room again may be much earlier than had been noted. Some at a time, while `go_on` says so;
-/// the next call carries on.
-pub fn look_at_clock(mut go_on: impl FnMut() -> bool) {
+/// If the wall clock has stepped back since the last call, queues the names that wait for room, which may come much
+/// earlier than recorded. Queues some at a time, while `go_on` returns `true`; the next call carries on.
+pub fn check_clock(mut go_on: impl FnMut() -> bool) {
     let now = clock::now();
-    let has_stepped_back = now < LOOKED_AT_CLOCK.replace(now);
+    let has_stepped_back = now < CLOCK_CHECKED.replace(now);
     let waits = |schedule: &Schedule| {
-        schedule.databases.values().any(|database| !database.to_look_at.is_empty())
+        schedule.databases.values().any(|database| !database.to_revisit.is_empty())
     };
-    if !has_stepped_back && !SCHEDULE.with_borrow(waits) {
+    if !has_stepped_back && !read(waits) {
         return;
     }
     change(|schedule| {
         for database in schedule.databases.values_mut() {
             if has_stepped_back {
                 let held_back = std::mem::take(&mut database.held_back);
-                database.to_look_at.push(held_back.into_iter());
+                database.to_revisit.push(held_back.into_iter());
             }
-            while !database.to_look_at.is_empty() && go_on() {
-                database.look_at_some(now);
+            while !database.to_revisit.is_empty() && go_on() {
+                database.revisit_some(now);
             }
         }
     });
@@ -423,21 +421,18 @@ pub fn look_at_clock(mut go_on: impl FnMut() -> bool) {
 /// Forgets the names in a database that was emptied, or in all (`None`).
 pub fn flushed(db: Option<i32>) {
     change(|schedule| {
-        let emptied = match db {
-            Some(db) => schedule.databases.remove(&db).into_iter().collect(),
-            None => std::mem::take(&mut schedule.databases).into_values().collect::<Vec<_>>(),
-        };
         let waste = |it: Database| Waste {
             entries: it.entries.into_iter(),
             times: [it.times, it.retries, it.stuck].map(BTreeSet::into_iter),
-            held_back: it.to_look_at.into_iter().chain([it.held_back.into_iter()]).collect(),
+            held_back: it.to_revisit.into_iter().chain([it.held_back.into_iter()]).collect(),
             failures: it.failures.into_iter(),
         };
+        let emptied = take_databases(&mut schedule.databases, db);
         schedule.waste.extend(emptied.into_iter().map(waste));
     });
 }
 
-/// Frees some of what is left of emptied databases. Returns whether there is more.
+/// Frees a few entries of emptied databases. Returns whether there are more.
 pub fn free_some() -> bool {
     /// A few microseconds' work.
     const NAMES: usize = 64;
@@ -454,26 +449,26 @@ pub fn free_some() -> bool {
     })
 }
 
-/// Exchanges the names in two databases, as their contents were.
+/// Swaps the names of two databases, after SWAPDB.
 pub fn swapped(first: i32, second: i32) {
-    change(|schedule| {
-        let [at_first, at_second] = [first, second].map(|db| schedule.databases.remove(&db));
-        schedule.databases.extend(at_first.map(|database| (second, database)));
-        schedule.databases.extend(at_second.map(|database| (first, database)));
-    });
+    change(|schedule| swap_databases(&mut schedule.databases, first, second));
 }
 
-fn with_entry(name: &Name, change_it: impl FnOnce(&mut Database, &Key)) {
-    change(|schedule| {
-        let Some(database) = schedule.databases.get_mut(&name.db) else { return };
-        let Some((key, _)) = database.entries.get_key_value(&name.key[..]) else { return };
-        let key = Rc::clone(key);
-        change_it(database, &key);
-    });
+/// Changes the entry of a name, if there is one.
+fn with_entry<T>(name: &Name, change_it: impl FnOnce(&mut Database, &Key) -> T) -> Option<T> {
+    let change_entry = |database: &mut Database| {
+        let key = Rc::clone(database.entries.get_key_value(&name.key[..])?.0);
+        Some(change_it(database, &key))
+    };
+    with_database(name.db, change_entry)?
+}
+
+fn with_database<T>(db: i32, change_it: impl FnOnce(&mut Database) -> T) -> Option<T> {
+    change(|schedule| schedule.databases.get_mut(&db).map(change_it))
 }
 
 impl Database {
-    /// Makes an entry for a name, if there is none, and has it be this value's.
+    /// Returns the key of a name's entry, which it inserts if needed and assigns to this value.
     fn enter(&mut self, key: &[u8], serial: Serial) -> Key {
         let found = self.entries.get_key_value(key).map(|(key, _)| Rc::clone(key));
         let key = found.unwrap_or_else(|| {
@@ -486,7 +481,7 @@ impl Database {
     }
 
     fn entry(&mut self, key: &Key) -> &mut Entry {
-        self.entries.get_mut(key).expect("a name that has just been looked up is there")
+        self.entries.get_mut(key).expect("the caller has looked the name up")
     }
 
     fn remove(&mut self, key: &[u8], serial: Serial) {
@@ -504,25 +499,25 @@ impl Database {
             if let Some(at_us) = entry.stuck_us {
                 self.stuck.remove(&(at_us, Rc::clone(&key)));
             }
-            self.leave_look_at(entry.look_at, key);
+            self.unlink_visit(entry.visit, key);
         }
     }
 
-    /// Has some names be looked at now that were held back when the wall clock stepped back.
-    fn look_at_some(&mut self, now: u64) {
+    /// Queues a few of the names that were held back when the wall clock stepped back.
+    fn revisit_some(&mut self, now: u64) {
         /// A few microseconds' work.
         const NAMES: usize = 16;
-        let Some(some) = self.to_look_at.last_mut() else { return };
+        let Some(some) = self.to_revisit.last_mut() else { return };
         let keys: Vec<Key> = some.take(NAMES).collect();
         if keys.is_empty() {
-            self.to_look_at.pop();
+            self.to_revisit.pop();
         }
         for key in keys {
             let Some(entry) = self.entries.get_mut(&key) else { continue };
-            // If it is held back still, that is noted again.
+            // The visit records again whether it is held back.
             entry.is_held_back = false;
-            if matches!(entry.look_at, LookAt::At(at) if at > now) {
-                self.set_look_at(&key, LookAt::At(now));
+            if matches!(entry.visit, Visit::At(at) if at > now) {
+                self.set_visit(&key, Visit::At(now));
             }
         }
     }
@@ -538,30 +533,27 @@ impl Database {
 
     fn set_stuck(&mut self, key: &Key, at_us: Option<u64>) {
         let before = std::mem::replace(&mut self.entry(key).stuck_us, at_us);
-        if let Some(before) = before {
-            self.stuck.remove(&(before, Rc::clone(key)));
-        }
+        before.map(|before| self.stuck.remove(&(before, Rc::clone(key))));
         self.stuck.extend(at_us.map(|at_us| (at_us, Rc::clone(key))));
     }
 
-    fn set_look_at(&mut self, key: &Key, look_at: LookAt) {
-        let before = std::mem::replace(&mut self.entry(key).look_at, look_at);
-        if before == look_at {
-            return;
-        }
-        self.leave_look_at(before, Rc::clone(key));
-        match look_at {
-            LookAt::Never => {}
-            LookAt::At(at) => _ = self.times.insert((at, Rc::clone(key))),
-            LookAt::Retry(at) => _ = self.retries.insert((at, Rc::clone(key))),
+    fn set_visit(&mut self, key: &Key, visit: Visit) {
+        let before = std::mem::replace(&mut self.entry(key).visit, visit);
+        if before != visit {
+            self.unlink_visit(before, Rc::clone(key));
+            self.queue_of(visit).map(|(queue, at)| queue.insert((at, Rc::clone(key))));
         }
     }
 
-    fn leave_look_at(&mut self, look_at: LookAt, key: Key) {
-        match look_at {
-            LookAt::Never => {}
-            LookAt::At(at) => _ = self.times.remove(&(at, key)),
-            LookAt::Retry(at) => _ = self.retries.remove(&(at, key)),
+    fn unlink_visit(&mut self, visit: Visit, key: Key) {
+        self.queue_of(visit).map(|(queue, at)| queue.remove(&(at, key)));
+    }
+
+    fn queue_of(&mut self, visit: Visit) -> Option<(&mut BTreeSet<(u64, Key)>, u64)> {
+        match visit {
+            Visit::Never => None,
+            Visit::At(at) => Some((&mut self.times, at)),
+            Visit::Retry(at) => Some((&mut self.retries, at)),
         }
     }
 }

@@ -1,21 +1,21 @@
-//! How a client has asked for what is due.
+//! The options of a POLL.
 
 use lawn::Token;
 
-/// How a POLL or an MPOLL gives out what is due. It is kept with a client that sleeps.
+/// How a POLL or an MPOLL takes due elements. A blocked client keeps it while it sleeps.
 #[derive(Clone, Copy)]
 pub struct Take {
-    /// As many as there are, if it is not said.
+    /// At most this many elements; unlimited unless COUNT is given.
     pub count: usize,
     pub with_ids: bool,
-    /// How long an element stays hidden, in milliseconds, instead of going.
+    /// The length of the lease, in milliseconds. `None` removes the elements.
     pub lease: Option<u64>,
-    /// Under which token it is leased: of the client's choice, or drawn.
+    /// The token of the lease: chosen by the client, or drawn.
     pub token: Option<Token>,
 }
 
 impl Take {
-    /// Returns the token that the client has chosen, if it has. Under that it may hold something already.
+    /// Returns the token if the client has chosen it. The client may hold elements under it already.
     pub fn chosen_token(self) -> Option<Token> {
         self.token.filter(|token| token.is_chosen())
     }

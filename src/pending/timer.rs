@@ -1,17 +1,16 @@
-//! When the event loop is to come round for us: one timer for all that the module does by itself.
+//! One timer for all that the module does by itself: it wakes the event loop.
 //!
-//! Whoever has something to do later asks for a pass of the event loop at that time ([`at_deadline`],
-//! [`at`]). At the end of a pass whose time has come, [`pass`](crate::background::pass) does what is to be done, and
-//! sets the timer to whatever is next.
+//! Code with later work asks for a pass of the event loop at that time ([`at_deadline`], [`at`]). At the end of a pass
+//! whose time has come, [`pass`](crate::background::pass) does the work and sets the timer to the next time.
 //!
-//! *At once* is no matter for the timer: to set it to fire at once costs the processor an interrupt, which on a
-//! virtual machine takes some 30 us. A pipe of the server's, which wakes the loop too, takes two.
+//! *At once* does not use the timer: arming it with no delay costs an interrupt, about 30 us on a virtual machine. The
+//! server's own pipe also wakes the loop, in 2 us.
 //!
-//! The server tells of each pass of the event loop only while that matters ([`listen`]): to be told costs some
-//! tenths of a microsecond a pass, which a server that delivers nothing and blocks nobody need not spend.
+//! The server reports each pass of the event loop only while that matters ([`listen`]): a report costs some tenths of a
+//! microsecond, which a server that delivers nothing and blocks nobody need not spend.
 //!
-//! Times are on the monotonic clock. A deadline is on the wall clock; how far ahead it is, is found out
-//! when it is asked for, and again at each tick of the server's cron, in case the wall clock has stepped.
+//! Times are on the monotonic clock, deadlines on the wall clock. A deadline is converted when it is requested, and
+//! again at each tick of the server's cron, in case the wall clock has stepped.
 
 use std::cell::{Cell, OnceCell};
 
@@ -19,153 +18,151 @@ use crate::clock;
 use crate::server::Context;
 use crate::server::loop_timer::{self, LoopTimer, TimerCallback};
 
-/// The timer is set no further ahead than this, in microseconds. It fires in vain then.
+/// The longest delay of the timer, in microseconds. After that it fires without work.
 const AHEAD_MAX_US: u64 = 3_600_000_000;
-/// A timer that fires no later than this after it should, in microseconds, is not moved.
+/// A difference, in microseconds, below which the timer is not moved.
 const TOLERANCE_US: u64 = 50;
 /// The timer is not set.
 const NEVER: u64 = u64::MAX;
 
 thread_local! {
-    // Everything runs on the server's main thread alone.
+    // Only the server's main thread uses these.
     static TIMER: OnceCell<&'static LoopTimer> = const { OnceCell::new() };
-    /// When it fires, or fired, on the monotonic clock, in microseconds.
+    /// When the timer fires or fired, on the monotonic clock, in microseconds.
     static FIRES_US: Cell<u64> = const { Cell::new(NEVER) };
     /// Whether it has fired since it was set.
     static HAS_FIRED: Cell<bool> = const { Cell::new(false) };
-    /// Whether the server has been asked for a pass that begins at once, which has not begun.
-    static IS_ASKED: Cell<bool> = const { Cell::new(false) };
-    /// Whether what is due is being done. Then the timer is set in the end.
+    /// Whether a pass was requested from the server and has not begun.
+    static IS_REQUESTED: Cell<bool> = const { Cell::new(false) };
+    /// Whether the due work is under way. The timer is set at its end.
     static IS_BUSY: Cell<bool> = const { Cell::new(false) };
-    /// Whether the time has come.
-    static HAS_COME: Cell<bool> = const { Cell::new(false) };
-    /// Whether a pass of the event loop is known to be under way, at whose end it is looked whether the time has
-    /// come.
+    /// Whether work is due.
+    static IS_DUE: Cell<bool> = const { Cell::new(false) };
+    /// Whether a reported pass is under way, at whose end [`IS_DUE`] is checked.
     static IN_PASS: Cell<bool> = const { Cell::new(false) };
-    /// Whether the server tells of passes, and what has it do so or not.
+    /// Whether the server reports passes, and the function that turns reports on or off.
     static LISTENS: Cell<bool> = const { Cell::new(false) };
     static SET_LISTENING: Cell<fn(bool)> = const { Cell::new(|_| {}) };
 }
 
-/// Sets what is called to have the server tell of passes of the event loop, or not.
+/// Sets the function that turns the server's reports of passes on or off.
 pub fn register(set_listening: fn(bool)) {
     SET_LISTENING.set(set_listening);
 }
 
-/// Has the server tell of passes of the event loop, from this one on.
+/// Turns reports of passes on, beginning with this pass.
 pub fn listen() {
     if !LISTENS.replace(true) {
         SET_LISTENING.get()(true);
     }
 }
 
-/// Has the server tell of passes no more, until somebody asks for one. For the server's
-/// cron alone.
+/// Turns reports of passes off, until the next request. Only the server's cron may call this.
 pub fn stop_listening() {
-    if !HAS_COME.get() && LISTENS.replace(false) {
+    if !IS_DUE.get() && LISTENS.replace(false) {
         SET_LISTENING.get()(false);
         IN_PASS.set(false);
     }
 }
 
-/// Runs when the timer has come.
+/// Runs when the timer fires.
 fn on_time() {
     HAS_FIRED.set(true);
-    come();
+    mark_due();
 }
 
-/// Runs in a pass that the server was asked for.
-fn on_asked() {
-    IS_ASKED.set(false);
-    come();
+/// Runs in a requested pass.
+fn on_request() {
+    IS_REQUESTED.set(false);
+    mark_due();
 }
 
-fn come() {
-    HAS_COME.set(true);
+fn mark_due() {
+    IS_DUE.set(true);
     listen();
 }
 
-/// Asks for a pass at a deadline, in milliseconds since the epoch.
+/// Requests a pass at a deadline, in milliseconds since the epoch.
 pub fn at_deadline(context: &Context, deadline: u64) {
     let now = clock::now();
     if deadline <= now { soon(context) } else { at(context, from_deadline(deadline)) }
 }
 
-/// Asks for a pass at a time on the monotonic clock, in microseconds.
+/// Requests a pass at a time on the monotonic clock, in microseconds.
 pub fn at(context: &Context, at_us: u64) {
-    if !IS_BUSY.get() && !HAS_COME.get() && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get() {
+    if !IS_BUSY.get() && !IS_DUE.get() && at_us.saturating_add(TOLERANCE_US) < FIRES_US.get() {
         set(context, Some(at_us));
     }
 }
 
-/// Asks for a pass at once: the end of the one that is under way, or of one that begins at once. While what is due is
-/// being done that changes nothing: whoever does it asks in the end what is next.
+/// Requests a pass at once: the end of the present one, or a new one. Does nothing while the due work is under way,
+/// because [`set`] follows it.
 pub fn soon(context: &Context) {
-    if !IS_BUSY.get() && !HAS_COME.replace(true) {
+    if !IS_BUSY.get() && !IS_DUE.replace(true) {
         listen();
         if !IN_PASS.get() {
-            ask_for_pass(context);
+            request_pass(context);
         }
     }
 }
 
-/// Has the event loop come round at once.
-fn ask_for_pass(context: &Context) {
-    // A timer whose time is over has the loop come round until it is set anew. That it was said to have fired is no
-    // sign of that: a thread that polls for the server (Valkey) may have seen so before the timer was set.
+/// Requests a pass that begins at once, unless one begins anyway.
+fn request_pass(context: &Context) {
+    // An expired timer wakes the loop until it is set again. `HAS_FIRED` does not show whether it has: a thread that
+    // polls for the server (Valkey) may have read the timer before it was set.
     let is_over = FIRES_US.get() <= clock::monotonic_us();
-    let comes_anyway = IS_ASKED.get() || is_over && timer().stays_readable();
-    if !comes_anyway && !ask_server() {
+    let begins_anyway = IS_REQUESTED.get() || is_over && timer().stays_readable();
+    if !begins_anyway && !request_from_server() {
         set_timer(context, 0);
     }
 }
 
-/// Asks the server for a pass that begins at once. Returns `false` if it cannot.
-fn ask_server() -> bool {
-    const ON_ASKED: &TimerCallback = &(on_asked as TimerCallback);
-    let is_asked = loop_timer::request_pass(ON_ASKED);
-    IS_ASKED.set(is_asked);
-    is_asked
+/// Requests a pass from the server. Returns `false` if the server cannot do that.
+fn request_from_server() -> bool {
+    const ON_REQUEST: &TimerCallback = &(on_request as TimerCallback);
+    let is_requested = loop_timer::request_pass(ON_REQUEST);
+    IS_REQUESTED.set(is_requested);
+    is_requested
 }
 
-/// Has the event loop come round once more, behind the pass that is under way. The server itself looks for clients that wait
-/// for a list or a stream before it has us do something at the end of a pass (Redis 7.2 and later, Valkey), and so would see
-/// in the next one only, a tick later, what was added then.
-pub fn once_more() {
-    if !IS_ASKED.get() {
-        ask_server();
+/// Requests one more pass after the present one. Redis 7.2 and later and Valkey serve clients that wait for a list or a
+/// stream before they call modules at the end of a pass, so without it these clients would see our additions only a
+/// tick later.
+pub fn request_extra_pass() {
+    if !IS_REQUESTED.get() {
+        request_from_server();
     }
 }
 
-/// Returns when a deadline is, on the monotonic clock, in microseconds, if the wall clock does not step.
+/// Returns a deadline's time on the monotonic clock, in microseconds, provided that the wall clock does not step.
 pub fn from_deadline(deadline: u64) -> u64 {
     clock::monotonic_us() + deadline.saturating_mul(1000).saturating_sub(clock::now_us())
 }
 
-/// Notes that a pass of the event loop begins.
+/// Records the beginning of a pass.
 pub fn pass_begins() {
     IN_PASS.set(true);
 }
 
-/// Notes that a pass of the event loop is at its end. Returns whether the time has come; then what is due is
-/// done, the timer is [`set`] to what is next, and the loop may [`rest`].
+/// Records the end of a pass. Returns whether work is due. If so, the caller does it, [`set`]s the timer to the next
+/// time, and calls [`rest`].
 pub fn pass_ends() -> bool {
-    let has_come = HAS_COME.replace(false);
-    if has_come {
+    let is_due = IS_DUE.replace(false);
+    if is_due {
         IS_BUSY.set(true);
     } else {
         rest();
     }
-    has_come
+    is_due
 }
 
-/// Notes that the loop is about to sleep.
+/// Records that the loop is about to sleep.
 pub fn rest() {
     IS_BUSY.set(false);
     IN_PASS.set(false);
 }
 
-/// Has a pass end at a time on the monotonic clock, in microseconds, whatever the timer was set to.
+/// Sets the timer to a time on the monotonic clock, in microseconds, whatever it was set to before. `None` stops it.
 pub fn set(context: &Context, at_us: Option<u64>) {
     let Some(at_us) = at_us else {
         if FIRES_US.replace(NEVER) != NEVER {
@@ -178,8 +175,8 @@ pub fn set(context: &Context, at_us: Option<u64>) {
         return;
     }
     let in_us = at_us.saturating_sub(clock::monotonic_us()).min(AHEAD_MAX_US);
-    // In the first case the timer stays as it is: at the end of the pass it is set to what is next.
-    if in_us == 0 { ask_for_pass(context) } else { set_timer(context, in_us) }
+    // A requested pass leaves the timer alone, and sets it at its end.
+    if in_us == 0 { request_pass(context) } else { set_timer(context, in_us) }
 }
 
 fn set_timer(context: &Context, in_us: u64) {
@@ -192,7 +189,7 @@ fn timer() -> &'static LoopTimer {
     TIMER.with(|timer| *timer.get_or_init(|| LoopTimer::new(on_time)))
 }
 
-/// Has the server's own timers do the work, as where the kernel has none. For tests.
+/// Uses the server's own timers, as on kernels without ours. For tests.
 #[cfg(debug_assertions)]
 pub fn use_server_timers() -> bool {
     TIMER.with(|timer| timer.set(LoopTimer::from_server(on_time)).is_ok())

@@ -157,7 +157,7 @@ fn remove_due(
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, key, until);
     let (mut polled, mut run_out) = (0, 0);
-    if let Some(mut leaving) = dehydrator.leaving(until) {
+    if let Some(mut leaving) = dehydrator.removal(until) {
         run_out = leaving.lawn.leased();
         polled = leaving.drain(now, count, |_, element| {
             note(element.deadline);

@@ -21,7 +21,7 @@ use std::rc::Rc;
 use crate::clock;
 use crate::data_type::{Dehydrator, inspect};
 use crate::metrics::latency::{self, OverdueSince};
-use crate::pending::blocked::{self, Lines, Outlook, Sleeper, Turn};
+use crate::pending::blocked::{self, Lines, NextInLine, Outlook, Sleeper};
 use crate::server::guard::trap;
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str};
@@ -126,12 +126,14 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         return 0;
     }
     if !context.lets_clients_write(key.as_str()) {
-        blocked::with(|lines| lines.look_again_at(name, Some(now + RETRY_US / 1000)));
+        blocked::with(|lines| lines.revisit_at(name, Some(now + RETRY_US / 1000)));
         return 0;
     }
     let mut served = 0;
     while served < most {
-        let Some(Turn { sleeper, from }) = blocked::with(|lines| lines.turn(name, now)) else {
+        let Some(NextInLine { sleeper, from }) =
+            blocked::with(|lines| lines.next_in_line(name, now))
+        else {
             return served;
         };
         if !may_still_ask(context, &sleeper) {
@@ -155,7 +157,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
     }
     if served == 0 {
         // It was due, and could not be taken: the backstop looks again.
-        blocked::with(|lines| lines.look_again_at(name, None));
+        blocked::with(|lines| lines.revisit_at(name, None));
     }
     served
 }

@@ -1,17 +1,18 @@
-//! The fields of a value in an RDB file, and what the numbers among them stand for.
+//! The fields of a value in an RDB file, the meaning of their numbers, and LEB128: numbers of any length, seven bits in
+//! each byte, the lowest first.
 
 use std::ops::Deref;
 
-/// A payload that cannot be what a server wrote, or ends too early.
+/// A payload that no server wrote, or that ends too early.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Corrupt(pub &'static str);
 
 impl Corrupt {
-    /// It is none: a later version of the module wrote it.
+    /// Not corrupt: written by a later version of the module.
     pub const LATER: Self = Self("written by a later version of the module");
 }
 
-/// Where fields come from: an RDB, a replica's full sync, RESTORE.
+/// The source of fields: an RDB file, a full sync, RESTORE.
 pub trait Source {
     /// The bytes of a string field.
     type Bytes: Deref<Target = [u8]>;
@@ -20,45 +21,45 @@ pub trait Source {
     ///
     /// # Errors
     ///
-    /// [`Corrupt`] if the next field is no number, or there is none.
+    /// [`Corrupt`] if the next field is missing or no number.
     fn unsigned(&mut self) -> Result<u64, Corrupt>;
 
     /// Reads a string.
     ///
     /// # Errors
     ///
-    /// [`Corrupt`] if the next field is no string, or there is none.
+    /// [`Corrupt`] if the next field is missing or no string.
     fn bytes(&mut self) -> Result<Self::Bytes, Corrupt>;
 }
 
-/// Where fields go.
+/// The destination of fields.
 pub trait Sink {
     fn unsigned(&mut self, number: u64);
     fn bytes(&mut self, bytes: &[u8]);
 }
 
-/// The encoding that is written.
+/// The version that is written.
 pub const VERSION: i32 = 1;
-/// ReDe's encoding.
+/// ReDe's version.
 pub(super) const VERSION_REDE: i32 = 0;
 
-/// A feature: elements know how often they were given out under a lease.
+/// Feature: elements have the number of their deliveries under a lease.
 pub(super) const LEASES: u64 = 1;
-/// A feature: what becomes of what comes due is not HOLD.
+/// Feature: the policy is not HOLD.
 pub(super) const POLICY: u64 = 2;
-/// A feature: nothing is given out or delivered for a while.
+/// Feature: a pause.
 pub(super) const PAUSE: u64 = 4;
-/// A feature: elements that were given out know under which token.
+/// Feature: leased elements have tokens.
 pub(super) const TOKENS: u64 = 8;
-/// A feature: the policy came by RESTORE, and nothing goes by it until it is confirmed.
+/// Feature: the policy came by RESTORE, and is inactive until confirmed.
 pub(super) const UNCONFIRMED: u64 = 16;
-/// A feature: elements go to a list.
+/// Feature: the destination is a list.
 pub(super) const TO_LIST: u64 = 32;
-/// A feature: there is a limit to how much it holds or gives out.
+/// Feature: limits.
 pub(super) const LIMITS: u64 = 64;
-/// A feature: ids of what has gone are remembered for a while.
+/// Feature: remembered ids.
 pub(super) const REMEMBERED: u64 = 128;
-/// A feature: dead letters are stuck, which what does not know them would keep for ever.
+/// Feature: stuck dead letters, which a reader without it would keep for ever.
 pub(super) const STUCK: u64 = 256;
 
 pub(super) const DROP: u64 = 1;
@@ -66,3 +67,51 @@ pub(super) const STREAM: u64 = 2;
 pub(super) const PUBLISH: u64 = 3;
 pub(super) const LIMIT: u64 = 4;
 pub(super) const LIST: u64 = 5;
+
+/// Writes a number in LEB128.
+pub(super) fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Reads a number in LEB128 from the front of `rest`.
+///
+/// # Errors
+///
+/// [`Corrupt`] if it is cut off, or longer than 64 bits.
+pub(super) fn take_number(rest: &mut &[u8]) -> Result<u64, Corrupt> {
+    let mut number: u64 = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, tail) = rest.split_first().ok_or(Corrupt("a number is cut off"))?;
+        *rest = tail;
+        let bits = u64::from(byte & 0x7f);
+        if bits << shift >> shift != bits {
+            break;
+        }
+        number |= bits << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(Corrupt("a number has more than 64 bits"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_every_length_are_read_as_they_were_written() {
+        for number in (0..64).flat_map(|bits| [(1_u64 << bits) - 1, 1 << bits, 3 << bits >> 1]) {
+            let mut bytes = Vec::new();
+            put_number(&mut bytes, number);
+            assert_eq!(bytes.len(), (64 - number.leading_zeros()).div_ceil(7).max(1) as usize);
+            bytes.push(7);
+            let mut rest = &bytes[..];
+            assert_eq!((take_number(&mut rest), rest), (Ok(number), &[7][..]));
+        }
+    }
+}

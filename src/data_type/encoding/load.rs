@@ -1,21 +1,20 @@
-//! Reading a dehydrator, of ours and of ReDe's.
+//! Reading a dehydrator, ours or ReDe's.
 
 use super::field::{
     Corrupt, DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, STUCK,
-    Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE,
+    Source, TO_LIST, TOKENS, UNCONFIRMED, VERSION, VERSION_REDE, take_number,
 };
-use super::number::take_number;
 use crate::policy::{End, Limits, MaxLen, Pause, Policy, Rate, Route, Rules, Trust};
 use lawn::{DEADLINE_MAX, Lawn, Remembered, StartError, Token};
 
-/// What a dehydrator has: elements, what is said of it, and ids that it remembers.
+/// The content of a dehydrator: elements, rules and remembered ids.
 pub type Loaded = (Lawn, Rules, Option<Remembered>);
 
 /// Reads a dehydrator of any version into an empty lawn.
 ///
 /// # Errors
 ///
-/// [`Corrupt`] if that is not what `source` holds.
+/// [`Corrupt`] if `source` does not hold a dehydrator.
 pub fn load(lawn: Lawn, source: &mut impl Source, version: i32) -> Result<Loaded, Corrupt> {
     match version {
         VERSION => load_current(lawn, source),
@@ -80,17 +79,17 @@ fn load_current(mut lawn: Lawn, source: &mut impl Source) -> Result<Loaded, Corr
         _ if limits.as_ref().is_some_and(|limits| limits.remember > 0) => {
             Some(load_remembered(&lawn, source)?)
         }
-        _ => return Err(Corrupt("ids are remembered without a limit that says so")),
+        _ => return Err(Corrupt("remembered ids without REMEMBER")),
     };
     Ok((lawn, Rules { policy, pause, trust, limits: limits.map(Box::new) }, remembered))
 }
 
-/// Reads ids that are remembered beside what is in the lawn.
+/// Reads remembered ids, which must not be in the lawn.
 fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, Corrupt> {
     let mut ids = Remembered::beside(lawn);
     let mut left = source.unsigned()?;
     if left == 0 {
-        return Err(Corrupt("no ids are remembered"));
+        return Err(Corrupt("no remembered ids"));
     }
     let mut until: u64 = 0;
     while left > 0 {
@@ -103,12 +102,12 @@ fn load_remembered(lawn: &Lawn, source: &mut impl Source) -> Result<Remembered, 
             left = left.checked_sub(1).ok_or(Corrupt("more ids than announced"))?;
             until = until.wrapping_add(take_number(&mut rest)?);
             if until > DEADLINE_MAX {
-                return Err(Corrupt("a moment is out of range"));
+                return Err(Corrupt("a time is out of range"));
             }
             let length = take_number(&mut rest)?;
             let id = take_bytes(&mut rest, length)?;
             if lawn.look(id).is_some() || ids.until(id).is_some() {
-                return Err(Corrupt("an id that is remembered is there twice"));
+                return Err(Corrupt("a remembered id occurs twice"));
             }
             ids.insert(id, until);
         }
@@ -144,7 +143,7 @@ fn load_limits(source: &mut impl Source) -> Result<Limits, Corrupt> {
         let is_possible = moment <= DEADLINE_MAX && count <= DEADLINE_MAX;
         let rate = limits.rate.as_mut().filter(|_| is_possible);
         if !rate.is_some_and(|rate| rate.load(moment, count)) {
-            return Err(Corrupt("what was given out is out of range"));
+            return Err(Corrupt("the log of a rate is out of range"));
         }
     }
     Ok(limits)
@@ -168,7 +167,7 @@ fn load_route(kind: u64, source: &mut impl Source) -> Result<Route, Corrupt> {
         STREAM => {
             let dest = source.bytes()?[..].into();
             let (length, approximate) = (source.unsigned()?, source.unsigned()?);
-            // As XADD has it, which takes a signed number.
+            // XADD takes a signed number.
             let maxlen = match (length, approximate) {
                 (0, 0) => None,
                 (1..=DEADLINE_MAX, 0 | 1) => Some(MaxLen { length, approximate: approximate == 1 }),

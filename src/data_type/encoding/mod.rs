@@ -1,4 +1,4 @@
-//! How a dehydrator looks in an RDB file, a full sync and a DUMP.
+//! The format of a dehydrator in an RDB file, a full sync and a DUMP.
 //!
 //! Version 1, ours. All elements in order of delivery, in strings of some tens of kilobytes each, so
 //! that a million elements are a few thousand fields:
@@ -6,39 +6,39 @@
 //! ```text
 //!   unsigned   features: bits, 1: leases, 2: a policy, 4: a pause, 8: tokens, 16: the policy is not confirmed,
 //!              32: a route is a list, 64: limits, 128: ids that are remembered,
-//!              256: dead letters are stuck, by a deadline of 2^63 - 1 and that TTL or, if rejected, one less;
-//!              one that a reader does not know makes it refuse. A new one raises the level: see level.rs
+//!              256: stuck dead letters, with deadline 2^63 - 1 and that TTL or, if rejected, one less;
+//!              a reader refuses an unknown bit. A new bit raises the level: see level.rs
 //!   with feature 2:
 //!     unsigned   policy: 1 DROP, 2 STREAM, 3 PUBLISH, 4 HOLD DELIVERIES, 5 LIST, and for
 //!       STREAM     string: the stream; unsigned: MAXLEN, 0 if none; unsigned: 1 if that is `~`, or 0
 //!       PUBLISH    string: the channel
 //!       LIST       string: the list; unsigned: 0 if its end is RIGHT, 1 if LEFT
 //!       HOLD DELIVERIES
-//!                  unsigned: how many; then 1, 2, 3 or 5, as above
+//!                  unsigned: the limit; then 1, 2, 3 or 5, as above
 //!   with feature 4:
 //!     unsigned   when the pause ends, ms since the epoch; 0: when it is resumed
 //!   with feature 64:
 //!     unsigned   LENGTH, HELD, RATE, its PER in ms, REMEMBER in ms: five numbers, 0 where there is none
-//!     unsigned   number of moments at which something was given out, 0 without a RATE, and for each, in order
-//!       unsigned   moment, ms since the epoch
-//!       unsigned   how many
+//!     unsigned   number of times at which elements were given out, 0 without a RATE, and for each, in order
+//!       unsigned   time, ms since the epoch
+//!       unsigned   number of elements
 //!   unsigned   number of elements
 //!   string*    elements, one behind the other, until the number is reached:
 //!                deadline, ms since the epoch, less that of the element before   LEB128
 //!                ttl, ms                                                        LEB128
-//!                with feature 1: how often it was given out under a lease        LEB128
-//!                with feature 8, if it was: the token of the lease, 0 if none    LEB128
+//!                with feature 1: number of deliveries under a lease              LEB128
+//!                with feature 8, if above 0: the token of the lease, 0 if none   LEB128
 //!                length of the id, length of the payload                        LEB128
 //!                id, payload
 //!   with feature 128, behind them:
-//!     unsigned   number of ids that are remembered, from 1 on
+//!     unsigned   number of remembered ids, at least 1
 //!     string*    ids, one behind the other, until the number is reached:
 //!                  until, ms since the epoch, less that of the id before, modulo 2^64   LEB128
 //!                  length of the id, the id                                             LEB128
 //! ```
 //!
-//! Deadlines never decrease in that order, so the differences are small and never negative. Ties keep
-//! their order because they are pushed again in it.
+//! Deadlines never decrease in that order, so the differences are small and never negative. Elements with equal
+//! deadlines keep their order because they are pushed again in it.
 //!
 //! Version 0, ReDe's. Read, never written:
 //!
@@ -52,12 +52,11 @@
 //!       string     element
 //! ```
 //!
-//! A payload is data from outside (RESTORE takes any bytes): everything in it is checked, and nothing
-//! is allocated on the word of a count.
+//! A payload is data from outside (RESTORE takes any bytes): everything in it is checked, and no count alone makes the
+//! reader allocate.
 
 mod field;
 mod load;
-mod number;
 mod save;
 #[cfg(test)]
 mod tests;

@@ -2,20 +2,19 @@
 
 use super::field::{
     DROP, LEASES, LIMIT, LIMITS, LIST, PAUSE, POLICY, PUBLISH, REMEMBERED, STREAM, STUCK, Sink,
-    TO_LIST, TOKENS, UNCONFIRMED,
+    TO_LIST, TOKENS, UNCONFIRMED, put_number,
 };
-use super::number::put_number;
 use crate::policy::{End, Limits, Policy, Rate, Route, Rules};
 use lawn::{DEADLINE_MAX, Lawn, Remembered, Start, Token};
 
-/// A string is written when it has grown to this size. The server compresses each by itself, and
-/// holds one in memory while it loads.
+/// The size at which a string of elements is written. The server compresses each string by itself, and holds one in
+/// memory while it loads.
 pub(super) const CHUNK_BYTES: usize = 32 * 1024;
 
-/// Writes a dehydrator, in the newest version.
+/// Writes a dehydrator in the newest version.
 pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &mut impl Sink) {
     let Rules { policy, pause, trust, limits } = rules;
-    // What needs no new feature stays readable for what does not know it.
+    // A dehydrator without a new feature stays readable for older readers.
     let leases = if lawn.delivered() > 0 { LEASES } else { 0 };
     let tokens = if lawn.has_tokens() { TOKENS } else { 0 };
     let paused = if pause.is_some() { PAUSE } else { 0 };
@@ -66,7 +65,7 @@ pub fn save(lawn: &Lawn, rules: &Rules, remembered: Option<&Remembered>, sink: &
     }
 }
 
-/// Returns whether dead letters are stuck in it. They come last.
+/// Returns whether any dead letter is stuck. They come last.
 fn has_stuck(lawn: &Lawn) -> bool {
     let last = Start { deadline: DEADLINE_MAX, behind: None };
     let is_stuck = |ttl: u64, deliveries: u16| ttl >= DEADLINE_MAX - 1 && deliveries > 0;
@@ -74,7 +73,7 @@ fn has_stuck(lawn: &Lawn) -> bool {
         && lawn.rows(last, DEADLINE_MAX).any(|row| is_stuck(row.ttl, row.element.deliveries))
 }
 
-/// Writes ids that are remembered, in the order of their moments, so that the differences are small.
+/// Writes remembered ids in the order of their times, so that the differences are small.
 fn save_remembered(ids: &Remembered, sink: &mut impl Sink) {
     sink.unsigned(ids.len() as u64);
     let mut chunk = Vec::new();
@@ -105,7 +104,7 @@ fn save_limits(limits: &Limits, sink: &mut impl Sink) {
     }
 }
 
-/// Writes a policy. For HOLD that is nothing.
+/// Writes a policy, nothing for HOLD.
 fn save_policy(policy: &Policy, sink: &mut impl Sink) {
     match policy {
         Policy::Hold => {}

@@ -1,4 +1,4 @@
-//! What is saved is loaded, and what cannot be is refused.
+//! Round trips of valid payloads, and refusals of invalid ones.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use proptest::prelude::*;
 
 use super::super::fields::{Field, Fields};
 use super::field::*;
-use super::number::put_number;
 use super::save::CHUNK_BYTES;
 use super::*;
 use crate::policy::{End, LimitChange, Limits, MaxLen, Pause, Policy, Route, Rules, Trust};
@@ -55,13 +54,13 @@ fn some_lawn() -> Lawn {
 }
 
 #[test]
-fn what_is_saved_is_loaded_in_the_same_order() {
+fn a_saved_dehydrator_is_loaded_in_the_same_order() {
     let lawn = some_lawn();
-    let loaded = load_of(saved(&lawn).0).expect("our own words");
+    let loaded = load_of(saved(&lawn).0).expect("our own payload");
     loaded.check();
     assert_eq!(content(&loaded), content(&lawn));
-    // Ties keep their order once more.
-    let again = load_of(saved(&loaded).0).expect("our own words");
+    // Elements with equal deadlines keep their order again.
+    let again = load_of(saved(&loaded).0).expect("our own payload");
     assert_eq!(content(&again), content(&lawn));
 }
 
@@ -69,7 +68,7 @@ fn what_is_saved_is_loaded_in_the_same_order() {
 fn an_empty_dehydrator_is_two_numbers() {
     let fields = saved(&empty()).0;
     assert_eq!(fields, [Field::Unsigned(0), Field::Unsigned(0)]);
-    assert!(load_of(fields).expect("our own words").is_empty());
+    assert!(load_of(fields).expect("our own payload").is_empty());
 }
 
 #[test]
@@ -98,14 +97,14 @@ fn elements_are_written_in_strings_of_some_tens_of_kilobytes() {
     assert!(full.iter().all(|length| sizes.contains(length)), "{chunks:?}");
 }
 
-/// Rules by which ids are remembered.
+/// Rules with REMEMBER.
 fn remembering() -> Rules {
     let change = LimitChange { remember: Some(1000), ..LimitChange::default() };
     Rules { limits: Some(Box::new(Limits::default().changed(change))), ..Rules::default() }
 }
 
 #[test]
-fn ids_that_are_remembered_are_written_behind_the_elements() {
+fn remembered_ids_are_written_behind_the_elements() {
     let mut lawn = empty();
     lawn.start_at(b"here", 0, b"", 5).expect("room");
     let mut ids = Remembered::beside(&lawn);
@@ -127,7 +126,7 @@ fn ids_that_are_remembered_are_written_behind_the_elements() {
     assert_eq!(fields[at], Field::Unsigned(4));
     let Field::Bytes(chunk) = &fields[at + 1] else { panic!("ids") };
     assert_eq!(chunk[..8], [9, 1, b'z', 0xa3, 2, 1, b'a', 1]);
-    let (_, rules, loaded) = load_of(&fields).expect("our own words");
+    let (_, rules, loaded) = load_of(&fields).expect("our own payload");
     assert_eq!(rules, remembering());
     let loaded = loaded.expect("some");
     loaded.check();
@@ -164,7 +163,7 @@ fn ids_that_are_remembered_are_written_behind_the_elements() {
 }
 
 #[test]
-fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_moments() {
+fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_times() {
     let random = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     type Until<'a> = &'a dyn Fn(u64) -> u64;
     let untils: [Until<'_>; 5] = [
@@ -184,7 +183,7 @@ fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_moments()
             last = until(number);
         }
         let length = bytes.len();
-        // As if they were of a dehydrator that remembers others.
+        // As of a dehydrator that remembers other ids.
         let (mut fields, mut ids) = (Fields::default(), Remembered::beside(&empty()));
         ids.insert(b"other", 1);
         save(&empty(), &remembering(), Some(&ids), &mut fields);
@@ -200,7 +199,7 @@ fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_moments()
 }
 
 #[test]
-fn what_does_not_know_dead_letters_that_are_stuck_is_told_by_a_feature_that_there_are_some() {
+fn a_feature_tells_older_readers_of_stuck_dead_letters() {
     let features = |ttl, deliveries| {
         let mut lawn = empty();
         lawn.start_at(b"first", 300, b"p", 5).expect("room");
@@ -210,14 +209,14 @@ fn what_does_not_know_dead_letters_that_are_stuck_is_told_by_a_feature_that_ther
         let mut fields = Fields::default();
         save(&lawn, &Rules::default(), None, &mut fields);
         let features = fields.0[0].clone();
-        let (loaded, ..) = load(empty(), &mut fields, VERSION).expect("our own words");
+        let (loaded, ..) = load(empty(), &mut fields, VERSION).expect("our own payload");
         assert!(loaded.iter().eq(lawn.iter()));
         features
     };
     for (ttl, deliveries, stuck) in [
         (DEADLINE_MAX, 1, STUCK),
         (DEADLINE_MAX - 1, 1, STUCK),
-        // Who puts away what never comes due has put nothing aside.
+        // An element pushed with this deadline and never delivered is no dead letter.
         (DEADLINE_MAX, 0, 0),
         (DEADLINE_MAX - 2, 1, 0),
     ] {
@@ -226,7 +225,7 @@ fn what_does_not_know_dead_letters_that_are_stuck_is_told_by_a_feature_that_ther
 }
 
 #[test]
-fn how_often_an_element_was_given_out_is_written_only_if_one_was() {
+fn deliveries_are_written_only_if_an_element_was_delivered() {
     let mut lawn = empty();
     lawn.start_at(b"i", 300, b"p", 5).expect("room");
     lawn.start_at(b"j", 0, b"", 7).expect("room");
@@ -238,15 +237,15 @@ fn how_often_an_element_was_given_out_is_written_only_if_one_was() {
     let leased = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 1, 0, b'j']);
     let fields = [&header(LEASES)[..], &[leased]].concat();
     assert_eq!(saved(&lawn).0, fields);
-    let loaded = load_of(fields).expect("our own words");
+    let loaded = load_of(fields).expect("our own payload");
     assert_eq!((content(&loaded), loaded.delivered()), (content(&lawn), 1));
 
-    // As little is written of tokens: of what was given out, and only if one has a token.
+    // Tokens are written for delivered elements only, and only if one has a token.
     assert!(lawn.set_deliveries(b"j", 200, Token::new(300)));
     let held = chunk(&[5, 0xac, 2, 0, 1, 1, b'i', b'p', 2, 0, 0xc8, 1, 0xac, 2, 1, 0, b'j']);
     let fields = [&header(LEASES | TOKENS)[..], &[held]].concat();
     assert_eq!(saved(&lawn).0, fields);
-    let loaded = load_of(fields).expect("our own words");
+    let loaded = load_of(fields).expect("our own payload");
     assert!(loaded.holds(b"j", Token::new(300).expect("a token")));
     let number = |bytes: &[u8]| {
         let element = [&[5, 0, 1][..], bytes, &[1, 0, b'i']].concat();
@@ -275,7 +274,7 @@ fn every_truncation_is_refused() {
 }
 
 #[test]
-fn lies_are_refused() {
+fn invalid_elements_are_refused() {
     let header = [Field::Unsigned(0), Field::Unsigned(1)];
     let chunk = |bytes: &[u8]| {
         load_of(header.iter().cloned().chain([Field::Bytes(bytes.to_vec())])).map(|_| ())
@@ -302,7 +301,7 @@ fn lies_are_refused() {
 }
 
 #[test]
-fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
+fn a_policy_is_saved_and_loaded_and_an_invalid_one_is_refused() {
     let maxlen = |length, approximate| Some(MaxLen { length, approximate });
     let stream = |maxlen| Route::Stream { dest: b"d\0st"[..].into(), maxlen };
     let routes = [
@@ -333,7 +332,7 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
                 let fields = fields.0.iter().take(kept).cloned();
                 assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
             }
-            let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own words");
+            let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own payload");
             assert_eq!((content(&loaded), found), (content(&lawn), rules));
         }
     }
@@ -341,7 +340,7 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
         let error = load_of(nowhere.iter().map(|number| Field::Unsigned(*number))).err();
         assert_eq!(error, Some(Corrupt("there is nothing to confirm")), "{nowhere:?}");
     }
-    // To the file it is one whether it has been said or not.
+    // The file does not tell an unreported policy from an unconfirmed one.
     let route = stream(None);
     let [told, untold] = [Trust::Unconfirmed, Trust::Unannounced].map(|trust| {
         let mut fields = Fields::default();
@@ -362,7 +361,7 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
     assert_eq!(lie(&[2, 2, 5, 1, 0]), None);
     assert!(lie(&[2, 0, 0]).is_some_and(|error| error.0.contains("later version")));
     assert!(lie(&[2, 6, 0]).is_some_and(|error| error.0.contains("later version")));
-    // Who knows no list refuses it by its feature.
+    // An older reader refuses a list by its feature.
     assert_eq!(lie(&[34, 5, 1, 0]), None);
     assert_eq!(lie(&[34, 5, 2, 0]), Some(Corrupt("a list has two ends")));
     let disagree = Some(Corrupt("the policy and the features disagree on a list"));
@@ -384,7 +383,7 @@ fn a_policy_is_saved_and_loaded_and_lies_about_it_are_refused() {
 }
 
 #[test]
-fn limits_are_saved_and_loaded_and_lies_about_them_are_refused() {
+fn limits_are_saved_and_loaded_and_invalid_ones_are_refused() {
     let limits = |change| Limits::default().changed(change);
     let mut given = limits(LimitChange { rate: Some((5, 2048)), ..LimitChange::default() });
     let rate = given.rate.as_mut().expect("a rate");
@@ -399,7 +398,7 @@ fn limits_are_saved_and_loaded_and_lies_about_them_are_refused() {
             let fields = fields.0.iter().take(kept).cloned();
             assert!(load_of(fields).is_err(), "{kept} fields of {rules:?}");
         }
-        let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own words");
+        let (loaded, found, _) = load(empty(), &mut fields, VERSION).expect("our own payload");
         assert_eq!((content(&loaded), found), (content(&some_lawn()), rules));
     }
     let lie = |numbers: &[u64]| {
@@ -414,7 +413,7 @@ fn limits_are_saved_and_loaded_and_lies_about_them_are_refused() {
     assert_eq!(lie(&[0, 0, 0, 0, DEADLINE_MAX + 1, 0]), range);
     let rate = Some(Corrupt("a rate is out of range"));
     assert_eq!([lie(&[0, 0, 1, 0, 0, 0]), lie(&[1, 0, 0, 1, 0, 0])], [rate.clone(), rate]);
-    let log = Some(Corrupt("what was given out is out of range"));
+    let log = Some(Corrupt("the log of a rate is out of range"));
     let lies = [
         &[1, 0, 0, 0, 0, 1, 5, 1][..],
         &[0, 0, 1, 1, 0, 1, 5, 0],
@@ -454,7 +453,7 @@ fn rede_s_encoding_is_read() {
         let fields = fields.iter().take(kept).cloned().collect();
         load(empty(), &mut Fields(fields), VERSION_REDE).map(|(lawn, ..)| lawn)
     };
-    let found = content(&load(fields.len()).expect("ReDe's words"));
+    let found = content(&load(fields.len()).expect("ReDe's payload"));
     let element = |ttl, id: &str, payload: &str, at| (ttl, id.into(), payload.into(), at, 0);
     assert_eq!(
         found,

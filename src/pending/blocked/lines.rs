@@ -1,4 +1,4 @@
-//! The table of who waits for which key, and of when each key is to be looked at. It asks the server nothing.
+//! The lines of blocked clients, and when each key is visited. This table calls no server function.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -12,83 +12,82 @@ use crate::server::Error;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
 
-/// The order in which clients came.
+/// The order of arrival.
 type Ticket = u64;
 
-/// A client that is asleep: what it waits for, and how it has asked.
+/// A sleeping client, and its request.
 pub struct Sleeper {
-    /// The keys that it waits for, in its own order, each once. All are in one database.
+    /// The keys in the client's order, each once, all in one database.
     pub names: Vec<Rc<Name>>,
     pub take: Take,
-    /// The token that it has chosen, as it wrote it.
+    /// The token that the client has chosen, as it sent it.
     pub word: Option<Rc<[u8]>>,
-    /// Whether it is told from which key it is served.
+    /// Whether the reply names the key.
     pub is_named: bool,
-    /// Its connection, by which its user is found.
+    /// The connection, which identifies the user.
     pub client: ClientId,
     handle: ClientHandle,
     ticket: Ticket,
-    /// When it has waited long enough, on the monotonic clock, in microseconds.
+    /// The timeout, on the monotonic clock, in microseconds.
     until_us: Option<u64>,
 }
 
-/// Whose turn it is in the line of a key.
-pub struct Turn {
+/// The client to serve next in the line of a key.
+pub struct NextInLine {
     pub sleeper: Rc<Sleeper>,
-    /// The keys to serve it from, the one it would rather have before the others. The last is the key itself; before it are
-    /// those in which something is due too, as far as is noted.
+    /// The keys to try, in the client's order: those recorded as due, and last the key itself.
     pub from: Vec<Rc<Name>>,
 }
 
-/// Those who wait for a key.
+/// The clients that wait for a key.
 #[derive(Default)]
 struct Line {
     sleepers: BTreeMap<Ticket, Rc<Sleeper>>,
     overdue: OverdueSince,
-    /// When the key is looked at, in milliseconds since the epoch: its entry among the times.
-    look_at: Option<u64>,
-    /// Whether it is among those that are ready.
+    /// When the key is visited, in milliseconds since the epoch: its entry in [`Lines::times`].
+    visit_at: Option<u64>,
+    /// Whether the key is ready.
     is_ready: bool,
-    /// Who is sent away, if anybody is.
+    /// The clients to reject, if any.
     dismissed: Option<Dismissed>,
 }
 
-/// Clients for which there is nothing to wait for any more.
+/// Clients that wait in vain.
 struct Dismissed {
     reason: Error,
-    /// Those that came before this one.
+    /// Clients with an earlier ticket than this.
     before: Ticket,
 }
 
 /// See the [folder](super).
 #[derive(Default)]
 pub struct Lines {
-    /// In the order of names, so that the backstop can go on after the last one it saw.
+    /// In the order of names, so that the backstop carries on after the last one it saw.
     by_name: BTreeMap<Rc<Name>, Line>,
     by_client: HashMap<ClientHandle, (BlockedClient, Rc<Sleeper>), ahash::RandomState>,
-    /// When each key is to be looked at, in milliseconds since the epoch.
+    /// When each key is visited, in milliseconds since the epoch.
     times: BTreeSet<(u64, Rc<Name>)>,
-    /// Keys in whose lines something is due, or that are dismissed: first ready, first served.
+    /// Keys with due elements or rejected clients, in the order in which they became ready.
     ready: VecDeque<Rc<Name>>,
-    /// When each client has waited long enough, on the monotonic clock, in microseconds.
+    /// The timeout of each client, on the monotonic clock, in microseconds.
     timeouts: BTreeMap<(u64, Ticket), ClientHandle>,
     tickets: Ticket,
-    /// Nobody is served before this, on the monotonic clock, in microseconds.
+    /// No client is served before this time on the monotonic clock, in microseconds.
     retry_us: u64,
-    /// The last name that the backstop saw, or, if nobody waits for that any more, the one before it.
+    /// The last name that the backstop saw, or the one before it if no client waits for that any more.
     seen: Option<Rc<Name>>,
-    /// All who came before this ticket are sent away, from the key after this one on.
+    /// Rejects all clients with an earlier ticket than this, from the key after this one on.
     all_dismissed: Option<(Ticket, Option<Rc<Name>>)>,
 }
 
-/// Who waits.
+/// The clients that wait.
 impl Lines {
-    /// Returns how many clients wait.
+    /// Returns the number of clients.
     pub fn len(&self) -> usize {
         self.by_client.len()
     }
 
-    /// Returns whether nobody waits.
+    /// Returns whether no client waits.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -98,7 +97,7 @@ impl Lines {
         self.by_name.contains_key(name)
     }
 
-    /// Puts a client at the end of the lines of its keys.
+    /// Adds a client at the end of the lines of its keys.
     pub(super) fn join(
         &mut self,
         client: BlockedClient,
@@ -131,20 +130,20 @@ impl Lines {
         sleeper
     }
 
-    /// Returns a key's name, in one place for all who wait for it.
+    /// Returns a key's name, shared by all clients that wait for it.
     fn shared(&self, name: Name) -> Rc<Name> {
         let known = self.by_name.get_key_value(&name).map(|(known, _)| Rc::clone(known));
         known.unwrap_or_else(|| Rc::new(name))
     }
 
-    /// Takes a client out of the lines of its keys. `None`: it is being unblocked already.
+    /// Removes a client from its lines. `None`: it is being unblocked already.
     pub fn leave(&mut self, sleeper: &Sleeper) -> Option<BlockedClient> {
-        // Another client may be called the same by now.
+        // The server may have reused the handle.
         self.by_client.get(&sleeper.handle).filter(|(_, it)| it.ticket == sleeper.ticket)?;
         self.leave_by_itself(sleeper.handle)
     }
 
-    /// Takes a client that goes by itself out of the lines of its keys. `None`: it is being unblocked already.
+    /// Removes a client that disconnects or is unblocked by the server. `None`: it is being unblocked already.
     pub fn leave_by_itself(&mut self, handle: ClientHandle) -> Option<BlockedClient> {
         let (client, sleeper) = self.by_client.remove(&handle)?;
         if let Some(until_us) = sleeper.until_us {
@@ -154,9 +153,9 @@ impl Lines {
             let Some(line) = self.by_name.get_mut(name) else { continue };
             line.sleepers.remove(&sleeper.ticket);
             if line.sleepers.is_empty() {
-                self.look_at(name, None);
+                self.visit_at(name, None);
                 self.by_name.remove(name);
-                // A name may be as long as a string.
+                // Frees the name, which may be as long as a string.
                 if self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, name)) {
                     let before = self.by_name.range(..Rc::clone(name)).next_back();
                     self.seen = before.map(|(before, _)| Rc::clone(before));
@@ -166,17 +165,16 @@ impl Lines {
         Some(client)
     }
 
-    /// Returns the first client that has waited long enough at a time on the monotonic clock, in microseconds.
+    /// Returns the first client whose timeout is over at a time on the monotonic clock, in microseconds.
     pub fn timed_out(&self, now_us: u64) -> Option<Rc<Sleeper>> {
         let (_, handle) = self.timeouts.first_key_value().filter(|((at, _), _)| *at <= now_us)?;
         self.by_client.get(handle).map(|(_, sleeper)| Rc::clone(sleeper))
     }
 }
 
-/// When there is something to do.
+/// Times.
 impl Lines {
-    /// Returns when there is something to do next, on the monotonic clock, in microseconds. `at_once`: there is something
-    /// beside what is known here.
+    /// Returns when there is work next, on the monotonic clock, in microseconds. `at_once`: the caller has work now.
     pub fn next_us(&self, at_once: bool) -> Option<u64> {
         let timeout = self.timeouts.first_key_value().map(|((at, _), _)| *at);
         let time = self.times.first().map(|(at, _)| timer::from_deadline(*at));
@@ -185,23 +183,23 @@ impl Lines {
         timeout.into_iter().chain(time).min()
     }
 
-    /// Returns whether somebody is to be given something, or to be sent away.
+    /// Returns whether a client is to be served or rejected.
     pub fn has_work(&self) -> bool {
         !self.ready.is_empty() || self.all_dismissed.is_some()
     }
 
-    /// Returns whether nothing is done yet at a time on the monotonic clock, see [`Lines::retry_at`].
+    /// Returns whether [`Lines::retry_at`] postpones all work at a time on the monotonic clock.
     pub fn is_waiting(&self, now_us: u64) -> bool {
         now_us < self.retry_us
     }
 
-    /// Has nothing be done before a time on the monotonic clock, in microseconds.
+    /// Postpones all work to a time on the monotonic clock, in microseconds.
     pub fn retry_at(&mut self, at_us: u64) {
         self.retry_us = at_us;
     }
 
-    /// Notes when the next element of a key comes due, or did, in milliseconds since the epoch. Returns that if the key is
-    /// to be looked at then, and was not before. For the clock see [`OverdueSince::note`].
+    /// Records when the next element of a key comes due, or came due, in milliseconds since the epoch. Returns that
+    /// time if it newly sets the key's visit. For the clock see [`OverdueSince::note`].
     pub(super) fn note(
         &mut self,
         name: &Name,
@@ -209,44 +207,44 @@ impl Lines {
         clock_us: impl FnOnce() -> u64,
     ) -> Option<u64> {
         let (name, line) = self.by_name.get_key_value(name)?;
-        let (name, before, is_ready) = (Rc::clone(name), line.look_at, line.is_ready);
+        let (name, before, is_ready) = (Rc::clone(name), line.visit_at, line.is_ready);
         if !is_ready {
-            self.look_at(&name, next);
+            self.visit_at(&name, next);
         }
         self.by_name.get_mut(&name)?.overdue.note(next, clock_us);
         next.filter(|_| !is_ready && before != next)
     }
 
-    /// Notes that what is overdue in a key could not be given out before.
-    pub(super) fn begin(&mut self, name: &Name) {
+    /// Counts due elements of a key as overdue from now on.
+    pub(super) fn reset_overdue(&mut self, name: &Name) {
         if let Some(line) = self.by_name.get_mut(name) {
             line.overdue = OverdueSince::since_now();
         }
     }
 
-    /// Returns since when what is due in a key has been overdue. `None`: nobody waits for it.
+    /// Returns since when due elements of a key are overdue. `None`: no client waits for it.
     pub fn overdue(&self, name: &Name) -> Option<OverdueSince> {
         self.by_name.get(name).map(|line| line.overdue)
     }
 
-    /// Looks at a key that is not ready at another time, in milliseconds since the epoch, unless it is noted anew.
-    pub fn look_again_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
+    /// Sets the next visit to a key that is not ready, in milliseconds since the epoch, until it is recorded anew.
+    pub fn revisit_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
         if self.by_name.get(name).is_some_and(|line| !line.is_ready) {
-            self.look_at(name, at);
+            self.visit_at(name, at);
         }
     }
 
-    /// Sets when a key is to be looked at.
-    fn look_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
+    /// Sets when a key is visited.
+    fn visit_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
         let Some(line) = self.by_name.get_mut(name) else { return };
-        let before = std::mem::replace(&mut line.look_at, at);
+        let before = std::mem::replace(&mut line.visit_at, at);
         if before != at {
             before.map(|before| self.times.remove(&(before, Rc::clone(name))));
             self.times.extend(at.map(|at| (at, Rc::clone(name))));
         }
     }
 
-    /// Returns the key after the last one that this returned, or the first: each has its turn.
+    /// Returns the next key in turn, beginning again after the last.
     pub fn next_watched(&mut self) -> Option<Rc<Name>> {
         let after = self.seen.as_ref().and_then(|seen| {
             self.by_name.range((Bound::Excluded(Rc::clone(seen)), Bound::Unbounded)).next()
@@ -256,20 +254,20 @@ impl Lines {
         self.seen.clone()
     }
 
-    /// Returns for how many keys somebody waits.
+    /// Returns the number of keys with waiting clients.
     pub fn watched(&self) -> usize {
         self.by_name.len()
     }
 }
 
-/// Keys that are ready, and whose turn it is there.
+/// Ready keys, and the next client of each.
 impl Lines {
-    /// Returns how many keys are ready.
+    /// Returns the number of ready keys.
     pub fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// Has those keys be ready that are to be looked at by now, in milliseconds since the epoch.
+    /// Makes the keys ready whose visit is due at `now`, in milliseconds since the epoch.
     pub fn come_due(&mut self, now: u64) {
         while let Some((_, name)) = self.times.first().filter(|(at, _)| *at <= now) {
             let name = Rc::clone(name);
@@ -278,46 +276,45 @@ impl Lines {
     }
 
     fn make_ready(&mut self, name: &Rc<Name>) {
-        self.look_at(name, None);
+        self.visit_at(name, None);
         let Some(line) = self.by_name.get_mut(name) else { return };
         if !std::mem::replace(&mut line.is_ready, true) {
             self.ready.push_back(Rc::clone(name));
         }
     }
 
-    /// Takes the key that has been ready for the longest out of its place. It is still ready until it is
-    /// [begun](Lines::begin_line) with or put [back](Lines::put_back).
+    /// Removes the key that has been ready longest from the queue. It counts as ready until [`Lines::begin_line`] or
+    /// [`Lines::put_back`].
     pub fn next_ready(&mut self) -> Option<Rc<Name>> {
         self.ready.pop_front()
     }
 
-    /// Puts a key behind all that are ready.
+    /// Queues a key behind all that are ready.
     pub fn put_back(&mut self, name: &Rc<Name>) {
         if self.by_name.contains_key(name) {
             self.ready.push_back(Rc::clone(name));
         }
     }
 
-    /// Has a key be ready no more, as its line is being served. Returns whether there is one.
+    /// Marks a key as not ready, because its line is being served. Returns whether it has a line.
     pub fn begin_line(&mut self, name: &Name) -> bool {
         let line = self.by_name.get_mut(name);
         line.map(|line| line.is_ready = false).is_some()
     }
 
-    /// Returns whose turn it is in the line of a key. `None`: nobody waits, or the first in the line would rather be served
-    /// from another key, in whose line others come before it. Then this key is ready again: when those have been served, it
-    /// is its turn.
-    pub fn turn(&mut self, name: &Rc<Name>, now: u64) -> Option<Turn> {
+    /// Returns the next client in the line of a key. `None`: no client waits, or the first prefers another key, where
+    /// others stand before it. Then this key is made ready again, behind that one.
+    pub fn next_in_line(&mut self, name: &Rc<Name>, now: u64) -> Option<NextInLine> {
         let (_, first) = self.by_name.get(name)?.sleepers.first_key_value()?;
         let sleeper = Rc::clone(first);
         let from = self.keys_to_serve_from(&sleeper, name, now);
         if from.is_none() {
             self.make_ready(name);
         }
-        Some(Turn { from: from?, sleeper })
+        Some(NextInLine { from: from?, sleeper })
     }
 
-    /// Works out a [`Turn`]. `None`: the sleeper is not the first in the line of one of them.
+    /// Returns the keys of a [`NextInLine`]. `None`: the sleeper is not the first in the line of one of them.
     fn keys_to_serve_from(
         &self,
         sleeper: &Sleeper,
@@ -325,12 +322,12 @@ impl Lines {
         now: u64,
     ) -> Option<Vec<Rc<Name>>> {
         let mut keys = Vec::new();
-        // Nearly always nothing else is due, and its other keys need not be looked at.
+        // Nearly always nothing else is due, and the other keys are skipped.
         let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
         if !self.ready.is_empty() || due.any(|(_, it)| it != name) {
             for before in sleeper.names.iter().take_while(|it| *it != name) {
                 let Some(line) = self.by_name.get(before) else { continue };
-                if line.is_ready || line.look_at.is_some_and(|at| at <= now) {
+                if line.is_ready || line.visit_at.is_some_and(|at| at <= now) {
                     let (first, _) = line.sleepers.first_key_value()?;
                     if *first != sleeper.ticket {
                         return None;
@@ -344,9 +341,9 @@ impl Lines {
     }
 }
 
-/// Those who are sent away.
+/// Rejected clients.
 impl Lines {
-    /// Has all be sent away who wait for a key by now. Returns whether anybody does.
+    /// Rejects the clients that wait for a key now. Returns whether there are any.
     pub(super) fn dismiss(&mut self, name: &Name, reason: Error) -> bool {
         let Some((name, _)) = self.by_name.get_key_value(name) else { return false };
         let name = Rc::clone(name);
@@ -361,17 +358,17 @@ impl Lines {
         }
     }
 
-    /// Has all be sent away who wait by now, for whatever key.
+    /// Rejects the clients that wait now, for whatever key.
     pub(super) fn dismiss_all(&mut self) {
         self.all_dismissed = Some((self.tickets, None));
     }
 
-    /// Returns whether keys are left of [`Lines::dismiss_all`].
+    /// Returns whether [`Lines::dismiss_all`] is unfinished.
     pub fn is_dismissing(&self) -> bool {
         self.all_dismissed.is_some()
     }
 
-    /// Sees to the next few keys, where all are sent away.
+    /// Continues [`Lines::dismiss_all`] with the next few keys.
     pub fn dismiss_some(&mut self, most: usize) {
         let Some((before, after)) = self.all_dismissed.take() else { return };
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -385,8 +382,8 @@ impl Lines {
         }
     }
 
-    /// Takes the next client that is sent away out of its lines: one of those who wait for this key, if anybody is. It is to
-    /// be told why. When nobody is sent away any more, who came later is looked after again.
+    /// Removes the next rejected client of this key from its lines, and returns it with the reason. Serves later
+    /// clients again when none is left.
     pub fn take_dismissed(&mut self, name: &Name) -> Option<(BlockedClient, Error)> {
         let line = self.by_name.get_mut(name)?;
         let Dismissed { reason, before } = line.dismissed.as_ref()?;
@@ -412,7 +409,7 @@ mod tests {
         Name { db: 0, key: key.as_bytes().into() }
     }
 
-    /// A client of that number, which is blocked on these keys until then.
+    /// A client of that number, blocked on these keys until `until_us`.
     fn join_until(
         lines: &mut Lines,
         number: usize,
@@ -427,7 +424,7 @@ mod tests {
         join_until(lines, number, keys, None)
     }
 
-    /// The same, of one key. Returns the name, to see whether it is still kept.
+    /// Joins the line of one key. Returns the name, to see whether it is freed.
     fn join_one(lines: &mut Lines, number: usize, key: &str) -> Weak<Name> {
         Rc::downgrade(&join(lines, number, &[key]).names[0])
     }
@@ -444,7 +441,7 @@ mod tests {
         lines.next_watched().map(|name| text(&name)).unwrap_or_default()
     }
 
-    /// The keys that are ready, which are so no more.
+    /// Drains the ready keys.
     fn ready(lines: &mut Lines) -> String {
         let names = std::iter::from_fn(|| {
             let name = lines.next_ready()?;
@@ -458,14 +455,14 @@ mod tests {
         lines.note(&name(key), next, || 1_000_000)
     }
 
-    /// Whose turn it is in the line of a key, and the keys to serve it from.
-    fn turn(lines: &mut Lines, key: &str, now: u64) -> Option<(Ticket, String)> {
-        let turn = lines.turn(&Rc::new(name(key)), now)?;
+    /// The ticket of the next client in the line of a key, and the keys to serve it from.
+    fn next_in_line(lines: &mut Lines, key: &str, now: u64) -> Option<(Ticket, String)> {
+        let turn = lines.next_in_line(&Rc::new(name(key)), now)?;
         Some((turn.sleeper.ticket, turn.from.iter().map(|name| text(name)).collect()))
     }
 
     #[test]
-    fn a_name_is_let_go_of_when_nobody_waits_and_the_backstop_goes_on_behind_it() {
+    fn a_name_is_freed_when_no_client_waits_and_the_backstop_goes_on_behind_it() {
         let lines = &mut Lines::default();
         let kept: Vec<_> =
             (0..).zip(["a", "b", "c", "d"]).map(|(at, key)| join_one(lines, at, key)).collect();
@@ -480,7 +477,7 @@ mod tests {
         assert_eq!(next(lines), "");
         join(lines, 4, &["e"]);
         assert_eq!([next(lines), next(lines)], ["e", "e"]);
-        // The first of all was seen last: what comes after it is next.
+        // The first key was seen last: the one after it is next.
         join(lines, 5, &["f"]);
         assert_eq!([next(lines), next(lines)], ["f", "e"]);
         assert!(leaves(lines, 4));
@@ -488,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_ready_when_their_time_has_come_each_once_and_in_turn() {
+    fn keys_become_ready_when_due_each_once_and_in_turn() {
         let lines = &mut Lines::default();
         for (number, key) in ["a", "b", "c"].iter().enumerate() {
             join(lines, number, &[key]);
@@ -502,14 +499,14 @@ mod tests {
         lines.come_due(7);
         lines.come_due(7);
         assert_eq!((lines.has_work(), lines.ready()), (true, 2));
-        // What is noted of a key that is ready is seen when it is its turn.
+        // A note on a ready key is read when it is visited.
         assert_eq!(note(lines, "b", Some(6)), None);
         assert_eq!(ready(lines), "ba");
         assert_eq!((lines.has_work(), note(lines, "b", Some(6))), (false, Some(6)));
         note(lines, "b", None);
         lines.come_due(u64::MAX);
         assert_eq!(ready(lines), "", "it has nothing any more");
-        // Nobody waits for it when it is its turn.
+        // Its client leaves before it is visited.
         note(lines, "c", Some(1));
         lines.come_due(1);
         assert!(leaves(lines, 2));
@@ -520,40 +517,44 @@ mod tests {
     }
 
     #[test]
-    fn the_first_in_the_line_has_its_turn_and_would_rather_have_a_key_before() {
+    fn the_first_in_the_line_is_next_and_prefers_a_key_that_it_lists_earlier() {
         let lines = &mut Lines::default();
         join(lines, 0, &["a", "b", "c"]);
         join(lines, 1, &["c"]);
         note(lines, "c", Some(5));
-        assert_eq!(turn(lines, "c", 5), Some((0, "c".to_owned())), "nothing else is due");
+        assert_eq!(next_in_line(lines, "c", 5), Some((0, "c".to_owned())), "nothing else is due");
         note(lines, "b", Some(6));
-        assert_eq!(turn(lines, "c", 5), Some((0, "c".to_owned())));
-        assert_eq!(turn(lines, "c", 6), Some((0, "bc".to_owned())));
-        assert_eq!(turn(lines, "b", 6), Some((0, "b".to_owned())), "not what comes behind it");
+        assert_eq!(next_in_line(lines, "c", 5), Some((0, "c".to_owned())));
+        assert_eq!(next_in_line(lines, "c", 6), Some((0, "bc".to_owned())));
+        assert_eq!(
+            next_in_line(lines, "b", 6),
+            Some((0, "b".to_owned())),
+            "not what comes behind it"
+        );
         lines.come_due(6);
-        assert_eq!(turn(lines, "c", 6), Some((0, "bc".to_owned())), "it is ready");
+        assert_eq!(next_in_line(lines, "c", 6), Some((0, "bc".to_owned())), "it is ready");
         assert!(leaves(lines, 0));
-        assert_eq!(turn(lines, "c", 6), Some((1, "c".to_owned())));
-        assert_eq!(turn(lines, "b", 6), None, "nobody waits there");
+        assert_eq!(next_in_line(lines, "c", 6), Some((1, "c".to_owned())));
+        assert_eq!(next_in_line(lines, "b", 6), None, "nobody waits there");
     }
 
     #[test]
-    fn nobody_passes_those_who_came_before_in_the_line_of_the_key_it_would_rather_have() {
+    fn a_client_does_not_overtake_in_the_line_of_a_key_that_it_prefers() {
         let lines = &mut Lines::default();
         join(lines, 0, &["b"]);
         join(lines, 1, &["b", "a"]);
         for key in ["a", "b"] {
             note(lines, key, Some(5));
         }
-        assert_eq!(turn(lines, "a", 5), None);
+        assert_eq!(next_in_line(lines, "a", 5), None);
         assert_eq!(ready(lines), "a", "it has its turn again");
-        assert_eq!(turn(lines, "b", 5), Some((0, "b".to_owned())));
+        assert_eq!(next_in_line(lines, "b", 5), Some((0, "b".to_owned())));
         assert!(leaves(lines, 0));
-        assert_eq!(turn(lines, "a", 5), Some((1, "ba".to_owned())));
+        assert_eq!(next_in_line(lines, "a", 5), Some((1, "ba".to_owned())));
     }
 
     #[test]
-    fn who_came_before_is_sent_away_a_few_keys_at_a_time_and_who_comes_later_stays() {
+    fn waiting_clients_are_rejected_a_few_keys_at_a_time_and_later_ones_stay() {
         let lines = &mut Lines::default();
         for (number, key) in ["a", "b", "c"].iter().enumerate() {
             join(lines, number, &[key, "d"]);
@@ -580,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_waited_long_enough_is_the_next_and_leaves_once() {
+    fn a_client_whose_timeout_is_over_is_next_and_leaves_once() {
         let lines = &mut Lines::default();
         let late = join_until(lines, 0, &["a"], Some(20));
         let early = join_until(lines, 1, &["a", "b"], Some(10));
@@ -589,7 +590,7 @@ mod tests {
         assert!(lines.timed_out(9).is_none());
         assert!(lines.timed_out(30).is_some_and(|it| Rc::ptr_eq(&it, &early)));
         assert!(lines.leave(&early).is_some() && lines.leave(&early).is_none());
-        // The server calls another client so.
+        // The server reuses the handle.
         let another = join(lines, 1, &["a"]);
         assert!(lines.leave(&early).is_none());
         assert!(lines.leave(&another).is_some());

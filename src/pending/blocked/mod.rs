@@ -1,9 +1,9 @@
-//! Blocked clients: who sleeps until something comes due in which key, and whose turn it is.
+//! Blocked clients, queued per key.
 //!
-//! A client that blocks joins the line of its key, or of each of its keys. Only keys that somebody waits for have a line,
-//! and with it stands when the next element of the key comes due: every write to the key notes that here ([`note`]). When
-//! that time has come the key is ready. This folder wakes nobody: it tells
-//! [`commands::poll`](crate::commands::poll) whose turn it is, which takes what is due and unblocks the client.
+//! A client that blocks joins the line of each of its keys. Only keys with waiting clients have a line. The line
+//! records when the key's next element comes due, and every write to the key updates that ([`note`]). At that time the
+//! key becomes ready. This folder wakes nobody: [`commands::poll`](crate::commands::poll) asks it for the next client,
+//! takes the due elements and unblocks the client.
 //!
 //! ```text
 //!   POLL … BLOCK ─▶ join                                       note ◀─ PUSH, TOUCH
@@ -14,13 +14,13 @@
 //!   commands::poll ◀── the first in its line ◀── ready: [ key, key, … ]
 //! ```
 //!
-//! *Several keys.* A client stands in the lines of all its keys with one ticket, and leaves them all when it is
-//! served. What wakes it is one key; it is given what the first of its keys has. If others stand before it in the
-//! line of a key that it would rather be served from, that line comes first: nobody passes anybody, and who has
-//! the lowest ticket of all never waits for another. A write to a key looks at that key's line alone.
+//! *Several keys.* A client stands in the lines of all its keys with one ticket, and leaves them all when it is served.
+//! One key wakes it; it gets elements of the first of its keys that has any. If others stand before it in the line of a
+//! key that it lists earlier, that line goes first: nobody is overtaken, and the client with the lowest ticket never
+//! waits for another. A write to a key looks at that key's line alone.
 //!
-//! *Timeouts* stand here as well, on the monotonic clock: the server's own timeout of a blocked client must not meet a
-//! waking, or its reply is lost (Redis 7.0) or the server dies (7.2).
+//! *Timeouts* are kept here too, on the monotonic clock. If the server's own timeout of a blocked client coincided with
+//! its waking, its reply would be lost (Redis 7.0), or the server would crash (7.2).
 
 mod lines;
 
@@ -33,14 +33,14 @@ use crate::server::blocked_client::BlockedClient;
 use crate::server::key::Name;
 use crate::server::{Context, Error, Str};
 
-pub use lines::{Lines, Sleeper, Turn};
+pub use lines::{Lines, NextInLine, Sleeper};
 
-/// Says when a client that waits for a key could be given something.
+/// When a client that waits for a key could be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outlook {
-    /// When the next element comes due, or did, in milliseconds since the epoch. `None`: there is none.
+    /// When the next element comes due, or came due, in milliseconds since the epoch. `None`: there is no element.
     Next(Option<u64>),
-    /// Never: what comes due is delivered elsewhere.
+    /// Never: due elements are delivered elsewhere.
     Delivered,
 }
 
@@ -49,30 +49,30 @@ thread_local! {
     static LINES: RefCell<Lines> = RefCell::default();
 }
 
-/// Looks at the lines, or changes them. The closure must call nothing that may come back here.
+/// Reads or changes the lines. The closure must not call back into this module.
 pub fn with<T>(look: impl FnOnce(&mut Lines) -> T) -> T {
     LINES.with_borrow_mut(look)
 }
 
-/// Returns how many clients are blocked.
+/// Returns the number of blocked clients.
 pub fn len() -> usize {
-    // Also in the report of a crash, which may have happened in the middle of a change.
+    // A crash report reads this too, perhaps in the middle of a change.
     LINES.with(|lines| lines.try_borrow().map_or(0, |lines| lines.len()))
 }
 
-/// Returns whether clients wait for a key, so that another has to join the line.
+/// Returns whether clients wait for a key, so that another client has to queue behind them.
 pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
     with(|lines| !lines.is_empty() && lines.is_watched(&Name::of(context, key)))
 }
 
-/// Returns whether somebody is to be given something, so that it matters who has gone.
+/// Returns whether a key is ready, so that it matters which clients have disconnected.
 pub fn is_ready() -> bool {
     with(|lines| lines.ready() > 0)
 }
 
-/// Puts a client, which has just been blocked, at the end of the lines of `keys`, which are all different. With each key
-/// goes when its next element comes due, or did. It waits for `timeout` milliseconds (0: for ever). `word`: the token that it has chosen. `is_named`: it is told
-/// from which key it is served.
+/// Queues a client that was just blocked for `keys`, which are all different, each with the time at which its next
+/// element comes due. The client waits for `timeout` milliseconds (0: for ever). `word`: the token that it has chosen,
+/// as it sent it. `is_named`: its reply names the key.
 pub fn join(
     context: &Context,
     client: BlockedClient,
@@ -87,7 +87,7 @@ pub fn join(
     let word = word.map(|word| Rc::from(word.bytes()));
     let names = keys.iter().map(|(key, _)| Name::of(context, *key));
     let sleeper = with(|lines| lines.join(client, names, until_us, take, word, is_named));
-    // How long passes take is measured while anybody is blocked.
+    // Passes are measured while a client is blocked.
     timer::listen();
     if let Some(until_us) = until_us {
         timer::at(context, until_us);
@@ -97,8 +97,8 @@ pub fn join(
     }
 }
 
-/// Notes when something can be given out in a key, after it was changed. Nobody asks for that while no client waits for the
-/// key, nor for the key's name while no client is blocked at all.
+/// Records when a key can serve clients, after a change. Evaluates `outlook` only if a client waits for the key, and
+/// builds the key's name only if any client is blocked.
 pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) {
     if with(|lines| lines.is_empty()) {
         return;
@@ -109,7 +109,7 @@ pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) 
     }
 }
 
-/// Notes when something can be given out in a key, as it was just looked at.
+/// Records when a key can serve clients, as just read from it.
 pub fn note_name(context: &Context, name: &Name, outlook: Outlook) {
     match outlook {
         Outlook::Next(next) => {
@@ -121,20 +121,20 @@ pub fn note_name(context: &Context, name: &Name, outlook: Outlook) {
     }
 }
 
-/// Notes that a pause is over: what is overdue could not be given out before.
-pub fn begin(name: &Name) {
-    with(|lines| lines.begin(name));
+/// Counts due elements as overdue from now on, because a pause or a limit held them back before.
+pub fn reset_overdue(name: &Name) {
+    with(|lines| lines.reset_overdue(name));
 }
 
-/// Has all who wait for a key be sent away, a few at a time from the end of this pass or the next one on: Redis 7.0
-/// forgets to reply to a client that CLIENT UNBLOCK meets when it is being unblocked.
+/// Rejects all clients that wait for a key, a few at a time from the end of this pass or the next one on: Redis 7.0
+/// sends no reply to a client that CLIENT UNBLOCK meets while it is being unblocked.
 pub fn dismiss(context: &Context, name: &Name, reason: Error) {
     if with(|lines| lines.dismiss(name, reason)) {
         timer::soon(context);
     }
 }
 
-/// Has everybody be sent away: this server has become a replica.
+/// Rejects all blocked clients: this server has become a replica.
 pub fn dismiss_all(context: &Context) {
     with(Lines::dismiss_all);
     timer::soon(context);

@@ -1,74 +1,71 @@
-//! Since when something waits that could be given out, or delivered: the oldest of all, however many keys there are.
+//! Since when elements wait that could be given out or delivered, and in which values the oldest are, however many keys
+//! there are.
 //!
-//! Each value has a [`Place`] here, in which every write notes when the first element can be given out, or could first have
-//! been: its deadline, the end of a pause, or when it came with a deadline that was over. Nobody need touch a key for it to
-//! become overdue.
+//! Each value has an [`OverdueSlot`]. Every write records there when its first element becomes available, or became so:
+//! at its deadline, at the end of a pause, or on arrival if its deadline was over. A key becomes overdue without being
+//! touched.
 //!
 //! | module | noun |
 //! |---|---|
-//! | this file | a value's place: since when its first element is overdue |
-//! | `slots` | a slot of four bytes for each value |
-//! | `first` | the slots with the least seconds |
-//! | `names` | the names of those that are overdue the longest |
+//! | this file | since when a value's first element is overdue, and the names of the oldest |
+//! | `slots` | a slot of four bytes for each value, and the search for the earliest |
 
-mod first;
-pub mod names;
 mod slots;
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::clock;
 use crate::metrics::clock_steps;
 use crate::metrics::latency::OverdueSince;
 use crate::server::flags::is_active_primary;
+use crate::server::key::Name;
 
 use slots::NEVER;
 
-/// Tells one value from all others. When the server puts a copy, or a key that it loads, over another, it makes the new one
-/// before it deletes the old one: that must not take the new one's entries along.
+/// Identifies a value. When the server replaces a key by a copy or a loaded value, it creates the new value before it
+/// deletes the old one, and that must not remove the new value's entries.
 pub type Serial = u64;
 
-/// Who has had something to give out for so long, in milliseconds, is overdue.
+/// A value whose first element has waited this long is overdue, in milliseconds.
 pub const OVERDUE: u64 = 1000;
-/// What came with a deadline that had been over for no longer than this, in milliseconds, came in time.
+/// An element arrived in time if its deadline was over for no longer than this, in milliseconds.
 const IN_TIME: u64 = 1;
 
-/// A value's place. It is freed with the value, perhaps on another thread.
-pub struct Place {
+/// A value's slot. It is freed with the value, perhaps on another thread.
+pub struct OverdueSlot {
     /// The slot, and [`IS_FLOORED`].
     bits: u32,
     generation: u32,
 }
 
-/// What is due in a value has not been so since its deadline: see [`Floor`]. No slot has this bit: a value takes more than
-/// two bytes.
+/// Set if the value has a [`Floor`]. No slot number has this bit: a value takes more than two bytes of memory.
 const IS_FLOORED: u32 = 1 << 31;
 
-/// The first element of a value, and perhaps others behind it, came when their deadlines were over, or could not be given
-/// out before.
+/// Recorded where the first element of a value, and perhaps others behind it, arrived after its deadline, or could not
+/// be given out before.
 #[derive(Clone, Copy)]
 struct Floor {
-    /// When the first could be given out, by its deadline.
+    /// When the first element is available by its deadline.
     next: u64,
-    /// Since when it can be.
+    /// Since when it really is available.
     since: u64,
-    /// What has this deadline or a later one was there before.
+    /// Elements with this deadline or a later one were there before.
     before: u64,
 }
 
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    // Values are changed on the server's main thread alone.
-    /// By slot. One whose value has gone stays until the slot is another's.
+    // Only the server's main thread changes values.
+    /// By slot. The entry of a freed value stays until its slot is taken again.
     static FLOORS: RefCell<HashMap<u32, Floor, ahash::RandomState>> = RefCell::default();
 }
 
-impl Place {
-    /// Makes a place of a value in which nothing is due.
+impl OverdueSlot {
+    /// Takes a slot for a value in which nothing is due.
     pub fn new() -> Self {
         let slot = slots::take();
         FLOORS.with_borrow_mut(|floors| {
@@ -83,13 +80,13 @@ impl Place {
         self.bits & !IS_FLOORED
     }
 
-    /// Tells this value from all others: from those that had this place before, too.
+    /// Returns the number that identifies this value, also among earlier owners of the slot.
     pub fn serial(&self) -> Serial {
         u64::from(self.generation) << 32 | u64::from(self.slot())
     }
 
-    /// Notes when the first element of the value can be given out, or could have been by its deadline, in milliseconds
-    /// since the epoch. What could not be a moment ago, and is overdue now, is so since `now`.
+    /// Records when the first element of the value becomes available, or became so by its deadline, in milliseconds
+    /// since the epoch. If it was not available a moment ago and is overdue now, it is overdue since `now`.
     #[inline]
     pub fn note(&mut self, next: Option<u64>, now: impl FnOnce() -> u64) {
         if !self.is_floored() && second_of(next) == slots::second(self.slot()) {
@@ -104,7 +101,7 @@ impl Place {
         let noted = slots::second(slot);
         let Some(next) = next else {
             self.set_floor(None);
-            return first::set(slot, NEVER);
+            return slots::set(slot, NEVER);
         };
         let floor = self.floor();
         if floor.is_some_and(|floor| floor.next == next) {
@@ -118,26 +115,26 @@ impl Place {
         if next < before {
             let now = now();
             if next.saturating_add(IN_TIME) < now {
-                // It has come, with a deadline that is over. What was there before is as old as it was.
+                // It has arrived after its deadline. The elements before it keep their age.
                 let before = floor.map_or(before, |floor| floor.before);
                 self.set_floor(Some(Floor { next, since: now, before }));
-                return first::set(slot, noted.min(second_of(Some(now))));
+                return slots::set(slot, noted.min(second_of(Some(now))));
             }
         }
         match floor {
-            // What was behind one that was taken.
+            // It was behind an element that was removed.
             Some(floor) if next > floor.next && next < floor.before => {
                 self.set_floor((next < floor.since).then_some(Floor { next, ..floor }));
-                first::set(slot, second_of(Some(next.max(floor.since))));
+                slots::set(slot, second_of(Some(next.max(floor.since))));
             }
             _ => {
                 self.set_floor(None);
-                first::set(slot, second_of(Some(next)));
+                slots::set(slot, second_of(Some(next)));
             }
         }
     }
 
-    /// Returns whether what is due has not been so since its deadline.
+    /// Returns whether the value has a [`Floor`].
     #[inline]
     pub fn is_floored(&self) -> bool {
         self.bits & IS_FLOORED != 0
@@ -164,12 +161,12 @@ impl Place {
         }
     }
 
-    /// Returns since when elements of the value are overdue, for those that are given out. `next`: when the first could be,
-    /// as far as is known now.
+    /// Returns since when elements of the value are overdue when they are given out. `next`: when the first became
+    /// available, as far as is known now.
     pub fn overdue(&self, next: Option<u64>) -> OverdueSince {
         match self.floor() {
             Some(floor) => OverdueSince::since(floor.since, floor.before),
-            // None is older than what was noted: there was no room before, which is forgotten by now.
+            // No element is older than the recorded second: before that there was no room, which is no longer known.
             None => {
                 let noted = Some(slots::second(self.slot())).filter(|second| *second != NEVER);
                 OverdueSince::from(next.max(noted.map(|second| u64::from(second) * 1000)))
@@ -177,10 +174,11 @@ impl Place {
         }
     }
 
-    /// Returns for how long the first element has been overdue at this time, in milliseconds, if its turn was `next`.
+    /// Returns for how long the first element has been overdue, in milliseconds, given that it became available at
+    /// `next`.
     pub fn age(&self, next: u64, now: u64) -> u64 {
         let since = match self.floor() {
-            // The oldest may stand behind one that came later with an earlier deadline.
+            // The oldest element may stand behind one that arrived later with an earlier deadline.
             Some(floor) => {
                 let noted = u64::from(slots::second(self.slot())) * 1000 + 999;
                 noted.min(floor.since).max(next)
@@ -191,13 +189,13 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for OverdueSlot {
     fn drop(&mut self) {
         slots::give_back(self.slot());
     }
 }
 
-/// Returns the second of a moment in milliseconds.
+/// Returns the second of a time in milliseconds.
 fn second_of(moment: Option<u64>) -> u32 {
     moment.map_or(NEVER, |moment| (moment / 1000).min(u64::from(NEVER) - 1) as u32)
 }
@@ -206,28 +204,85 @@ fn age(since: u64, now: u64) -> u64 {
     clock_steps::late_us(since.saturating_mul(1000), now.saturating_mul(1000)) / 1000
 }
 
-/// A value that has something to give out.
+/// A value with an available element.
 #[derive(Clone, Copy)]
 pub struct Oldest {
     slot: u32,
-    /// For how long it has had that, in milliseconds: less than a second too little.
+    /// How long it has been available, in milliseconds: up to a second too little.
     pub age: u64,
 }
 
-/// Returns those that have had something to give out for the longest, the oldest first. There are none while this server
-/// is a replica, or loads: nothing can be given out.
+/// Returns the values whose elements have been available longest, the oldest first. Empty while this server is a
+/// replica or loads, because it gives nothing out.
 pub fn oldest(most: usize) -> Vec<Oldest> {
     oldest_within(most, usize::MAX).0
 }
 
-/// Does what [`oldest`] does, looking at `looks` rows of slots at the most, and returns whether these were all that it had
-/// to look at. What this call does not see, the next one does.
-fn oldest_within(most: usize, looks: usize) -> (Vec<Oldest>, bool) {
+/// Returns what [`oldest`] returns, after reading at most `rows` rows of slots, and whether that was enough. The next
+/// call sees the rest.
+fn oldest_within(most: usize, rows: usize) -> (Vec<Oldest>, bool) {
     if !is_active_primary() {
         return (Vec::new(), true);
     }
     let now = clock::now();
-    let first = first::first(second_of(Some(now)), most, looks);
+    let first = slots::first(second_of(Some(now)), most, rows);
     let oldest = |(second, slot)| Oldest { slot, age: age(u64::from(second) * 1000 + 999, now) };
     (first.found.into_iter().map(oldest).collect(), !first.is_cut)
+}
+
+/// Most values known by name.
+pub const NAMED_MAX: usize = 64;
+/// Rows of slots read per tick, at most: a tenth of a millisecond.
+const ROWS_PER_TICK: usize = 1024;
+
+/// The names of the values that are overdue longest. A value does not know its own: a walk over the keyspace finds it.
+#[derive(Default)]
+struct Names {
+    known: HashMap<u32, (Serial, Name), ahash::RandomState>,
+    /// Slots whose names the walk looks for.
+    wanted: HashSet<u32, ahash::RandomState>,
+}
+
+thread_local! {
+    // Commands and ticks run on the server's main thread alone.
+    static NAMES: RefCell<Names> = RefCell::default();
+}
+
+/// Finds the values that are overdue longest. Returns whether the name of one is missing. For the tick.
+pub fn miss_names() -> bool {
+    let (oldest, is_complete) = oldest_within(NAMED_MAX, ROWS_PER_TICK);
+    let slots: Vec<_> = oldest.iter().filter(|it| it.age >= OVERDUE).map(|it| it.slot).collect();
+    NAMES.with_borrow_mut(|names| {
+        // The next tick reads the rows that this one did not come to.
+        if is_complete {
+            names.known.retain(|slot, _| slots.contains(slot));
+        }
+        names.wanted.clear();
+        let unknown = slots.into_iter().filter(|slot| !names.known.contains_key(slot));
+        names.wanted.extend(unknown);
+        !names.wanted.is_empty()
+    })
+}
+
+/// Returns whether the name of a value is wanted.
+pub fn wants_name(serial: Serial) -> bool {
+    NAMES.with_borrow(|names| names.wanted.contains(&(serial as u32)))
+}
+
+/// Records the name of a value.
+pub fn learn_name(serial: Serial, name: Name) {
+    NAMES.with_borrow_mut(|names| {
+        names.wanted.remove(&(serial as u32));
+        names.known.insert(serial as u32, (serial, name));
+    });
+}
+
+/// Forgets the name of a value, which has lost it.
+pub fn forget_name(serial: Serial) {
+    NAMES.with_borrow_mut(|names| _ = names.known.remove(&(serial as u32)));
+}
+
+/// Returns the name that a value had when the walk found it.
+pub fn name_of(one: Oldest) -> Option<(Serial, Name)> {
+    NAMES.with_borrow(|names| names.known.get(&one.slot).cloned())
 }
