@@ -53,7 +53,7 @@ impl Drop for AbortOnPanic {
 /// Ends the process with the report that the server writes for a failed assertion.
 #[cold]
 fn end() -> ! {
-    const FALSE: &CStr = c"all of a change was made, and told";
+    const FALSE: &CStr = c"a change was completed and replicated";
     /// The module's name, in place of the assertion's file.
     const FILE: &CStr =
         match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_NAME"), "\0").as_bytes()) {
