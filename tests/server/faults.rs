@@ -33,7 +33,7 @@ fn what_is_in_a_key_is_held_once_and_nobody_is_called_meanwhile() {
         assert_eq!(client.ask("DEHYDRATOR.PULL k id"), text("element"));
         client.ask("DEHYDRATOR.PUSH k 600000 element id");
     }
-    assert_eq!(server.log().matches("what is in a key is held").count(), 2, "{}", server.log());
+    assert_eq!(server.log().matches("a key's value is held").count(), 2, "{}", server.log());
 }
 
 /// A server that loses nothing it has told anybody.
