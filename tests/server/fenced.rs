@@ -55,7 +55,7 @@ fn a_lease_that_is_no_longer_that_one_settles_and_renews_nothing() {
         ("removed with its key, and pushed again", "REM k id|PUSH k 0 element id"),
         ("settled without a token, and pushed again", "XACK k id|PUSH k 0 element id"),
         ("given back", "TOUCH k id 0"),
-        ("leased by its id", "LEASE k 5 AT 5 id"),
+        ("leased by its id", "LEASE k 5@5@7 id"),
     ];
     for (what, lines) in between {
         client.ask("DEL k");
@@ -524,14 +524,14 @@ fn what_is_given_of_what_is_held_costs_the_same_however_much_that_is() {
     for count in [1000, 200_000] {
         for first in (from..count).step_by(1000) {
             let mut pipe = redis::pipe();
-            for (word, ttl, at) in [("held", 600_000, i64::MAX), ("over", 1, 1)] {
+            for (word, ttl, at) in [("held", 600_000, i64::MAX - 1), ("over", 1, 1)] {
                 let ids: Vec<_> = (first..first + 1000).map(|id| format!("{word}-{id}")).collect();
                 let push = pipe.cmd("DEHYDRATOR.MPUSH").arg("k").ignore();
                 for id in &ids {
                     push.arg(ttl).arg("element").arg(id);
                 }
-                pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(ttl).arg("TOKEN").arg(word);
-                pipe.arg("AT").arg(at).arg(ids).ignore();
+                let timer = format!("{ttl}@{at}@{word}");
+                pipe.cmd("DEHYDRATOR.LEASE").arg("k").arg(timer).arg(ids).ignore();
             }
             pipe.exec(&mut client).expect("leases");
         }
