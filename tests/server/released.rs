@@ -111,7 +111,7 @@ fn a_dead_letter_that_was_released_goes_when_its_back_off_is_over() {
 #[test]
 fn a_job_of_every_day_is_done_every_day_and_once_as_the_readme_says() {
     let page = std::fs::read_to_string("README.md").expect("the page");
-    let row = page.split("| is to do the same tomorrow | `").nth(1).expect("a row");
+    let row = page.split("| repeats the job tomorrow | `").nth(1).expect("a row");
     let line = row.split('`').next().expect("a command").replace("86400000", "5");
     let server = Server::start(&[]);
     let mut client = server.connect();
