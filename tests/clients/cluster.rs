@@ -90,7 +90,7 @@ fn a_client_for_a_cluster_asks_the_node_that_has_the_key() {
 
     let section = page::section("## Cluster").split_whitespace().collect::<Vec<_>>().join(" ");
     let (_, sentence) = section.split_once("Some read from replicas").expect("it is said");
-    let (sentence, _) = sentence.split_once("; what must be current").expect("it ends");
+    let (sentence, _) = sentence.split_once("; do not read").expect("it ends");
     for (library, mut probe) in start_all(CLUSTERS, port, &["replicas=yes"]) {
         let before = read_from_replicas(&cluster);
         let refused = send(&mut probe, |n| format!("DEHYDRATOR.LEN k{n}"));
