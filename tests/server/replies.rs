@@ -73,7 +73,8 @@ fn figure(behind: &str) -> Vec<Vec<String>> {
 /// The commands that reply each code, as the table of codes has it.
 fn codes() -> BTreeMap<String, BTreeSet<String>> {
     let page = page();
-    let (_, rest) = page.split_once("\n| code | meaning | replied by |\n|---|---|---|\n").expect("it");
+    let (_, rest) =
+        page.split_once("\n| code | meaning | replied by |\n|---|---|---|\n").expect("it");
     let lines = rest.lines().map_while(|line| line.strip_prefix("| `"));
     let row = |line: &str| {
         let (code, rest) = line.split_once('`').expect("a code");
