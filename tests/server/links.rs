@@ -49,3 +49,39 @@ fn every_link_leads_somewhere() {
     }
     assert!(links > 80, "{links} links were found");
 }
+
+/// The files and folders that a page names in code, such as `src/level.rs`.
+fn paths_in(page: &str) -> Vec<&str> {
+    let folders = ["src/", "tests/", "benches/", "scripts/", "integrations/", "docs/", "examples/"];
+    let spans = page.split('`').skip(1).step_by(2);
+    // `<verb>` stands for a name.
+    let is_path = |span: &&str| {
+        folders.iter().any(|folder| span.starts_with(folder)) && !span.contains([' ', '<', '*'])
+    };
+    spans.filter(is_path).collect()
+}
+
+#[test]
+fn every_path_that_the_contributors_pages_name_exists() {
+    for name in ["docs/design.md", "CONTRIBUTING.md"] {
+        let page = fs::read_to_string(name).expect("a page").replace("```", "");
+        let paths = paths_in(&page);
+        assert!(paths.len() > 5, "{name} names {paths:?}");
+        for path in paths {
+            assert!(Path::new(path).exists(), "{name} names {path}");
+        }
+    }
+}
+
+#[test]
+fn the_design_page_draws_a_record_as_the_code_does() {
+    let page = fs::read_to_string("docs/design.md").expect("a page");
+    let code = fs::read_to_string("src/lawn/store/records.rs").expect("the code");
+    let (_, figure) = code.split_once("//! ```text\n").expect("a figure");
+    let lines = figure.lines().map(|line| line.trim_start_matches("//!").trim());
+    // Up to the empty line, below which the figure shows a long record.
+    let figure: Vec<_> = lines.take_while(|line| !line.is_empty()).collect();
+    assert_eq!(figure.len(), 5);
+    let drawn: Vec<_> = page.lines().map(str::trim).collect();
+    assert!(drawn.windows(figure.len()).any(|lines| lines == figure), "{figure:#?}");
+}
