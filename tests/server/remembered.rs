@@ -475,7 +475,7 @@ fn forgetting_a_great_many_stalls_nobody() {
         seen.insert(left);
         (left < full / 20).then_some(())
     });
-    assert!(seen.len() > 20, "{} numbers between all and none", seen.len());
+    assert!(seen.len() > 10, "{} numbers between all and none", seen.len());
     assert_eq!(remembered(&mut client, "expires"), 1);
 }
 

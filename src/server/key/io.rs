@@ -8,7 +8,7 @@ use std::slice;
 use redis_module::raw::{RedisModuleDigest, RedisModuleIO};
 
 use super::Name;
-use crate::server::{Context, Str};
+use crate::server::{Context, OwnedStr, Str};
 
 /// A payload that is being read or written.
 pub struct Io {
@@ -58,9 +58,11 @@ impl Io {
         };
     }
 
-    /// Writes a command with these words, where an append-only file is being rewritten.
+    /// Writes a command with these words to the append-only file that is being rewritten. The words are copied: the server
+    /// retains them for a moment, and the key that it hands to the callback must not be retained.
     pub fn emit<'a>(&self, command: &CStr, words: impl IntoIterator<Item = Str<'a>>) {
-        let words: Vec<_> = words.into_iter().map(Str::as_ptr).collect();
+        let copies: Vec<_> = words.into_iter().map(|word| OwnedStr::new(word.bytes())).collect();
+        let words: Vec<_> = copies.iter().map(|word| word.as_str().as_ptr()).collect();
         let (format, start, count) = (c"v".as_ptr(), words.as_ptr(), words.len());
         // SAFETY: the io is live, and the format takes an array of the server's strings with its length, which are written
         // before this returns.
