@@ -10,7 +10,7 @@
 //!   8  info                      the module's section of INFO
 //!   7  background                the work that the module does without a command
 //!   6  commands                  the commands
-//!   5  courier                   delivery of elements to the destination of a policy
+//!   5  delivery                  moving elements to the destination of a policy
 //!   4  data_type                 a key's value, and opening a key
 //!   3  replicate  pending        the text of replicated effects; deadlines and blocked clients
 //!   2  metrics                   counters and latency
@@ -29,7 +29,7 @@
 //! | `info` | `background`, `data_type`, `pending`, `metrics`, `version` |
 //! | `background` | every layer below; from `commands` only POLL's folder, which serves blocked clients |
 //! | `commands` | every layer below |
-//! | `courier` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
+//! | `delivery` | `data_type`, `replicate`, `pending`, `metrics`, `clock`, `policy`, `lawn` |
 //! | `data_type` | `replicate`, `pending`, `policy`, `lawn`, `metrics`, `clock`, `config` |
 //! | `replicate` | `level`, `policy`, `lawn`, `version` |
 //! | `pending` | `metrics`, `clock`, `lawn` |
@@ -48,8 +48,8 @@ mod background;
 mod clock;
 mod commands;
 mod config;
-mod courier;
 mod data_type;
+mod delivery;
 mod info;
 mod level;
 mod metrics;

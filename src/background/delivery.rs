@@ -5,18 +5,18 @@
 //!
 //! ```text
 //!   the end of a pass, the tick ─▶ run ─▶ announce: the event dehydrator.due
-//!                                     └────▶ courier: XADD, RPUSH or PUBLISH, and then REM
+//!                                     └────▶ delivery: XADD, RPUSH or PUBLISH, and then REM
 //! ```
 //!
 //! Every call out (an event, or a command of the server, which publishes events) may change anything, so the key is
-//! read again after it. The [`courier`] moves the elements; with a limit of deliveries, only dead letters.
+//! read again after it. The [`delivery`] moves the elements; with a limit of deliveries, only dead letters.
 //!
 //! The effects of one pass go to replicas and the append-only file as one transaction: an element is in the dehydrator
 //! or in the stream, never in both or in neither. On a replica, while the server loads, and while clients are paused,
 //! nothing is done; the next tick tries again.
 
-use crate::courier;
 use crate::data_type::{Writing, inspect, is_scheduled};
+use crate::delivery;
 use crate::metrics::counters::{self, DELIVERIES};
 use crate::metrics::latency;
 use crate::pending::overdue::Serial;
@@ -139,7 +139,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
         return move_dead_letters_from(context, name, key, &policy, now, budget);
     }
     let late_us = schedule::late_us(name, deadline);
-    let (delivered, result) = courier::deliver(context, key, &policy, now, || !budget.is_spent());
+    let (delivered, result) = delivery::deliver(context, key, &policy, now, || !budget.is_spent());
     if delivered > 0 {
         latency::record(late_us);
     }
@@ -191,9 +191,9 @@ fn move_dead_letters_from(
 ) {
     // Postponing a stuck dead letter is a write.
     if !context.lets_clients_write(key) {
-        return wait_after(name, courier::REFUSED);
+        return wait_after(name, delivery::REFUSED);
     }
-    courier::retire(context, key, policy, now, || !budget.is_spent());
+    delivery::move_dead_letters(context, key, policy, now, || !budget.is_spent());
     schedule::revisit(name);
 }
 
@@ -209,11 +209,11 @@ fn retry_stuck(context: &Context, name: &Name, key: Str<'_>, now: u64, budget: &
     if is_paused || !context.serves(key) || !context.lets_clients_write(key) {
         return schedule::retry_stuck_in(name, ELSEWHERE_US);
     }
-    match courier::retry(context, key, now, || !budget.is_spent()) {
-        courier::Retried::All => {}
-        courier::Retried::Some => schedule::retry_stuck_in(name, 0),
-        courier::Retried::Fails(reason) => {
-            let wait_us = courier::failed(name, &reason);
+    match delivery::retry(context, key, now, || !budget.is_spent()) {
+        delivery::Retried::All => {}
+        delivery::Retried::Some => schedule::retry_stuck_in(name, 0),
+        delivery::Retried::Fails(reason) => {
+            let wait_us = delivery::failed(name, &reason);
             schedule::retry_stuck_in(name, wait_us);
         }
     }
@@ -221,6 +221,6 @@ fn retry_stuck(context: &Context, name: &Name, key: Str<'_>, now: u64, budget: &
 
 /// Records a failed delivery, to be retried after a wait.
 fn wait_after(name: &Name, reason: &str) {
-    let wait_us = courier::failed(name, reason);
+    let wait_us = delivery::failed(name, reason);
     schedule::retry_in(name, wait_us);
 }

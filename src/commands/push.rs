@@ -173,7 +173,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
             started => started.map_err(|error| refusal::of_start(error, id))?,
         }
         if lawn.len() > before {
-            take_back_beyond(context, lawn, id, length)?;
+            undo_if_over_limit(context, lawn, id, length)?;
         }
         if deliveries > 0 {
             lawn.set_deliveries(id, deliveries, token);
@@ -205,7 +205,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
 
 /// Takes back the last one that was started, if it is one too many.
 #[inline(always)]
-fn take_back_beyond(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) -> Result {
+fn undo_if_over_limit(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) -> Result {
     let refusal = if !limits::is_within_length(context, lawn, length) {
         limits::too_long(length)
     } else if !limits::has_room(context, lawn) {
@@ -258,7 +258,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
         }
         let started = lawn.start_at(&id, ttl.ms, element.bytes(), deadline);
         started.map_err(|error| refusal::of_start(error, &id))?;
-        take_back_beyond(context, lawn, &id, length)
+        undo_if_over_limit(context, lawn, &id, length)
     };
     dehydrator.lawn_or_new(start)?;
     dehydrator.forget(&id);

@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 
 use crate::clock;
-use crate::courier;
 use crate::data_type::{Reading, Writing, runs};
+use crate::delivery;
 use crate::replicate::{self, Batch};
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, Str, error::Result};
@@ -182,7 +182,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         None => vec![false; held.len()],
         Some(policy) if policy.is_limit() => {
             let held: Vec<_> = held.iter().map(|Held { token, id }| (token, id)).collect();
-            courier::reject(context, key, &policy, &held, now)
+            delivery::reject(context, key, &policy, &held, now)
         }
         Some(_) => return Err(refusal::no_rule()),
     };

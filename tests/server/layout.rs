@@ -18,7 +18,7 @@ const FLOORS: [&[&str]; 10] = [
     &["metrics"],
     &["replicate", "pending"],
     &["data_type"],
-    &["courier"],
+    &["delivery"],
     &["commands"],
     &["background"],
     &["info"],

@@ -1,7 +1,7 @@
-//! Giving out what is due, to whoever it is for: what POLL does for its client, and for a blocked one.
+//! Giving out due elements: to the client that runs POLL, or to a blocked one.
 
-use crate::courier;
 use crate::data_type::{DEAD_LETTERS_MAX, STUCK, Writing, is_stuck};
+use crate::delivery;
 use crate::metrics::counters::{self, POLLS, REDELIVERIES};
 use crate::metrics::latency::LatenessBatch;
 use crate::pending::Take;
@@ -11,8 +11,8 @@ use crate::server::string::Digits;
 use crate::server::{Context, Str, random_bytes};
 use lawn::{DEADLINE_MAX, Element, Lawn, Token};
 
-/// Takes or leases what is due, tells replicas, and gives each element to `give`, for a client that does not wait: how late
-/// each of them is counts.
+/// Takes or leases due elements, replicates that, and passes each element to `give`. For a client that does not wait:
+/// the lateness of each element is recorded.
 pub(super) fn take_due<'a>(
     context: &'a Context,
     mut dehydrator: Writing<'a>,
@@ -25,7 +25,7 @@ pub(super) fn take_due<'a>(
     take_due_noting(context, dehydrator, key, now, take, give, |deadline| given.note(deadline));
 }
 
-/// Does what [`take_due`] does, and tells `note` of the deadline that each element had.
+/// Like [`take_due`], but passes the deadline of each element to `note`.
 pub(super) fn take_due_noting<'a>(
     context: &'a Context,
     mut dehydrator: Writing<'a>,
@@ -48,8 +48,8 @@ pub(super) fn take_due_noting<'a>(
     take_first(context, dehydrator, key, now, take, give, note);
 }
 
-/// Does what [`take_due`] does where there is a limit of deliveries. Dead letters are passed over: those that stand before
-/// what is taken are moved where they belong, a few at a time.
+/// Like [`take_due`], under a limit of deliveries. Dead letters ahead of the taken elements are moved to their
+/// destination, a few at a time.
 fn take_below_limit<'a>(
     context: &'a Context,
     mut dehydrator: Writing<'a>,
@@ -59,7 +59,7 @@ fn take_below_limit<'a>(
     mut give: impl FnMut(Element<'_>),
     mut note: impl FnMut(u64),
 ) {
-    // By far the most ask for one, and that one is none.
+    // The usual case: one element is requested, and the first is no dead letter.
     if take.count == 1 {
         let first = dehydrator.lawn().and_then(|lawn| {
             lawn.settle_first();
@@ -96,8 +96,8 @@ fn take_below_limit<'a>(
         if !meets_dead || dead >= DEAD_LETTERS_MAX as u64 {
             return;
         }
-        // Events have called out meanwhile, and what is moved calls out too: all is looked at again.
-        let gone = courier::retire(context, key, &policy, now, || true);
+        // Events call out, and so do moves, so everything is read again.
+        let gone = delivery::move_dead_letters(context, key, &policy, now, || true);
         let Ok(again) = Writing::open_at(context, key, now) else { return };
         if gone == 0 {
             return;
@@ -107,12 +107,13 @@ fn take_below_limit<'a>(
     }
 }
 
-/// Takes no more than limits let be given out.
+/// Returns `take` with its count reduced to what the limits allow.
 fn within_limits(dehydrator: &mut Writing<'_>, now: u64, take: Take) -> Take {
     Take { count: take.count.min(dehydrator.room(now)), ..take }
 }
 
-/// Says that so many were given out, where there is a limit to that in a time. What takes or leases them has been said.
+/// Records and replicates that `count` elements were given out, if a rate limits that. The effect that takes or leases
+/// them is replicated before.
 fn note_given(context: &Context, dehydrator: &mut Writing<'_>, key: Str<'_>, now: u64, count: u64) {
     if count > 0 && dehydrator.limits().is_some() && dehydrator.note_given(now, count) {
         replicate::given(context, key, now, count);
@@ -134,10 +135,10 @@ fn take_first(
     }
 }
 
-/// Returns what the client holds already under the token that it has chosen, because its reply was lost. Nothing is changed.
+/// Returns the elements that the client already holds under its chosen token, because its reply was lost.
 pub(super) fn held(lawn: &Lawn, take: Take, now: u64) -> impl Iterator<Item = Element<'_>> {
     let token = take.chosen_token();
-    // A dead letter that is stuck is not given out again, though it can be settled by its token. Those come last.
+    // A stuck dead letter is not given out again, though its token can settle it. Those come last.
     let is_stuck = |element: &Element<'_>| {
         element.deadline == STUCK && lawn.row(element.id).is_some_and(|row| is_stuck(&row))
     };
@@ -196,7 +197,7 @@ fn lease_due(
             polled += 1;
             leased.push(element.id);
         }
-        // What was still held under the token of another lease is held as before.
+        // An element still held under another token counts as leased before and after.
         run_out = polled - (lawn.leased() - before);
     }
     counters::count(&POLLS, polled as u64);
@@ -217,7 +218,7 @@ impl Take {
         Self { token, ..self }
     }
 
-    /// Returns how the token is replied. `word`: what the client has chosen.
+    /// Returns the form in which the token is replied. `word`: the token that the client chose.
     pub(super) fn spelling(self, word: Option<&[u8]>) -> Spelling<'_> {
         match (word, self.token) {
             (Some(word), _) => Spelling::Chosen(word),
@@ -226,7 +227,7 @@ impl Take {
         }
     }
 
-    /// Replies an element as it was asked for, with the token of its lease.
+    /// Replies an element in the requested form, with the token of its lease.
     pub(super) fn reply(self, reply: &mut Array<'_>, element: &Element<'_>, token: &Spelling<'_>) {
         let Element { id, payload, deliveries, .. } = *element;
         if self.lease.is_some() {
@@ -245,11 +246,11 @@ impl Take {
     }
 }
 
-/// A token as the client is told it.
+/// A token in a reply.
 pub(super) enum Spelling<'a> {
-    /// As it wrote it.
+    /// As the client wrote it.
     Chosen(&'a [u8]),
-    /// In digits, as a string: languages whose numbers are all fractions would round the number.
+    /// In digits, as a string: languages whose only numbers are doubles would round it.
     Drawn(Digits),
 }
 
@@ -262,7 +263,7 @@ impl Spelling<'_> {
     }
 }
 
-/// Draws a token that no other lease has.
+/// Draws a random token, unique among leases.
 fn drawn_token() -> Token {
     Token::drawn(u64::from_le_bytes(random_bytes()))
 }

@@ -1,32 +1,31 @@
-//! What is due, to whoever asks for it: POLL, and MPOLL of several keys, also for a client that sleeps until then.
+//! POLL and MPOLL: giving out due elements, at once or to a client that blocks until there are some.
 //!
 //! | module | noun |
 //! |---|---|
 //! | this file | POLL |
 //! | `mpoll` | MPOLL |
-//! | `request` | what both ask for |
-//! | `give` | giving out what is due, to whoever it is for |
-//! | `sleep` | falling asleep, where nothing is due |
-//! | `serve` | waking: whose turn it is, by [`pending`](crate::pending::blocked), is given something |
-//! | `parcel` | what was taken for a client that slept |
-//! | `unblocked` | clients that have been woken: they are replied to, or have gone |
-//! | `claims` | words that are sent twice, over another connection |
+//! | `request` | the arguments of both |
+//! | `give` | giving out due elements |
+//! | `sleep` | blocking a client when nothing is due |
+//! | `serve` | waking blocked clients in the order that [`pending`](crate::pending::blocked) keeps |
+//! | `taken` | elements taken for a blocked client |
+//! | `unblocked` | woken clients: each receives its reply, or has disconnected |
+//! | `resends` | requests repeated over another connection |
 //!
 //! ```text
-//!   POLL … BLOCK ─▶ sleep ─▶ pending::blocked: asleep, in line
+//!   POLL … BLOCK ─▶ sleep ─▶ pending::blocked: queued per key
 //!                                   │ its turn, at the end of a pass of the event loop
 //!                                   ▼
-//!                   parcel ◀── serve: woken ─▶ unblocked ─▶ parcel: replied, or given back
-//!                   taken
+//!                   taken ◀── serve: woken ─▶ unblocked ─▶ taken: replied, or given back
 //! ```
 
-mod claims;
 mod give;
 mod mpoll;
-mod parcel;
 mod request;
+mod resends;
 mod serve;
 mod sleep;
+mod taken;
 mod unblocked;
 
 use crate::data_type::Writing;
@@ -34,35 +33,35 @@ use crate::pending::blocked::Outlook;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Str, error::Result};
 
-use self::claims::claim;
 use self::give::{held, take_due};
 use self::request::Poll;
-use self::sleep::{has_to_wait, sleep};
+use self::resends::note_resend;
+use self::sleep::{must_wait, sleep};
 use super::{args, limits};
 
 pub use self::mpoll::mpoll;
 pub use self::serve::{backstop, next_us, serve};
 pub use self::unblocked::{flushed, swapped};
 
-/// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the elements that are due, in order, and
-/// gone; with LEASE, hidden, and with TOKEN first what is hidden under it already. With BLOCK it waits until there are
-/// some.
+/// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the due elements in order, and
+/// removes them or, with LEASE, leases them. A TOKEN that holds elements already gets those instead. With BLOCK the
+/// client waits until some are due.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     let Poll { key, block, take, word } = args::read(context, args, Poll::parse)?;
     let take = take.with_token();
     let token = take.spelling(word.map(Str::bytes));
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
-    // Refused before anything is given out.
+    // Checked before anything is given out.
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
-    // Most choose no token, and need not look for what it holds.
+    // Most clients choose no token, which skips the search.
     if take.chosen_token().is_some()
         && let Some(lawn) = dehydrator.look()
         && held(lawn, take, now).next().is_some()
     {
         let mut reply = context.reply_array_up_to(take.count);
         held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element, &token));
-        claim(key, take.token);
+        note_resend(key, take.token);
         return Ok(());
     }
 
@@ -71,7 +70,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
             return Err("BLOCK is not allowed: ONDUE delivers this key".into());
         };
         let asked = (key, next);
-        if has_to_wait(context, asked, now) {
+        if must_wait(context, asked, now) {
             drop(dehydrator);
             if sleep(context, &[asked], timeout, (take, word), false) {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! Several keys, of which the first that has something gives it: MPOLL.
+//! MPOLL: POLL on the first of several keys that has due elements.
 
 use crate::clock;
 use crate::data_type::{Dehydrator, Reading, Writing};
@@ -9,17 +9,17 @@ use crate::server::reply::Array;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Str, error::Result};
 
-use super::claims::claim;
 use super::give::{held, take_due};
 use super::request::{MPoll, parse_numkeys};
-use super::sleep::{Asked, has_to_wait, sleep};
+use super::resends::note_resend;
+use super::sleep::{Asked, must_wait, sleep};
 use crate::commands::{args, limits};
 
-/// Runs `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`: the first key that has
-/// something, and what POLL would reply of it, or nil. With BLOCK it waits until one has.
+/// Runs `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the first key that
+/// has due elements, and POLL's reply for it, or nil. With BLOCK the client waits until one has.
 pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
-        // What is no request has no keys: it is refused whatever they were.
+        // A malformed request is refused anyway, so it reports no keys.
         (2..2 + parse_numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
         return Ok(());
     }
@@ -27,12 +27,12 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let take = take.with_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();
-    // All are looked at before anything is given out: a key of another type is an error, whatever is due in the others.
+    // All keys are checked before anything is given out: a key of another type is an error, whatever is due elsewhere.
     let outlooks: Vec<_> =
         keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
     if let Some(key) = reply_held(context, &keys, (take, word), now) {
-        claim(key, take.token);
+        note_resend(key, take.token);
         return Ok(());
     }
 
@@ -51,7 +51,7 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         return Ok(());
     };
     let first = asked.iter().find(|asked| is_due(asked, now));
-    if first.is_none_or(|first| has_to_wait(context, *first, now))
+    if first.is_none_or(|first| must_wait(context, *first, now))
         && sleep(context, &asked, timeout, (take, word), true)
     {
         return Ok(());
@@ -64,8 +64,8 @@ fn is_due((_, next): &Asked<'_>, now: u64) -> bool {
     next.is_some_and(|next| next <= now)
 }
 
-/// Returns when something can be given out in a key. What a policy delivers is not waited for; who does not wait is given
-/// it all the same if it is due, as by POLL.
+/// Returns when a key can next give something out. A client cannot wait for elements that a policy delivers. A client
+/// that does not wait is given them if they are due, as by POLL.
 fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
     let dehydrator = Reading::open(context, key)?;
     Ok(match dehydrator.dehydrator() {
@@ -75,8 +75,8 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
     })
 }
 
-/// Replies what the client holds in one of these keys under the token that it has chosen. Returns the key,
-/// if it holds anything.
+/// Replies the elements that the client holds under its chosen token in the first of these keys that has any. Returns
+/// that key.
 fn reply_held<'a>(
     context: &Context,
     keys: &[Str<'a>],
@@ -95,7 +95,7 @@ fn reply_held<'a>(
     })
 }
 
-/// Replies what is due in the first key that gives something out, or nil.
+/// Replies the due elements of the first key that gives some out, or nil.
 fn reply_first(
     context: &Context,
     asked: &[Asked<'_>],
@@ -104,7 +104,7 @@ fn reply_first(
 ) {
     let token = take.spelling(word.map(Str::bytes));
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
-        // Dead letters of the key before may have been moved, and events called out: this one may be of another type now.
+        // Moving dead letters of an earlier key calls out, so this key may have another type now.
         let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
         let mut reply = None;
         take_due(context, dehydrator, *key, now, take, |element| {
@@ -117,7 +117,7 @@ fn reply_first(
     context.reply_null_array();
 }
 
-/// Begins a reply of the key, and of an array for what it gives out.
+/// Begins a reply with the key and an array for its elements.
 fn named<'a>(context: &'a Context, key: Str<'_>, take: Take) -> Array<'a> {
     context.reply_named_array_up_to(key.bytes(), take.count)
 }

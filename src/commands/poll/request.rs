@@ -1,4 +1,4 @@
-//! What POLL and MPOLL ask for.
+//! The arguments of POLL and MPOLL.
 
 use ahash::RandomState;
 use hashbrown::HashSet;
@@ -15,10 +15,10 @@ use crate::server::{Str, error::Result};
 /// `key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`
 pub struct Poll<'a> {
     pub key: Str<'a>,
-    /// How long to wait for something to come due, in milliseconds; 0: for ever.
+    /// How long to wait for an element to come due, in milliseconds; 0: forever.
     pub block: Option<u64>,
     pub take: Take,
-    /// The token, as the client wrote it that has chosen it.
+    /// The token that the client chose, as it wrote it.
     pub word: Option<Str<'a>>,
 }
 
@@ -29,9 +29,9 @@ impl<'a> Poll<'a> {
     }
 }
 
-/// `numkeys key [key ...]`, and what POLL has behind its key.
+/// `numkeys key [key ...]`, then the options of POLL.
 pub struct MPoll<'a> {
-    /// At least one, all different, in the order in which they are asked.
+    /// At least one, all different, in the order in which they are tried.
     pub keys: Vec<Str<'a>>,
     pub block: Option<u64>,
     pub take: Take,
@@ -49,13 +49,13 @@ impl<'a> MPoll<'a> {
     }
 }
 
-/// Returns how many keys follow behind `numkeys`. They are there.
+/// Returns the number of keys after `numkeys`. That many arguments are guaranteed present.
 pub fn parse_numkeys(args: Args<'_>) -> Result<usize> {
     required(args, 2)?;
     counted("numkeys", "keys", args, 1)
 }
 
-/// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, from this argument on.
+/// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, starting at argument `from`.
 fn parse_how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take, Option<Str<'_>>)> {
     let (mut count, mut block, mut with_ids) = (None, None, false);
     let (mut lease, mut word) = (None, None);
@@ -85,7 +85,7 @@ mod tests {
     use lawn::Token;
 
     #[test]
-    fn a_poll_says_how_many_how_long_and_for_how_long() {
+    fn a_poll_takes_a_count_a_timeout_and_a_lease() {
         needs_all_of("k", only!(Poll));
         let poll = |args: Args<'_>| {
             let it = Poll::parse(args)?;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_mpoll_names_its_keys_and_is_a_poll_otherwise() {
+    fn an_mpoll_lists_its_keys_and_takes_the_options_of_poll() {
         needs_all_of("1 k", only!(MPoll));
         let mpoll = |args: Args<'_>| {
             let it = MPoll::parse(args)?;

@@ -1,19 +1,18 @@
-//! Waking those who sleep, when it is their turn: what is due is taken for them, and they are unblocked with it.
+//! Waking blocked clients: due elements are taken for each client in turn, and the client is unblocked with them.
 //!
-//! [`serve`] is called at the end of a pass of the event loop. Whose turn it is stands in [`blocked`].
+//! [`serve`] is called at the end of a pass of the event loop. [`blocked`] holds the order of the clients.
 //!
-//! *One pass later.* A key in whose line something is due is ready. It is served at the end of the next pass of
-//! the event loop: by then the server has freed the clients of which it read, when the element came due, that
-//! they have hung up. Keys that are ready are served in turn, so that none keeps the others waiting.
+//! *One pass later.* A key with waiting clients and a due element is ready. It is served at the end of the next pass of
+//! the event loop: by then the server has freed the clients whose disconnection it read in the pass in which the element
+//! came due. Ready keys are served in turn, so that none keeps the others waiting.
 //!
-//! *Taken when woken.* What a client gets is taken, and its effect replicated, before the server is told
-//! to unblock the client. So nobody else's command comes between, whichever thread has read it, and a
-//! client for which nothing is left keeps its place in the line: it is never told that there is nothing.
-//! If the client has gone when the server comes to reply, what was taken is given back.
+//! *Taken when woken.* Elements are taken, and the effect is replicated, before the server is told to unblock the
+//! client. So no other client's command runs in between, whichever thread has read it. A client for which nothing is
+//! left keeps its place in the queue and receives no empty reply. If the client has disconnected before its reply, the
+//! elements are given back.
 //!
-//! *What was missed.* What reaches a key by other ways than our commands (RENAME, COPY, MOVE, SWAPDB, RESTORE, a reload), a
-//! wall clock that stepped, and a key whose slot another node serves now, are found by the [`backstop`],
-//! which the server's cron calls.
+//! *Backstop.* Some changes do not pass through our commands: RENAME, COPY, MOVE, SWAPDB, RESTORE, a reload, a step of
+//! the wall clock, a slot that moved to another node. The [`backstop`], which the server's cron calls, finds them.
 
 use std::iter;
 use std::rc::Rc;
@@ -26,30 +25,30 @@ use crate::server::guard::trap;
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str};
 
-use super::parcel::Parcel;
-use super::unblocked::{Outcome, give_back, has_given_up, unblock};
+use super::taken::TakenElements;
+use super::unblocked::{Outcome, give_back, has_returns, unblock};
 use crate::commands::refusal;
 
-/// Clients that are served at the end of one pass of the event loop; the rest are served when other
-/// clients have had their turn. The server writes replies when the pass is over, the last one first: with fewer at a time
-/// the first in the line hears sooner, and the other processor has something to read sooner. Of a hundred at once the median is
-/// 0.9 ms with 24 and 1.4 with 64; a thousand at once cost the server at most a twentieth more.
+/// Clients served at the end of one pass of the event loop, at most; the rest are served after other clients have had
+/// their turn. The server writes replies when the pass is over, the last one first. With fewer at a time, the first in
+/// the queue gets its reply sooner, and the other processor has something to read sooner. For a hundred clients woken at
+/// once the median is 0.9 ms with 24 and 1.4 ms with 64; a thousand at once cost the server at most a twentieth more.
 const SERVED_MAX: usize = 24;
-/// While nothing may be written (CLIENT PAUSE, FAILOVER, too few replicas, a disk that fails), this long
-/// until the next look, in microseconds.
+/// Time between retries while writes are not allowed (CLIENT PAUSE, FAILOVER, too few replicas, a failing disk), in
+/// microseconds.
 const RETRY_US: u64 = 20_000;
 
-/// Returns when there is something to do next, on the monotonic clock, in microseconds.
+/// Returns when there is work next, on the monotonic clock, in microseconds.
 pub fn next_us() -> Option<u64> {
-    let gives_back = has_given_up();
+    let gives_back = has_returns();
     blocked::with(|lines| lines.next_us(gives_back))
 }
 
-/// Unblocks those who have waited long enough, and, where `may_serve`, serves those whose keys are ready. What is
-/// due by now is ready from here on.
+/// Unblocks the clients whose timeout has passed and, if `may_serve`, serves the clients of ready keys. Then marks keys
+/// with due elements as ready.
 pub fn serve(context: &Context, may_serve: bool) {
     time_out(context);
-    let (now_us, gives_back) = (clock::monotonic_us(), has_given_up());
+    let (now_us, gives_back) = (clock::monotonic_us(), has_returns());
     let is_time = |lines: &mut Lines| (gives_back || lines.has_work()) && !lines.is_waiting(now_us);
     if may_serve && blocked::with(is_time) {
         blocked::with(|lines| lines.dismiss_some(SERVED_MAX));
@@ -66,21 +65,22 @@ pub fn serve(context: &Context, may_serve: bool) {
     blocked::with(|lines| lines.come_due(now));
 }
 
-/// Unblocks those who have waited long enough. One whose words were sent twice may wait while what it asks for was given to
-/// the other connection: it is told that.
+/// Unblocks the clients whose timeout has passed. A client that repeated its request may have been given elements over
+/// the other connection: it receives those.
 fn time_out(context: &Context) {
     let now_us = clock::monotonic_us();
     for _ in 0..SERVED_MAX {
         let Some(sleeper) = blocked::with(|lines| lines.timed_out(now_us)) else { return };
-        let held = Parcel::of_held(context, &sleeper).filter(|_| may_still_ask(context, &sleeper));
+        let held =
+            TakenElements::of_held(context, &sleeper).filter(|_| may_still_ask(context, &sleeper));
         if let Some(client) = blocked::with(|lines| lines.leave(&sleeper)) {
             unblock(context, client, held.map_or(Outcome::TimedOut, Outcome::Given));
         }
     }
 }
 
-/// Serves the lines of keys that are ready, in turn. Who is dismissed takes nothing, and is sent away though nothing may be
-/// written; the others wait then. Returns how many more clients could be served in this pass.
+/// Serves the queues of ready keys in turn. A dismissed client takes nothing, so it is unblocked even if writes are not
+/// allowed; the others wait then. Returns how many more clients could be served in this pass.
 fn serve_ready(context: &Context, may_write: bool) -> usize {
     let mut left = SERVED_MAX;
     for _ in 0..blocked::with(|lines| lines.ready()) {
@@ -99,7 +99,7 @@ fn serve_ready(context: &Context, may_write: bool) -> usize {
     left
 }
 
-/// Sends away so many of those who wait for a key, at the most, if they are dismissed. Returns how many.
+/// Unblocks at most `most` of the dismissed clients of a key. Returns how many.
 fn send_away(context: &Context, name: &Name, most: usize) -> usize {
     let mut count = 0;
     while count < most
@@ -111,8 +111,8 @@ fn send_away(context: &Context, name: &Name, most: usize) -> usize {
     count
 }
 
-/// Serves those who wait for a key, which is ready no more, until nothing is due or so many are served. Returns
-/// how many were.
+/// Serves the clients of a key until nothing is due or `most` are served. The key is no longer ready afterwards. Returns
+/// how many were served.
 fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
     if !blocked::with(|lines| lines.begin_line(name)) {
         return 0;
@@ -143,27 +143,27 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
             served += 1;
             continue;
         }
-        // The client stays in the table meanwhile: to take calls out, by an event, and another module
-        // may do as it likes then, such as to kill the client.
+        // The client stays in the table meanwhile: taking publishes an event, and another module may then do
+        // anything, such as kill the client.
         let taken = from.iter().find_map(|from| take(context, &sleeper, from));
-        let Some((parcel, overdue)) = taken else { break };
+        let Some((taken, overdue)) = taken else { break };
         trap::pass("woken");
         served += 1;
-        latency::record(overdue.late_us(parcel.deadline()));
+        latency::record(overdue.late_us(taken.deadline()));
         match blocked::with(|lines| lines.leave(&sleeper)) {
-            Some(client) => unblock(context, client, Outcome::Given(parcel)),
-            None => parcel.give_back(context),
+            Some(client) => unblock(context, client, Outcome::Given(taken)),
+            None => taken.give_back(context),
         }
     }
     if served == 0 {
-        // It was due, and could not be taken: the backstop looks again.
+        // An element was due but could not be taken: the backstop tries again.
         blocked::with(|lines| lines.revisit_at(name, None));
     }
     served
 }
 
-/// Returns whether a client may still run the command that it sleeps in, on all of its keys: its rights may have been
-/// withdrawn since. BLPOP checks them then too.
+/// Returns whether a client may still run the command in which it is blocked, on all of its keys: its rights may have
+/// been withdrawn since. BLPOP checks this too.
 fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
     let count = sleeper.names.len();
     let keys = sleeper.names.iter().map(|name| OwnedStr::new(&name.key));
@@ -177,14 +177,18 @@ fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
     context.may_still_run(sleeper.client, &words)
 }
 
-/// Takes what is due in one of its keys for a client. With it goes since when that has been overdue.
-fn take(context: &Context, sleeper: &Sleeper, from: &Name) -> Option<(Parcel, OverdueSince)> {
+/// Takes the due elements of one of the client's keys. Also returns since when they have been overdue.
+fn take(
+    context: &Context,
+    sleeper: &Sleeper,
+    from: &Name,
+) -> Option<(TakenElements, OverdueSince)> {
     let overdue = blocked::with(|lines| lines.overdue(from))?;
-    let parcel = Parcel::take(context, sleeper, OwnedStr::new(&from.key).as_str())?;
-    Some((parcel, overdue))
+    let taken = TakenElements::take(context, sleeper, OwnedStr::new(&from.key).as_str())?;
+    Some((taken, overdue))
 }
 
-/// Looks at keys that clients wait for, one after the other, while `go_on` says so; the next call carries on.
+/// Checks the keys that clients wait for, one by one, while `go_on` returns true. The next call carries on from there.
 pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
     for _ in 0..blocked::with(|lines| lines.watched()) {
         let Some(name) = blocked::with(Lines::next_watched) else { return };
@@ -202,7 +206,7 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
     }
 }
 
-/// Looks at a key of the selected database, as a client that waits would.
+/// Returns what a key of the selected database offers a waiting client.
 fn look(context: &Context, key: Str<'_>) -> Outlook {
     inspect(context, key, Dehydrator::outlook).unwrap_or(Outlook::Next(None))
 }

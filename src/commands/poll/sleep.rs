@@ -1,4 +1,4 @@
-//! Falling asleep: a client that finds nothing due joins the lines of its keys.
+//! Blocking a client that finds nothing due: it joins the queues of its keys.
 
 use crate::pending::{Take, blocked};
 use crate::server::blocked_client::BlockedClient;
@@ -6,13 +6,12 @@ use crate::server::{CommandContext, Context, Str};
 
 use super::unblocked::Unblocked;
 
-/// A key, and when something can be given out, in milliseconds since the epoch.
+/// A key, and when it can next give something out, in milliseconds since the epoch.
 pub(super) type Asked<'a> = (Str<'a>, Option<u64>);
 
-/// Has the client of this command sleep until something is due in one of its keys, which are all different, or for
-/// `timeout` milliseconds (0: for ever), when it is replied nil. `word`: the token
-/// that it has chosen, as it wrote it. `is_named`: it is told from which key it is served.
-/// Returns whether it sleeps: the server refuses that to some clients.
+/// Blocks the client of this command until something is due in one of its keys, which are all different. After
+/// `timeout` milliseconds (0: never) it receives nil. `word`: the token that the client chose, as it wrote it.
+/// `is_named`: the reply names the key. Returns whether the client is blocked: the server refuses that for some clients.
 pub(super) fn sleep(
     context: &CommandContext,
     asked: &[Asked<'_>],
@@ -25,7 +24,7 @@ pub(super) fn sleep(
     true
 }
 
-/// Returns whether who asks for this key now joins its line: nothing is due, or others came before.
-pub(super) fn has_to_wait(context: &Context, (key, next): Asked<'_>, now: u64) -> bool {
+/// Returns whether a client must queue for this key: nothing is due, or others wait already.
+pub(super) fn must_wait(context: &Context, (key, next): Asked<'_>, now: u64) -> bool {
     next.is_none_or(|next| next > now) || blocked::is_watched(context, key)
 }

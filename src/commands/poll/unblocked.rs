@@ -1,14 +1,14 @@
-//! Clients that have been woken: the server is to reply to each what came of its waiting, or finds that it has gone.
+//! Woken clients: the server sends each its reply, or finds that it has disconnected.
 //!
-//! *It has gone.* What was taken for it is given back at the end of a pass of the event loop: when the server says so,
-//! nothing may be written.
+//! *The client has disconnected.* Elements taken for it are given back at the end of a pass of the event loop, because
+//! writes are not allowed when the server reports the disconnection.
 //!
-//! *The server becomes a replica.* Redis 7.0 replies at the end of the pass in which clients were unblocked; later servers do
-//! in the next one, after the commands that have come meanwhile. One of these may be REPLICAOF: then the server hangs up on
-//! all clients that are blocked, and a replica cannot give back what was taken for them. (Nor can it while REPLICAOF runs:
-//! from there on the server tells its replicas, of which one may be the next primary, nothing more.) So for as long as
-//! anything is on its way, the module looks at commands before they run. Before one that makes this server a replica, it
-//! gives back all that is on its way.
+//! *The server becomes a replica.* Redis 7.0 replies at the end of the pass in which clients were unblocked. Later servers
+//! reply in the next pass, after the commands that have arrived meanwhile. One of these may be REPLICAOF: then the server
+//! disconnects all blocked clients, and a replica cannot give their elements back. (REPLICAOF itself is too late: from
+//! there on the server sends nothing more to its own replicas, one of which may be the next primary.) So while elements
+//! are in flight, a filter checks commands before they run. Before a command that makes this server a replica, all
+//! elements in flight are given back.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -21,19 +21,19 @@ use crate::server::command_filter::{CommandFilter, CommandObserver, CommandView}
 use crate::server::guard::{guard, trap};
 use crate::server::{Context, Error};
 
-use super::parcel::Parcel;
+use super::taken::TakenElements;
 
 /// Why a client is unblocked.
 pub(super) enum Outcome {
-    /// Something was taken for it.
-    Given(Parcel),
-    /// It has waited long enough.
+    /// Elements were taken for it.
+    Given(TakenElements),
+    /// Its timeout has passed.
     TimedOut,
-    /// There is nothing to wait for any more.
+    /// There is nothing left to wait for.
     SentAway(Error),
 }
 
-/// A client that was woken, until the server has replied to it or found that it has gone.
+/// A woken client, until the server has replied to it or found it disconnected.
 pub(super) struct Unblocked {
     client: ClientHandle,
     outcome: RefCell<Outcome>,
@@ -42,24 +42,24 @@ pub(super) struct Unblocked {
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    /// Those of them for whom something was taken.
-    static ON_THEIR_WAY: RefCell<HashMap<ClientHandle, Rc<Unblocked>, ahash::RandomState>> =
+    /// Woken clients for which elements were taken.
+    static IN_FLIGHT: RefCell<HashMap<ClientHandle, Rc<Unblocked>, ahash::RandomState>> =
         RefCell::default();
-    /// Set while there are any, or something is to be given back.
+    /// Set while elements are in flight or to be given back.
     static FILTER: RefCell<Option<CommandFilter>> = const { RefCell::new(None) };
     /// For the filter, which the server calls without a context.
     static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
-    /// What was taken for clients that have gone.
-    static GIVEN_UP: RefCell<Vec<Parcel>> = const { RefCell::new(Vec::new()) };
+    /// Elements of disconnected clients, to be given back.
+    static RETURNS: RefCell<Vec<TakenElements>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Has the server reply to a client what came of its waiting.
+/// Unblocks a client: the server replies the outcome.
 pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome) {
     let is_given = matches!(outcome, Outcome::Given(_));
     let (outcome, replied) = (RefCell::new(outcome), Cell::new(false));
     let unblocked = Rc::new(Unblocked { client: client.handle(), outcome, replied });
     if is_given {
-        ON_THEIR_WAY.with_borrow_mut(|it| it.insert(client.handle(), Rc::clone(&unblocked)));
+        IN_FLIGHT.with_borrow_mut(|it| it.insert(client.handle(), Rc::clone(&unblocked)));
         if FILTER.with_borrow(Option::is_none) {
             CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
             FILTER.set(CommandFilter::install::<BecomesReplica>(context));
@@ -68,52 +68,52 @@ pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome
     client.unblock(unblocked);
 }
 
-/// Returns whether anything is to be given back.
-pub(super) fn has_given_up() -> bool {
-    GIVEN_UP.with_borrow(|given_up| !given_up.is_empty())
+/// Returns whether elements are to be given back.
+pub(super) fn has_returns() -> bool {
+    RETURNS.with_borrow(|returns| !returns.is_empty())
 }
 
-/// Forgets what was taken from a database that was emptied, or from all (`None`): nothing of it is given back.
+/// Records that a database was emptied, or all were (`None`): elements taken from it are not given back.
 pub fn flushed(db: Option<i32>) {
-    each_parcel(|parcel| parcel.flushed(db));
+    each_taken(|taken| taken.flushed(db));
 }
 
-/// Notes that the contents of two databases were exchanged.
+/// Records that two databases were swapped.
 pub fn swapped(first: i32, second: i32) {
-    each_parcel(|parcel| parcel.swapped(first, second));
+    each_taken(|taken| taken.swapped(first, second));
 }
 
-/// Changes all that is on its way, or to be given back.
-fn each_parcel(mut change: impl FnMut(&mut Parcel)) {
-    ON_THEIR_WAY.with_borrow(|all| {
+/// Applies `change` to all elements in flight or to be given back.
+fn each_taken(mut change: impl FnMut(&mut TakenElements)) {
+    IN_FLIGHT.with_borrow(|all| {
         for unblocked in all.values() {
-            // One that is replied at this moment is not given back.
+            // Borrowed while it is replied: it is not given back.
             if let Ok(mut outcome) = unblocked.outcome.try_borrow_mut()
-                && let Outcome::Given(parcel) = &mut *outcome
+                && let Outcome::Given(taken) = &mut *outcome
             {
-                change(parcel);
+                change(taken);
             }
         }
     });
-    GIVEN_UP.with_borrow_mut(|all| all.iter_mut().for_each(change));
+    RETURNS.with_borrow_mut(|all| all.iter_mut().for_each(change));
 }
 
-/// Gives back what was taken for clients that had gone.
+/// Gives back the elements of disconnected clients.
 pub(super) fn give_back(context: &Context) {
-    give_back_given_up(context);
+    give_back_returns(context);
     lift_filter(context);
 }
 
-fn give_back_given_up(context: &Context) {
-    for parcel in GIVEN_UP.take() {
-        parcel.give_back(context);
+fn give_back_returns(context: &Context) {
+    for taken in RETURNS.take() {
+        taken.give_back(context);
     }
 }
 
-/// Stops looking at commands, if nothing is on its way or to be given back.
+/// Removes the command filter if nothing is in flight or to be given back.
 fn lift_filter(context: &Context) {
-    if ON_THEIR_WAY.with_borrow(|it| it.is_empty())
-        && !has_given_up()
+    if IN_FLIGHT.with_borrow(|it| it.is_empty())
+        && !has_returns()
         && let Some(filter) = FILTER.take()
     {
         filter.remove(context);
@@ -121,13 +121,13 @@ fn lift_filter(context: &Context) {
 }
 
 impl UnblockReply for Unblocked {
-    /// Replies what came of its waiting. After a panic what was taken is given back, as if the client had gone: that it was
-    /// taken has been written by now.
+    /// Replies the outcome. After a panic the elements are given back, as if the client had disconnected: their removal
+    /// is replicated by now.
     fn reply(&self, context: &Context) {
         self.replied.set(guard(false, || {
             trap::pass("reply");
             match &*self.outcome.borrow() {
-                Outcome::Given(parcel) => parcel.reply(context),
+                Outcome::Given(taken) => taken.reply(context),
                 Outcome::TimedOut => context.reply_null_array(),
                 Outcome::SentAway(reason) => context.reply_error(reason),
             }
@@ -138,17 +138,17 @@ impl UnblockReply for Unblocked {
         }
     }
 
-    /// Has what was taken be given back, if the client has not been replied to.
+    /// Queues the elements to be given back, if no reply was sent.
     fn done(self: Rc<Self>, context: &Context) {
-        ON_THEIR_WAY.with_borrow_mut(|it| {
-            // Another client may be called the same by now.
+        IN_FLIGHT.with_borrow_mut(|it| {
+            // Another client may have the same handle by now.
             if it.get(&self.client).is_some_and(|it| Rc::ptr_eq(it, &self)) {
                 it.remove(&self.client);
             }
         });
         let outcome = self.outcome.replace(Outcome::TimedOut);
-        if let (Outcome::Given(parcel), false) = (outcome, self.replied.get()) {
-            GIVEN_UP.with_borrow_mut(|given_up| given_up.push(parcel));
+        if let (Outcome::Given(taken), false) = (outcome, self.replied.get()) {
+            RETURNS.with_borrow_mut(|returns| returns.push(taken));
             timer::soon(context);
         }
         lift_filter(context);
@@ -166,7 +166,7 @@ impl UnblockReply for Unblocked {
     }
 }
 
-/// Looks for the command that makes this server a replica.
+/// Detects the command that makes this server a replica.
 struct BecomesReplica;
 
 impl CommandObserver for BecomesReplica {
@@ -178,20 +178,20 @@ impl CommandObserver for BecomesReplica {
     }
 }
 
-/// Gives back, and tells replicas of it at once, what is on its way to clients, and what was taken for those that have gone.
+/// Gives back all elements in flight and those of disconnected clients, and replicates that at once.
 fn give_back_all(context: &Context) {
     if !context.may_replicate() {
         return;
     }
-    give_back_given_up(context);
-    let all: Vec<_> = ON_THEIR_WAY.with_borrow(|it| it.values().cloned().collect());
+    give_back_returns(context);
+    let all: Vec<_> = IN_FLIGHT.with_borrow(|it| it.values().cloned().collect());
     for unblocked in all.into_iter().filter(|it| !it.replied.get()) {
-        // If the server refuses the command, this is what the client is told. If not, the server hangs up.
+        // The client receives this only if the server refuses the command. Otherwise the server disconnects it.
         let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::SlotMoved));
-        if let Outcome::Given(parcel) = outcome {
-            parcel.give_back(context);
+        if let Outcome::Given(taken) = outcome {
+            taken.give_back(context);
         }
     }
-    // Replicas are told of what is changed outside of commands when the next command has run.
+    // Changes made outside of commands are replicated after the next command has run.
     let _ = context.call(c"PING", &[]);
 }

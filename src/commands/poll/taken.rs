@@ -1,7 +1,7 @@
-//! What was taken for a client that slept. It is on its way: the client is replied it, or has gone, and it is given back.
+//! Elements taken for a blocked client. They are replied to the client or, if it has disconnected, given back.
 //!
-//! What is given back is what it was before, with its deadline, its deliveries and its token. So all of that is kept, and
-//! the elements are copied: by then they are in the lawn no more.
+//! An element is given back as it was, with its deadline, its deliveries and its token. So all of these are kept, with a
+//! copy of the element: it has left the lawn by then.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -15,48 +15,47 @@ use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::{Context, OwnedStr, Str, log_warning};
 use lawn::{Element, Lawn};
 
-use super::claims::{OnItsWay, claim};
 use super::give::{held, take_due_noting};
+use super::resends::{InFlight, note_resend};
 
-/// What was taken for a client, or is held by it already.
-pub(super) struct Parcel {
+/// The elements taken for a client, or already held by it.
+pub(super) struct TakenElements {
     db: i32,
     key: OwnedStr,
     take: Take,
-    /// The token that the client has chosen.
+    /// The token that the client chose.
     word: Option<Rc<[u8]>>,
     elements: Vec<ElementCopy>,
-    /// Whether it is replied from which key that is.
+    /// Whether the reply names the key.
     is_named: bool,
-    /// Whether its database was emptied since.
+    /// Whether the database was emptied since.
     is_flushed: bool,
-    /// When the key was to expire. If this was the last in it, the key has gone.
+    /// When the key was to expire. If its last element was taken, the key is deleted.
     expiry: Option<u64>,
-    /// `None`: the client held it already, so it is not given back.
-    on_its_way: Option<OnItsWay>,
+    /// `None`: the client held the elements already, so they are not given back.
+    in_flight: Option<InFlight>,
 }
 
-/// Returns what is likely of an element that came to be due while others were taken.
+/// Returns a copy with the likely former state of an element that came due while others were taken.
 fn copy_of_unknown(element: Element<'_>, is_leased: bool, now: u64) -> ElementCopy {
     let deadline = if is_leased { now } else { element.deadline };
     let deliveries = element.deliveries - u16::from(is_leased);
     ElementCopy::new(Element { deadline, deliveries, ..element }, 0, None)
 }
 
-/// Returns how often an element has been given out, now that it is for a client.
+/// Returns the number of deliveries, including the one to this client.
 fn deliveries_as_given(copy: &ElementCopy, is_leased: bool) -> u16 {
     copy.deliveries.saturating_add(is_leased.into())
 }
 
-/// How it is taken.
-impl Parcel {
-    /// Takes what is due in a key of the selected database for a client that sleeps. `None`: nothing is.
+impl TakenElements {
+    /// Takes the due elements of a key in the selected database for a blocked client. `None`: nothing is due.
     pub(super) fn take(context: &Context, sleeper: &Sleeper, key: Str<'_>) -> Option<Self> {
         Self::of_held(context, sleeper).or_else(|| Self::of_due(context, sleeper, key))
     }
 
-    /// Looks for what the client holds under the token that it has chosen: another connection of the client's may have been
-    /// given something for it, which nobody has heard of. Nothing is taken.
+    /// Returns the elements that the client holds under its chosen token, if there are any: they may have been given to
+    /// another connection of the client, which lost the reply. Takes nothing.
     pub(super) fn of_held(context: &Context, sleeper: &Sleeper) -> Option<Self> {
         let (now, take) = (clock::now(), sleeper.take);
         take.chosen_token()?;
@@ -71,7 +70,7 @@ impl Parcel {
         })
     }
 
-    /// Takes what is due in a key. `None`: nothing is.
+    /// Takes the due elements of a key. `None`: nothing is due.
     fn of_due(context: &Context, sleeper: &Sleeper, name: Str<'_>) -> Option<Self> {
         let (take, now) = (sleeper.take, clock::now());
         let is_leased = take.lease.is_some();
@@ -90,8 +89,8 @@ impl Parcel {
         let whole = AbortOnPanic::begin();
         let mut elements = Vec::new();
         let give = |element: Element<'_>| {
-            // Nearly always it is the first. But where dead letters are passed over, events call out, and what a listener
-            // pushes may be due.
+            // Nearly always the first. But moving dead letters calls out, and a listener may push elements that are
+            // due.
             let is_it = |before: &ElementCopy| {
                 before.id() == element.id
                     && deliveries_as_given(before, is_leased) == element.deliveries
@@ -102,14 +101,14 @@ impl Parcel {
                 None => copy_of_unknown(element, is_leased, now),
             });
         };
-        // How late it is counts when the client is woken.
+        // The lateness is recorded when the client is woken.
         take_due_noting(context, dehydrator, name, now, take, give, |_| {});
         trap::pass("taken");
         // The key may have expired in between.
         elements.first()?;
         let taken = Self::new(context, sleeper, OwnedStr::new(name.bytes()), elements);
-        let on_its_way = Some(OnItsWay::new(name.bytes(), take.chosen_token(), whole));
-        Some(Self { expiry, on_its_way, ..taken })
+        let in_flight = Some(InFlight::new(name.bytes(), take.chosen_token(), whole));
+        Some(Self { expiry, in_flight, ..taken })
     }
 
     fn new(
@@ -129,27 +128,26 @@ impl Parcel {
             is_named: *is_named,
             is_flushed: false,
             expiry: None,
-            on_its_way: None,
+            in_flight: None,
         }
     }
 }
 
-/// What becomes of it.
-impl Parcel {
-    /// Returns whether leases of the elements have begun, which the client did not hold before.
+impl TakenElements {
+    /// Returns whether taking the elements started their leases: the client did not hold them before.
     fn begins_leases(&self) -> bool {
-        self.take.lease.is_some() && self.on_its_way.is_some()
+        self.take.lease.is_some() && self.in_flight.is_some()
     }
 
-    /// Returns when the first of it came due, in milliseconds since the epoch.
+    /// Returns when the first element came due, in milliseconds since the epoch.
     pub(super) fn deadline(&self) -> u64 {
         self.elements.first().map_or(0, |element| element.deadline)
     }
 
-    /// Replies it to the client.
+    /// Replies the elements to the client.
     pub(super) fn reply(&self, context: &Context) {
-        if self.on_its_way.is_none() {
-            claim(self.key.as_str(), self.take.token);
+        if self.in_flight.is_none() {
+            note_resend(self.key.as_str(), self.take.token);
         }
         let mut reply = if self.is_named {
             context.reply_named_array_up_to(self.key.as_str().bytes(), self.elements.len())
@@ -165,12 +163,12 @@ impl Parcel {
         }
     }
 
-    /// Notes that a database was emptied, or all were (`None`). What was taken from it is replied, and not given back.
+    /// Records that a database was emptied, or all were (`None`). Elements taken from it are still replied, but not given back.
     pub(super) fn flushed(&mut self, db: Option<i32>) {
         self.is_flushed |= db.is_none_or(|db| db == self.db);
     }
 
-    /// Notes that the contents of two databases were exchanged.
+    /// Records that two databases were swapped.
     pub(super) fn swapped(&mut self, first: i32, second: i32) {
         self.db = match self.db {
             db if db == first => second,
@@ -179,10 +177,11 @@ impl Parcel {
         };
     }
 
-    /// Puts it back, because the client has gone. It has its deadline again, and comes after what else is due at that time.
+    /// Gives the elements back, because the client has disconnected. Each has its deadline again, and comes after other
+    /// elements with the same deadline.
     pub(super) fn give_back(&self, context: &Context) {
-        let Some(on_its_way) = &self.on_its_way else { return };
-        if on_its_way.is_claimed() || self.is_flushed {
+        let Some(in_flight) = &self.in_flight else { return };
+        if in_flight.was_resent() || self.is_flushed {
             return;
         }
         if context.is_read_only() || !context.select_db(self.db) {
@@ -199,7 +198,7 @@ impl Parcel {
         }
     }
 
-    /// Ends the leases as if they had not been: nobody has heard of them.
+    /// Undoes the leases: no client has received them.
     fn end_leases(&self, context: &Context) {
         let key = self.key.as_str();
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
@@ -207,7 +206,7 @@ impl Parcel {
         let mut any = false;
         for copy in &self.elements {
             let (id, deliveries) = (copy.id(), deliveries_as_given(copy, true));
-            // Somebody who has the token may have changed it meanwhile, or given it back; or it is leased to another.
+            // A client with the token may have changed or released the element meanwhile, or another may hold it.
             let is_held = lawn.holds(id, token)
                 && lawn.look(id).is_some_and(|element| element.deliveries == deliveries);
             if !is_held || !lawn.restart_at(id, copy.ttl, copy.deadline) {
@@ -225,7 +224,7 @@ impl Parcel {
         }
     }
 
-    /// Puts back what was removed.
+    /// Inserts the removed elements again.
     fn put_back(&self, context: &Context) {
         let key = self.key.as_str();
         let Ok(mut dehydrator) = Writing::open(context, key) else { return };
@@ -240,7 +239,7 @@ impl Parcel {
             }
             if given_back.is_empty() { Err(()) } else { Ok(()) }
         });
-        // If others have pushed to the key since, it is a new one, and expires as they said.
+        // If others have pushed to the key since, it is a new one with an expiry of its own.
         let expiry = self.expiry.filter(|_| dehydrator.is_new());
         if expiry.is_some_and(|at| at <= dehydrator.now()) {
             return;
@@ -256,8 +255,8 @@ impl Parcel {
     }
 }
 
-/// Tells replicas of an element that is what it was before, but for its payload, which may be another one by now.
-/// `replaces`: it was leased, and is in the lawn.
+/// Replicates that an element was given back as it was, except for its payload, which may have changed.
+/// `replaces`: the element was leased, and is still in the lawn.
 fn replicate_given_back(
     context: &Context,
     key: Str<'_>,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   background::delivery ─▶ deliver ─▶ send: a copy of each by XADD or PUBLISH, or of all by RPUSH; and then REM of all
-//!                 ├──────▶ retire ─────▲  ▲
+//!                 ├──────▶ move_dead_letters ─────▲  ▲
 //!                 │  POLL that meets dead letters
 //!                 └──────▶ retry, of what is stuck
 //! ```
@@ -48,18 +48,18 @@ pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
 
 /// Why nothing goes where it belongs while its slot comes from another node: the stream or the list may not have come yet, and
 /// could not come any more if there was another one.
-const COMES: &str = "the slot is being moved to this node";
+const IMPORTING: &str = "the slot is being moved to this node";
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
     /// To ask what is so for others than the client whose command runs: that one may be here by ASKING.
-    static BESIDE: OnceCell<Context> = const { OnceCell::new() };
+    static DETACHED: OnceCell<Context> = const { OnceCell::new() };
 }
 
 /// Returns whether the slot of a key is on its way to this node.
-fn comes(context: &Context, key: Str<'_>) -> bool {
+fn is_importing(context: &Context, key: Str<'_>) -> bool {
     context.is_cluster()
-        && BESIDE.with(|beside| !beside.get_or_init(|| context.detached()).serves(key))
+        && DETACHED.with(|detached| !detached.get_or_init(|| context.detached()).serves(key))
 }
 
 /// Why nothing goes by a policy that came by RESTORE.
@@ -114,8 +114,8 @@ fn send(
     if !adds && !context.lets_clients_write(key) {
         return (Vec::new(), Err(REFUSED.to_owned()));
     }
-    if adds && comes(context, key) {
-        return (Vec::new(), Err(COMES.to_owned()));
+    if adds && is_importing(context, key) {
+        return (Vec::new(), Err(IMPORTING.to_owned()));
     }
     let is_confirmed = |dehydrator: &Dehydrator| dehydrator.rules().trust.is_confirmed();
     if inspect(context, key, is_confirmed) == Some(false) {
@@ -159,7 +159,7 @@ fn send(
 
 /// Moves some of the dead letters that come first to where they go, or puts them aside if they cannot go there. Returns
 /// how many come first no more.
-pub fn retire(
+pub fn move_dead_letters(
     context: &Context,
     key: Str<'_>,
     policy: &Policy,
@@ -167,11 +167,11 @@ pub fn retire(
     go_on: impl FnMut() -> bool,
 ) -> u64 {
     // Who listens to what is sent may ask for elements: what is being moved is still there then.
-    let Some(_guard) = Retiring::begin() else { return 0 };
+    let Some(_guard) = MovingDeadLetters::begin() else { return 0 };
     let name = Name::of(context, key);
     // What failed a moment ago is not tried for each that comes due meanwhile.
     if schedule::is_backing_off(&name) {
-        return put_aside(context, key, policy, now);
+        return park(context, key, policy, now);
     }
     let (moved, result) = deliver(context, key, policy, now, go_on);
     counters::count(&DEAD_LETTERS, moved);
@@ -182,27 +182,27 @@ pub fn retire(
         return moved;
     };
     failed(&name, &reason);
-    moved + put_aside(context, key, policy, now)
+    moved + park(context, key, policy, now)
 }
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    static RETIRES: Cell<bool> = const { Cell::new(false) };
+    static IS_MOVING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Dead letters are being moved, for as long as it lives.
-struct Retiring;
+struct MovingDeadLetters;
 
-impl Retiring {
+impl MovingDeadLetters {
     /// Begins to move them. `None` if they are being moved already.
     fn begin() -> Option<Self> {
-        (!RETIRES.replace(true)).then_some(Self)
+        (!IS_MOVING.replace(true)).then_some(Self)
     }
 }
 
-impl Drop for Retiring {
+impl Drop for MovingDeadLetters {
     fn drop(&mut self) {
-        RETIRES.set(false);
+        IS_MOVING.set(false);
     }
 }
 
@@ -222,7 +222,7 @@ pub fn failed(name: &Name, reason: &str) -> u64 {
 
 /// Puts some of the dead letters that come first behind everything else, where they stand until they can go: told once,
 /// however often they are tried.
-fn put_aside(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
+fn park(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
     if dehydrator.policy() != policy {
         return 0;
@@ -261,7 +261,7 @@ pub enum Retried {
 /// Tries again to move some of the dead letters that are stuck. Those that are none any more, because another policy was
 /// said, are given back: they are due.
 pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> bool) -> Retried {
-    let Some(_guard) = Retiring::begin() else { return Retried::Some };
+    let Some(_guard) = MovingDeadLetters::begin() else { return Retried::Some };
     let policy = inspect(context, key, |dehydrator| dehydrator.rules().policy.clone());
     let policy = policy.unwrap_or_default();
     give_back_stuck(context, key, &policy, now);
@@ -315,7 +315,7 @@ pub fn reject(
     held: &[(Token, Str<'_>)],
     now: u64,
 ) -> Vec<bool> {
-    let guard = Retiring::begin();
+    let guard = MovingDeadLetters::begin();
     let name = Name::of(context, key);
     let mut rejected = vec![false; held.len()];
     let mut next = 0;
@@ -342,13 +342,13 @@ pub fn reject(
                 *is_rejected = sent.next_if(is_it).is_some();
             }
         }
-        put_rejected_aside(context, key, policy, now, &held[first..next], &mut rejected[first..]);
+        park_rejected(context, key, policy, now, &held[first..next], &mut rejected[first..]);
     }
     rejected
 }
 
 /// Puts those of these elements that are still held behind everything else, where dead letters stand that are stuck.
-fn put_rejected_aside(
+fn park_rejected(
     context: &Context,
     key: Str<'_>,
     policy: &Policy,
