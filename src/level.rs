@@ -1,29 +1,28 @@
-//! The replication level: one number for all that a server must understand to read what this one replicates and
-//! writes, and what becomes of a server that does not.
+//! The replication level: a single number that a server must support to read the effects and files of another, and the
+//! end of a server that does not support it.
 //!
-//! *The rule.* [`OWN`] is raised by one in each release that adds a word of an effect ([`replicate`](crate::replicate)),
-//! an option of a command that is replicated as it was sent, or anything to the file format (`data_type/encoding/mod.rs`).
-//! The table says what came with each.
+//! *The rule.* [`OWN`] rises by one in each release that adds a word to an effect ([`replicate`](crate::replicate)), an
+//! option to a command that is replicated as it was sent, or anything to the file format (`data_type/encoding/mod.rs`).
 //!
-//! | level | since | what came with it |
+//! | level | since | additions |
 //! |---|---|---|
-//! | 1 | 0.1.0 | all that is in the first release |
+//! | 1 | 0.1.0 | the first release |
 //!
-//! *Who is told.* `DEHYDRATOR.REQUIRE level version` goes ahead of the first effect after somebody may have begun to listen
-//! (see [`listeners`](crate::server::listeners)), and stands at the head of an append-only file that is rewritten as commands. A
-//! replica of a replica whose own link alone was cut is told at the next such time. A value says by itself, by the
-//! features in it, whether it can be read.
+//! *Announcing the level.* `DEHYDRATOR.REQUIRE level version` precedes the first effect after a new listener may have
+//! connected (see [`listeners`](crate::server::listeners)), and begins an append-only file that is rewritten as commands. A
+//! replica of a replica that lost only its own link receives it the next time. A serialized value needs no level: it
+//! lists the features that its reader must support.
 //!
-//! *Who does not understand ends.* The server has no other way: it logs the error that a command of its primary's or of
-//! its append-only file is answered by, and goes on, which leaves it different for good, and nobody the wiser. So a
-//! server ends at a level above its own, and at a command from there that it cannot parse, before anything has changed.
+//! *A server that does not support the level exits.* Otherwise it would log the error of a command from its primary or its
+//! append-only file, go on, and stay silently different for good. So a server exits at a level above its own, and at a
+//! command from these sources that it cannot parse, before anything has changed.
 
 use std::cell::Cell;
 
 use crate::server::{Context, log_warning};
 use crate::version;
 
-/// See the head of this file.
+/// See the module documentation.
 const OWN: u64 = 1;
 
 thread_local! {
@@ -31,18 +30,18 @@ thread_local! {
     static LEVEL: Cell<u64> = const { Cell::new(OWN) };
 }
 
-/// Returns the level of what this server replicates and writes, and the highest that it understands.
+/// Returns the level of this server's effects and files, which is also the highest that it supports.
 pub fn own() -> u64 {
     LEVEL.get()
 }
 
-/// Has this server be of another level, for tests.
+/// Sets another level, for tests.
 #[cfg(debug_assertions)]
 pub fn pretend(level: u64) {
     LEVEL.set(level);
 }
 
-/// Ends this server, because it does not understand what comes from its primary or stands in its append-only file.
+/// Exits, because this server does not support a command from its primary or its append-only file.
 pub fn end(context: &Context, what: &str) -> ! {
     let (from, way_out) = if context.is_loading() {
         (

@@ -1,17 +1,17 @@
-//! Batches of copies. Copied, because the commands that move elements may call others that listen, who may do as they
-//! like.
+//! Batches of copied elements. Copied, because the commands that move elements publish events, and a listener may change
+//! anything.
 
 use crate::data_type::ElementCopy;
 use crate::server::Str;
 use lawn::{Lawn, Token};
 
-/// Elements that are delivered before their removal is told: a few, so that the time that takes is
-/// within the budget too.
+/// Elements delivered before their removal is replicated, at most: few, so that the removal stays within the time budget
+/// too.
 pub(super) const BATCH: usize = 64;
-/// Bytes of elements in a batch, but for the last one: they are copied, and copied again by what takes them.
+/// A batch is complete at this many bytes of elements: they are copied, and the receiving command copies them again.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// Copies the first of these that are held, from the one at `next` on, which then is behind the last that was looked at.
+/// Copies the first of the listed elements that are held, starting at `next`. Moves `next` past the last one checked.
 pub(super) fn batch_of_held(
     lawn: &Lawn,
     held: &[(Token, Str<'_>)],
@@ -33,7 +33,7 @@ pub(super) fn batch_of_held(
     batch
 }
 
-/// Makes a batch of the first of these copies.
+/// Collects the first of these copies into a batch.
 pub(super) fn batch_of(copies: impl Iterator<Item = ElementCopy>) -> Vec<ElementCopy> {
     let mut batch = Vec::new();
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! The command of the server's by which elements are moved.
+//! The server command that moves elements.
 
 use std::ffi::CStr;
 
@@ -8,18 +8,18 @@ use crate::pending::timer;
 use crate::policy::{End, MaxLen, Route};
 use crate::server::{Context, OwnedStr};
 
-/// The command of the server's that moves elements.
+/// The server command that moves elements.
 pub(super) struct Carrier {
     name: &'static CStr,
-    /// The words before the id, or before the element if that is all that is sent.
+    /// The arguments before the id, or before the element if only the element is sent.
     head: Vec<OwnedStr>,
-    /// The names of a stream's fields.
+    /// The names of the fields of a stream's entry. `None`: not a stream.
     fields: Option<FieldNames>,
-    /// Whether it moves a batch at once.
+    /// Whether one call moves a whole batch.
     pub(super) takes_all: bool,
-    /// Whether it adds data, which a server without memory does not take.
+    /// Whether it adds data, which a server that is out of memory refuses.
     pub(super) adds: bool,
-    /// Whether the stream's last id is later than the clock, so that the server makes the next one.
+    /// Whether the stream's last id is later than the clock. Then the server generates the next id.
     is_ahead: bool,
 }
 
@@ -27,12 +27,12 @@ pub(super) struct Carrier {
 struct FieldNames {
     id: OwnedStr,
     element: OwnedStr,
-    /// Of a dead letter's.
+    /// Only for dead letters.
     deliveries: Option<OwnedStr>,
 }
 
 impl Carrier {
-    /// Makes the command. `None` if nothing is sent.
+    /// Returns the command for a route. `None`: elements are dropped.
     pub(super) fn of(route: &Route, is_dead: bool) -> Option<Self> {
         let plain = |name, key: &[u8]| Self {
             name,
@@ -66,7 +66,7 @@ impl Carrier {
         }
     }
 
-    /// Sends copies of these elements, in order.
+    /// Sends these elements, in order.
     pub(super) fn send(&mut self, context: &Context, load: &[ElementCopy]) -> Result<(), String> {
         let result = if self.fields.is_some() {
             load.iter().try_for_each(|copy| self.add(context, copy))
@@ -75,14 +75,14 @@ impl Carrier {
             let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
             context.call(self.name, &words.collect::<Vec<_>>())
         };
-        // After a command the server looks by itself for who waits for the key.
+        // After a client's command the server itself serves the clients blocked on the key.
         if self.adds && context.command().is_none() {
             timer::request_extra_pass();
         }
         result
     }
 
-    /// Adds one to the stream.
+    /// Adds one element to the stream.
     fn add(&mut self, context: &Context, copy: &ElementCopy) -> Result<(), String> {
         let Some(fields) = &self.fields else { return Ok(()) };
         let deliveries = OwnedStr::of_number(copy.deliveries.into());
@@ -93,8 +93,8 @@ impl Carrier {
             let words = self.head.iter().chain([id]).map(OwnedStr::as_str).chain(pairs);
             context.call(self.name, &words.collect::<Vec<_>>())
         };
-        // The id says when the element was delivered. The server's own `*` may say what time it was when the
-        // server last looked, which can be before the deadline (Redis 8, Valkey 8).
+        // The id holds the time of delivery. The server's own `*` may use a cached time, which can be before the
+        // deadline (Redis 8, Valkey 8).
         if !self.is_ahead {
             let result = add(&OwnedStr::new(format!("{}-*", clock::now()).as_bytes()));
             match result {

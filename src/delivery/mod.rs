@@ -1,27 +1,27 @@
-//! Moving elements where a policy sends them: what came due, and dead letters.
+//! Moving due elements and dead letters to the destination of a policy.
 //!
 //! ```text
-//!   background::delivery ─▶ deliver ─▶ send: a copy of each by XADD or PUBLISH, or of all by RPUSH; and then REM of all
-//!                 ├──────▶ move_dead_letters ─────▲  ▲
-//!                 │  POLL that meets dead letters
-//!                 └──────▶ retry, of what is stuck
+//!   background::delivery ─┬▶ deliver ───────────┬▶ send: XADD or PUBLISH for each, or RPUSH for all; then REM for all
+//!                         ├▶ move_dead_letters ─┤
+//!   POLL, dead letters ───┘                     │
+//!   background::delivery ──▶ retry, when stuck ─┤
+//!   REJECT ────────────────▶ reject ────────────┘
 //! ```
 //!
-//! Whatever calls out (a command of the server's, which publishes events of its own) may change anything, so each
-//! element is looked at again before it is sent, and no key is open meanwhile.
+//! A server command publishes events, and a listener may change anything. So each element is checked again before it is
+//! sent, and no key is open meanwhile.
 //!
-//! What was sent is removed, or the process ends: a panic in between would leave it in both places.
+//! Sent elements are removed, or the process ends: a panic in between would leave them in both places.
 //!
-//! *Dead letters.* Under a limit of deliveries an element that is due, and was given out as often, is exhausted. It goes
-//! when its turn comes: when it is the first in the order of delivery. To know that takes a look at the first, and no
-//! index of those that are exhausted. So both who gives elements out and who delivers them may meet it first. Whoever
-//! does moves it, in the same transaction as what it does besides; so nobody is given it, and nobody has to wait until
-//! somebody else has moved it.
+//! *Dead letters.* Under a limit of deliveries, a due element that was given out that often is exhausted. It is moved
+//! when it becomes the first in the order of delivery. Finding it there takes one look at the first element, and no index
+//! of exhausted elements. Both POLL and delivery may find it first. Either one moves it, in the same transaction as its
+//! other effects: no client is given the element, and no client waits for the move.
 //!
-//! One that cannot go (its stream's key holds something else, memory has run out) must not keep those behind it
-//! waiting: they can be taken. It is *stuck*: put aside once, as TOUCH does, behind everything that any clock comes to, and
-//! tried from there again and again, of which nobody need hear. So what is first in the order is always something that can
-//! be given out, or that may go; nobody walks over what is stuck, however much that is.
+//! A dead letter that cannot be moved (its stream's key has another type, memory has run out) must not block the
+//! elements after it. It is *stuck*: parked once, as by TOUCH, at a deadline that no clock reaches, and retried from
+//! there. The retries are not replicated. So the first element in the order can always be given out or moved, and no scan
+//! passes over stuck elements, however many there are.
 
 mod batch;
 mod carrier;
@@ -43,30 +43,30 @@ use crate::server::key::Name;
 use crate::server::{Context, Str, log_warning};
 use lawn::Token;
 
-/// Why nothing is dropped or published while clients may not write.
+/// The reason when elements are not dropped or published because clients may not write.
 pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
 
-/// Why nothing goes where it belongs while its slot comes from another node: the stream or the list may not have come yet, and
-/// could not come any more if there was another one.
+/// The reason when nothing is sent while the slot is imported from another node: the stream or the list may not have
+/// arrived yet, and could no longer arrive if a new one was created.
 const IMPORTING: &str = "the slot is being moved to this node";
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    /// To ask what is so for others than the client whose command runs: that one may be here by ASKING.
+    /// A context without a client: the client whose command runs may have sent ASKING.
     static DETACHED: OnceCell<Context> = const { OnceCell::new() };
 }
 
-/// Returns whether the slot of a key is on its way to this node.
+/// Returns whether this node is importing the slot of a key.
 fn is_importing(context: &Context, key: Str<'_>) -> bool {
     context.is_cluster()
         && DETACHED.with(|detached| !detached.get_or_init(|| context.detached()).serves(key))
 }
 
-/// Why nothing goes by a policy that came by RESTORE.
+/// The reason when nothing is sent by a policy that came by RESTORE.
 const UNCONFIRMED: &str = "the policy came by RESTORE: send it again by ONDUE to confirm it";
 
-/// Moves some of what comes first, and is due, to where the policy sends it, for as long as `go_on` says so. Returns how
-/// many were moved, and, if one could not be, why.
+/// Moves some of the first due elements to the destination of the policy, while `go_on` returns true. Returns how many
+/// were moved, and the error if one could not be.
 pub fn deliver(
     context: &Context,
     key: Str<'_>,
@@ -75,13 +75,13 @@ pub fn deliver(
     go_on: impl FnMut() -> bool,
 ) -> (u64, Result<(), String>) {
     if policy.route() == Some(&Route::Drop) {
-        // In a run, without a copy of what nobody is to have.
+        // Dropped in one batch, without copies.
         if context.lets_clients_write(key) {
             return (drop_due(context, key, policy, now), Ok(()));
         }
         return (0, Err(REFUSED.to_owned()));
     }
-    // Copied, because the commands that follow may call others that listen, who may do as they like.
+    // Copied, because the commands that follow publish events, and a listener may change anything.
     let collect = |dehydrator: &Dehydrator| {
         let due = dehydrator.lawn.iter_until(now).take(dehydrator.deliverable(now));
         let due = due.take_while(|(_, element)| policy.routes(element.deliveries));
@@ -92,8 +92,8 @@ pub fn deliver(
     (sent.len() as u64, result)
 }
 
-/// Sends copies of elements where the policy has them go, and takes those out that have gone. Returns which have, and, if
-/// one could not go, why.
+/// Sends copies of elements to the destination of the policy, and removes the sent ones. Returns those, and the error if
+/// one could not be sent.
 fn send(
     context: &Context,
     key: Str<'_>,
@@ -110,7 +110,7 @@ fn send(
     if adds && context.is_out_of_memory() {
         return (Vec::new(), Err("OOM used memory > 'maxmemory'".to_owned()));
     }
-    // A stream is written to, and refuses by itself.
+    // XADD and RPUSH check this themselves.
     if !adds && !context.lets_clients_write(key) {
         return (Vec::new(), Err(REFUSED.to_owned()));
     }
@@ -124,7 +124,7 @@ fn send(
     let is_there = |copy: &ElementCopy, dehydrator: &Dehydrator| {
         dehydrator.rules().policy == *policy
             && is_confirmed(dehydrator)
-            // A client that rejects what it holds need not wait.
+            // REJECT works during a pause.
             && (copy.token.is_some() || !dehydrator.is_paused(now))
             && copy.is_in(&dehydrator.lawn)
             && copy.has_same_payload(&dehydrator.lawn)
@@ -135,7 +135,7 @@ fn send(
     let mut left = batch.into_iter();
     while !left.as_slice().is_empty() {
         let mut load: Vec<_> = left.by_ref().take(most).collect();
-        // Nobody is called between this look and the command that takes all of them.
+        // Nothing calls out between this check and the command that sends them all.
         inspect(context, key, |dehydrator| load.retain(|copy| is_there(copy, dehydrator)))
             .unwrap_or_else(|| load.clear());
         if load.is_empty() {
@@ -157,8 +157,8 @@ fn send(
     (sent, result)
 }
 
-/// Moves some of the dead letters that come first to where they go, or puts them aside if they cannot go there. Returns
-/// how many come first no more.
+/// Moves some of the first dead letters to their destination, or parks them if they cannot be moved. Returns how many
+/// were moved or parked.
 pub fn move_dead_letters(
     context: &Context,
     key: Str<'_>,
@@ -166,10 +166,10 @@ pub fn move_dead_letters(
     now: u64,
     go_on: impl FnMut() -> bool,
 ) -> u64 {
-    // Who listens to what is sent may ask for elements: what is being moved is still there then.
+    // A listener may call POLL while elements are moved: they are still in the lawn then.
     let Some(_guard) = MovingDeadLetters::begin() else { return 0 };
     let name = Name::of(context, key);
-    // What failed a moment ago is not tried for each that comes due meanwhile.
+    // After a recent failure, nothing is tried for each further element that comes due.
     if schedule::is_backing_off(&name) {
         return park(context, key, policy, now);
     }
@@ -190,11 +190,11 @@ thread_local! {
     static IS_MOVING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Dead letters are being moved, for as long as it lives.
+/// Marks that dead letters are being moved, until it is dropped.
 struct MovingDeadLetters;
 
 impl MovingDeadLetters {
-    /// Begins to move them. `None` if they are being moved already.
+    /// Sets the mark. `None`: it is set already.
     fn begin() -> Option<Self> {
         (!IS_MOVING.replace(true)).then_some(Self)
     }
@@ -206,7 +206,7 @@ impl Drop for MovingDeadLetters {
     }
 }
 
-/// Notes that deliveries fail, and says so once. Returns after how many microseconds they are to be tried again.
+/// Records a failed delivery, and logs the first. Returns the wait before the next try, in microseconds.
 pub fn failed(name: &Name, reason: &str) -> u64 {
     counters::count(&RETRIES, 1);
     let (is_first, wait_us) = schedule::failed(name, reason);
@@ -220,8 +220,8 @@ pub fn failed(name: &Name, reason: &str) -> u64 {
     wait_us
 }
 
-/// Puts some of the dead letters that come first behind everything else, where they stand until they can go: told once,
-/// however often they are tried.
+/// Parks some of the first dead letters behind all other elements until they can be moved. Replicated once, however
+/// often they are retried.
 fn park(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
     if dehydrator.policy() != policy {
@@ -248,18 +248,18 @@ fn park(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     count
 }
 
-/// What became of dead letters that were stuck.
+/// The result of retrying stuck dead letters.
 pub enum Retried {
     /// None is left.
     All,
     /// There are more of them.
     Some,
-    /// They cannot go yet, for this reason.
+    /// They cannot be moved yet, for this reason.
     Fails(String),
 }
 
-/// Tries again to move some of the dead letters that are stuck. Those that are none any more, because another policy was
-/// said, are given back: they are due.
+/// Retries some of the stuck dead letters. If the policy has changed and an element is no longer a dead letter, it is
+/// given back: it is due.
 pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> bool) -> Retried {
     let Some(_guard) = MovingDeadLetters::begin() else { return Retried::Some };
     let policy = inspect(context, key, |dehydrator| dehydrator.rules().policy.clone());
@@ -287,7 +287,7 @@ pub fn retry(context: &Context, key: Str<'_>, now: u64, go_on: impl FnMut() -> b
     if is_left == Some(true) { Retried::Some } else { Retried::All }
 }
 
-/// Gives some of what is stuck back that is no dead letter by this policy.
+/// Gives back some of the stuck elements that are no dead letters under this policy.
 fn give_back_stuck(context: &Context, key: Str<'_>, policy: &Policy, now: u64) {
     let alive = inspect(context, key, |dehydrator| {
         let first = dehydrator.stuck().take(DEAD_LETTERS_MAX);
@@ -306,8 +306,8 @@ fn give_back_stuck(context: &Context, key: Str<'_>, policy: &Policy, now: u64) {
     dehydrator.changed(c"dehydrator.touch");
 }
 
-/// Moves elements that somebody holds to where dead letters go, whatever their counts, or puts them aside if they cannot go
-/// there. Returns for each whether it was held under that token, and is a dead letter now.
+/// Moves held elements to the destination of dead letters, whatever their delivery counts, or parks them if they cannot be
+/// moved. Returns for each whether it was held under its token, and so is a dead letter now.
 pub fn reject(
     context: &Context,
     key: Str<'_>,
@@ -324,7 +324,7 @@ pub fn reject(
         let batch =
             inspect(context, key, |dehydrator| batch_of_held(&dehydrator.lawn, held, &mut next));
         let Some(batch) = batch else { break };
-        // Who listens to what is sent may reject more. That waits for its turn, as after what failed a moment ago.
+        // A listener may call REJECT while elements are sent. Those are parked, as after a recent failure.
         if guard.is_some() && !schedule::is_backing_off(&name) {
             let (sent, result) = send(context, key, policy, batch, now, || true);
             counters::count(&DEAD_LETTERS, sent.len() as u64);
@@ -333,7 +333,7 @@ pub fn reject(
                 Ok(()) if !sent.is_empty() => schedule::succeeded(context, &name),
                 Ok(()) => {}
             }
-            // In the same order, though some of these may not have been held.
+            // `sent` is in the order of `held`, but some of `held` may be missing.
             let mut sent = sent.iter().peekable();
             for ((token, id), is_rejected) in held.iter().zip(&mut rejected).take(next).skip(first)
             {
@@ -347,7 +347,7 @@ pub fn reject(
     rejected
 }
 
-/// Puts those of these elements that are still held behind everything else, where dead letters stand that are stuck.
+/// Parks the elements that are still held among the stuck dead letters.
 fn park_rejected(
     context: &Context,
     key: Str<'_>,
@@ -366,7 +366,7 @@ fn park_rejected(
         if !lawn.holds(id.bytes(), *token) {
             continue;
         }
-        // Nobody is to hold it any more.
+        // The first timer ends the lease.
         for (ttl, deadline) in [(0, now), (REJECTED, STUCK)] {
             if lawn.restart_at(id.bytes(), ttl, deadline) {
                 replicate::touched(context, key, id.bytes(), ttl, deadline);
@@ -381,7 +381,7 @@ fn park_rejected(
     }
 }
 
-/// Takes out what was delivered.
+/// Removes delivered elements.
 fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [ElementCopy]) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let until = dehydrator.remembers_until().filter(|_| !policy.is_limit());
@@ -389,7 +389,7 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [E
     if let Some(mut removal) = dehydrator.removal(until) {
         for copy in batch {
             let id = copy.id.as_str();
-            // A listener to the stream's events may have taken it, and put another one there.
+            // A listener may have taken the element and pushed another one with its id.
             let is_there = copy.is_in(removal.lawn) || copy.is_rejected(removal.lawn);
             if is_there && removal.settle(id.bytes()) {
                 removed.push_sent(id);
@@ -398,7 +398,7 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [E
     }
     if removed.finish() {
         if policy.delivers() && dehydrator.limits().is_some() {
-            // Not before the last of them went: an entry of a stream says when that was.
+            // Not earlier than the last delivery, whose time the id of a stream's entry holds.
             let (moment, count) = (clock::now(), batch.len() as u64);
             if dehydrator.note_given(moment, count) {
                 replicate::given(context, key, moment, count);
@@ -410,10 +410,10 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [E
     }
 }
 
-/// Takes out some of what is due, for nobody.
+/// Removes some of the due elements without sending them.
 fn drop_due(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
-    // To ask whether clients may write was a call out.
+    // Checking whether clients may write called out.
     if dehydrator.policy() != policy || dehydrator.is_paused(now) {
         return 0;
     }

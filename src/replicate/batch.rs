@@ -17,24 +17,24 @@ use super::effect::{announce_level, timer, verbatim};
 const IDS_MAX: usize = 1024;
 
 thread_local! {
-    // Commands run on the server's main thread alone. What a batch holds its ids in is kept for the next one: to
-    // allocate both for a batch of one would cost more than the rest of it.
+    // Commands run on the server's main thread alone. The vectors are reused for the next batch: allocating both for a
+    // batch of one id would cost more than the rest of it.
     static ROOM: Cell<Room> = const { Cell::new(Room { ids: Vec::new(), kept: Vec::new() }) };
 }
 
-/// Where the ids of a batch are put. It is empty between batches.
+/// The ids of a batch. Empty between batches.
 #[derive(Default)]
 struct Room {
-    /// Strings of the server's: of the command's arguments, or among those that are kept.
+    /// The server's strings: arguments of the command, or those in `kept`.
     ids: Vec<*mut RedisModuleString>,
     kept: Vec<OwnedStr>,
 }
 
-/// Effects on several elements, told in as few words as may be: a verb with the ids behind it.
+/// One effect on several elements: a command followed by their ids.
 pub struct Batch<'a> {
     context: &'a Context,
     key: Str<'a>,
-    /// What is said of them, and in a word how: the TTL of a lease, its deadline and its token; or until when ids are
+    /// The command and its argument before the ids: the TTL, deadline and token of a lease, or until when ids are
     /// remembered. `None`: the elements are removed.
     how: Option<(&'static CStr, Digits)>,
     room: Room,
@@ -43,13 +43,13 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Begins to say which elements are removed.
+    /// Begins a batch of removed elements.
     #[inline]
     pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
         Self::new(context, key, None)
     }
 
-    /// Begins to say which elements are settled, taken or delivered, and until when their ids are remembered, if they are.
+    /// Begins a batch of settled, taken or delivered elements. `until`: how long their ids are remembered, if they are.
     #[inline]
     pub fn settled(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
         match until {
@@ -63,7 +63,7 @@ impl<'a> Batch<'a> {
         Self::new(context, key, Some((c"DEHYDRATOR.SETTLED", Digits::new(until))))
     }
 
-    /// Begins to say which elements are leased, in the order in which they were.
+    /// Begins a batch of leased elements, in the order of the leases.
     pub fn leased(
         context: &'a Context,
         key: Str<'a>,
@@ -82,7 +82,7 @@ impl<'a> Batch<'a> {
         Self { context, key, how, room, any: false, is_heard }
     }
 
-    /// Adds one more.
+    /// Adds an id.
     pub fn push(&mut self, id: &[u8]) {
         if self.is_enough() {
             return;
@@ -93,7 +93,7 @@ impl<'a> Batch<'a> {
         self.flush_if_full();
     }
 
-    /// Adds one more, whose id the client sent.
+    /// Adds an id that the client sent.
     pub fn push_sent(&mut self, id: Str<'a>) {
         if self.is_enough() {
             return;
@@ -102,14 +102,15 @@ impl<'a> Batch<'a> {
         self.flush_if_full();
     }
 
-    /// Takes note of one more. Returns whether nobody need hear of it: the server, which counts the change, is told of
-    /// the command as it was sent, or, outside of a command, where nothing was sent, of the first id.
+    /// Records that the batch has an id. Returns whether this id need not be replicated, because nothing listens. The
+    /// server still counts changes by what is replicated: the command as it was sent or, outside of a command, the first
+    /// id.
     fn is_enough(&mut self) -> bool {
         let is_first = !std::mem::replace(&mut self.any, true);
         !self.is_heard && (!is_first || self.context.command().is_some())
     }
 
-    /// Tells what is left to tell. Returns whether there was anything at all.
+    /// Replicates the rest of the batch. Returns whether the batch had any ids.
     pub fn finish(mut self) -> bool {
         trap::pass("replicate");
         self.flush();
@@ -140,7 +141,7 @@ impl<'a> Batch<'a> {
         // command or in `kept`.
         unsafe {
             match (&self.how, &self.room.ids[..]) {
-                // One is by far the most frequent, and for an array the server allocates once more.
+                // One id is by far the most frequent case, and for an array the server allocates once more.
                 (None, [id]) => {
                     api!(RedisModule_Replicate(context, remove, c"ss".as_ptr(), key, *id))
                 }

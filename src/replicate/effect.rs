@@ -1,4 +1,4 @@
-//! An effect, in its words.
+//! An effect: a command and its arguments.
 //!
 //! PUSH and TOUCH, here, and REM and LEASE, in `batch`, go to the server in a format of their own: they are frequent,
 //! and an array of strings costs some hundred instructions more.
@@ -17,14 +17,14 @@ use crate::server::{CommandContext, Context, OwnedStr, Str, api, listeners};
 use crate::version;
 use lawn::{Element, Token};
 
-/// A command that says what happened, and the words behind its name.
+/// A command that states what happened, and its arguments.
 pub struct Effect<'a> {
     command: &'static CStr,
     words: Vec<Word<'a>>,
 }
 
 enum Word<'a> {
-    /// A string that the server has already.
+    /// A string that the server already has.
     Sent(Str<'a>),
     Made(OwnedStr),
 }
@@ -39,7 +39,7 @@ impl Word<'_> {
 }
 
 impl<'a> Effect<'a> {
-    /// Returns the effects that lead to these limits, and to what was given out under a rate.
+    /// Returns the effects that set these limits and the elements given out under a rate.
     pub fn limits(key: Str<'a>, limits: &Limits) -> impl Iterator<Item = Self> {
         let set = Self::new(c"DEHYDRATOR.LIMIT").sent(key).words(limits.words());
         let entries = limits.rate.iter().flat_map(Rate::entries);
@@ -47,12 +47,12 @@ impl<'a> Effect<'a> {
         iter::once(set).chain(given)
     }
 
-    /// Returns the effect that a policy was set.
+    /// Returns the effect that sets a policy.
     pub fn policy(key: Str<'a>, policy: &Policy, trust: Trust) -> Self {
         Self::new(c"DEHYDRATOR.ONDUE").sent(key).words(policy.words_with(trust))
     }
 
-    /// Returns the effect that a pause began.
+    /// Returns the effect that begins a pause.
     pub fn paused(key: Str<'a>, pause: Pause) -> Self {
         let effect = Self::new(c"DEHYDRATOR.PAUSE").sent(key);
         match pause.end() {
@@ -61,12 +61,12 @@ impl<'a> Effect<'a> {
         }
     }
 
-    /// Returns the effect that a pause ended.
+    /// Returns the effect that ends a pause.
     pub fn resumed(key: Str<'a>) -> Self {
         Self::new(c"DEHYDRATOR.RESUME").sent(key)
     }
 
-    /// Returns the effect that `id` has gone, and is remembered until that moment.
+    /// Returns the effect that removes `id` and remembers it until the moment `until`.
     pub fn settled(key: Str<'a>, until: u64, id: &[u8]) -> Self {
         Self::new(c"DEHYDRATOR.SETTLED").sent(key).number(until).word(id)
     }
@@ -114,7 +114,7 @@ impl<'a> Effect<'a> {
     }
 }
 
-/// Replicates what a server must understand that begins to listen, ahead of the first effect after that.
+/// Replicates the level that a listener must understand, before the first effect after new listeners connected.
 #[inline]
 pub(super) fn announce_level(context: &Context) {
     if listeners::take_new_listeners() {
@@ -122,15 +122,15 @@ pub(super) fn announce_level(context: &Context) {
     }
 }
 
-// The listeners have been taken, so this does not announce itself.
+// `take_new_listeners` has reset the flag, so replicating the level does not recurse.
 #[cold]
 fn replicate_level(context: &Context) {
     Effect::level().replicate(context);
 }
 
-/// Writes the level into an append-only file that is being rewritten, once.
+/// Writes the level into an append-only file that is being rewritten, once per rewrite.
 pub fn rewrite_level(io: &Io) {
-    /// The process that has written it. Each rewrite is a process of its own, which the server forks.
+    /// The process that last wrote the level. The server forks a process for each rewrite.
     static WRITTEN_BY: AtomicU32 = AtomicU32::new(0);
     let process = std::process::id();
     if WRITTEN_BY.swap(process, Ordering::Relaxed) != process {
@@ -138,7 +138,7 @@ pub fn rewrite_level(io: &Io) {
     }
 }
 
-/// An element that was pushed, in the words that the client sent: the server shares them instead of copying them.
+/// A pushed element, in the strings that the client sent: the server shares them instead of copying them.
 pub struct Pushed<'a> {
     pub key: Str<'a>,
     pub ttl: u64,
@@ -147,19 +147,19 @@ pub struct Pushed<'a> {
     pub deadline: u64,
 }
 
-/// Writes a TTL and the deadline that it led to as `commands/args/timer.rs` reads them: in one word, of which each
-/// costs the server some 800 instructions in the append-only file alone.
+/// Formats a TTL and its deadline as `commands/args/timer.rs` reads them: in one argument, because each argument costs
+/// the server some 800 instructions in the append-only file alone.
 pub(super) fn timer(ttl: u64, deadline: u64) -> Digits {
     Digits::new(ttl).and(b'@', deadline)
 }
 
-/// Returns the command that runs, if one does and nobody hears its effects. Then it is replicated as it was sent, so
+/// Returns the running command, if there is one and nothing listens to effects. Then it is replicated as it was sent, so
 /// that the server counts the change.
 fn unheard(context: &Context) -> Option<&CommandContext> {
     context.command().filter(|_| listeners::are_absent())
 }
 
-/// Replicates a push. `replaces`: an element of the same id went.
+/// Replicates a push. `replaces`: the push replaced an element with the same id.
 pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     trap::pass("replicate");
     if let Some(command) = unheard(context) {
@@ -168,7 +168,7 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     announce_level(context);
     let timer = timer(push.ttl, push.deadline);
     let [key, element, id] = [push.key, push.element, push.id].map(Str::as_ptr);
-    // Without the word the last one is not looked at.
+    // Without the last `c` in the format, REPLACE is ignored.
     let format = if replaces { c"sbssc" } else { c"sbss" };
     // SAFETY: the context is live. The formats say what follows: a string of the server's, a buffer with its length,
     // two strings of the server's, and perhaps a C string. The server counts its own references to its strings, and
@@ -188,8 +188,8 @@ pub fn pushed(context: &Context, push: &Pushed<'_>, replaces: bool) {
     };
 }
 
-/// Replicates that an element that was taken for a client is there again, as it was, because the client has gone.
-/// `replaces`: it was there all the time, under a lease.
+/// Replicates that an element taken for a client was given back as it was, because the client has disconnected.
+/// `replaces`: the element stayed in the lawn, under a lease.
 pub fn given_back(
     context: &Context,
     push: &Pushed<'_>,
@@ -211,7 +211,7 @@ pub fn given_back(
     }
 }
 
-/// Replicates that an element's timer started anew.
+/// Replicates that an element's timer was restarted.
 pub fn touched(context: &Context, key: Str<'_>, id: &[u8], ttl: u64, deadline: u64) {
     if let Some(command) = unheard(context) {
         return verbatim(command);
@@ -244,7 +244,7 @@ pub fn rewrite_element(
 ) {
     let Element { id, payload, deadline, deliveries } = element;
     let timer = timer(ttl, deadline);
-    // What the format does not speak of is not looked at.
+    // Arguments beyond the format are ignored.
     let format = match (deliveries, token) {
         (0, _) => c"sbbb",
         (_, None) => c"sbbbcl",
@@ -272,17 +272,17 @@ pub fn rewrite_element(
     };
 }
 
-/// Replicates how many elements were given out at a moment, where a rate limits that. It goes with the effect that they
-/// were taken, or leased.
+/// Replicates how many elements were given out at a moment, if a rate limits that. Replicated beside the effect that took
+/// or leased them.
 pub fn given(context: &Context, key: Str<'_>, moment: u64, count: u64) {
     if !listeners::are_absent() {
         Effect::given(key, moment, count).replicate(context);
     }
 }
 
-/// Replicates a command that says itself, in absolute terms, what it did: as it was sent, or, if it went by ReDe's name,
-/// as `command` with the same words. A replica may not answer to ReDe's names, nor the server that reads an append-only
-/// file next year.
+/// Replicates a command whose arguments are its effect, in absolute terms. It is replicated as it was sent or, if it was
+/// sent under ReDe's name, as `command` with the same arguments. A replica, or the server that reads an append-only file
+/// next year, may not have ReDe's names.
 pub fn as_sent(context: &CommandContext, args: Args<'_>, command: &'static CStr) {
     const PREFIX: &[u8] = b"DEHYDRATOR.";
     trap::pass("replicate");
@@ -295,19 +295,19 @@ pub fn as_sent(context: &CommandContext, args: Args<'_>, command: &'static CStr)
 
 /// Replicates a command as it was sent.
 pub fn verbatim(context: &CommandContext) {
-    // A server that begins to listen later is told the level then.
+    // A listener that connects later receives the level then.
     if !listeners::are_absent() {
         announce_level(context);
     }
     context.replicate_verbatim();
 }
 
-/// Replicates when a key expires, in milliseconds since the epoch.
+/// Replicates that a key expires at `at`, in milliseconds since the epoch.
 pub fn expires(context: &Context, key: Str<'_>, at: u64) {
     context.replicate(c"PEXPIREAT", [key, OwnedStr::of_number(at).as_str()]);
 }
 
-/// Replicates that the dehydrator was found empty, and went.
+/// Replicates that an empty dehydrator was deleted.
 pub fn deleted(context: &Context, key: Str<'_>) {
     context.replicate(c"DEL", [key]);
 }
