@@ -1,4 +1,4 @@
-//! Hooks for tests, in debug builds alone: DEBUG.
+//! DEBUG: hooks for tests, in debug builds only.
 
 use std::ffi::CString;
 
@@ -10,15 +10,17 @@ use crate::server::guard::trap;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Error, error::Result};
 
-/// Runs `DEBUG key CLOCK ms`: steps the clock to that many ms from the server's. `DEBUG key SERVER-TIMERS`: uses the
-/// server's timers, as where the kernel has none. `DEBUG key LEVEL n`: has this server be of another replication level.
-/// Runs `DEBUG key SAY command argument ...`: tells replicas and the append-only file of any command. `DEBUG key
-/// PANIC`: panics. `DEBUG key PANIC-IN-REPLY`: panics when half of a reply has been sent. `DEBUG key OPEN-TWICE`: opens
-/// the key for changing it while it is open for that. `DEBUG key CALL-OUT`: calls a command of the server's while it
-/// looks at what is in the key. `DEBUG key PANIC-AT place`: has it panic the next time that it comes there, see
-/// [`trap`].
+/// Runs `DEBUG key word [argument ...]`. Only `OPEN-TWICE` and `CALL-OUT` use the key.
 ///
-/// The key, which every command has, is looked at by `OPEN-TWICE` and `CALL-OUT` alone.
+/// - `CLOCK ms`: sets the clock's offset from the server's clock.
+/// - `SERVER-TIMERS`: uses the server's timers, as if the kernel had none.
+/// - `LEVEL n`: sets another replication level.
+/// - `SAY command argument ...`: replicates any command.
+/// - `PANIC`: panics.
+/// - `PANIC-IN-REPLY`: panics after half of a reply.
+/// - `PANIC-AT place`: panics the next time that place is passed, see [`trap`].
+/// - `OPEN-TWICE`: opens the key for writing while it is open for writing.
+/// - `CALL-OUT`: calls a server command while the value is borrowed.
 pub fn debug(context: &CommandContext, args: Args<'_>) -> Result {
     let word = |at| args.get(at).map(|word| String::from_utf8_lossy(word.bytes()).into_owned());
     match (word(2).as_deref(), word(3)) {

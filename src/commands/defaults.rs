@@ -1,8 +1,8 @@
-//! What ONDUE says of a dehydrator of which nobody has said anything: `dehydrator.default-ondue`.
+//! The default policy of new dehydrators: `dehydrator.default-ondue`.
 //!
-//! A dehydrator that is deleted, or lost by FLUSHALL, loses what ONDUE said of it; who pushes next makes another one, of which
-//! it would not hold. So an operator can say it of all keys whose names match a pattern: then it is said when a client's push
-//! makes the key, and replicas and the append-only file are told so as if the client had. From there on it is as any other.
+//! A dehydrator that is deleted, also by FLUSHALL, loses its policy, and the next push creates the key without one. So an
+//! operator can set a policy for all keys whose names match a pattern. It is set when a client's push creates the key, and
+//! replicated as if the client had sent ONDUE. After that it is a policy like any other.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -16,29 +16,29 @@ use crate::server::{CommandContext, Error, OwnedStr, Str, log_warning};
 use super::glob;
 use super::ondue::OnDue;
 
-/// What stands between two rules.
+/// Separates two rules.
 const NEXT: &[u8] = b";";
-/// What stands for the key in the name of a stream, a list or a channel.
+/// Stands for the key in the name of a stream, a list or a channel.
 const KEY: u8 = b'*';
 
-/// A rule: a pattern, and the words of ONDUE behind the key.
+/// A rule: a pattern, and the arguments of ONDUE after the key.
 struct Rule {
     pattern: Vec<u8>,
     words: Vec<Vec<u8>>,
 }
 
 thread_local! {
-    // Commands and settings are the server's main thread's.
+    // Commands and settings run on the server's main thread alone.
     // They are not dropped with the thread: see `config`.
     static RULES: RefCell<ManuallyDrop<Vec<Rule>>> =
         const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
-/// Takes the setting.
+/// Parses and applies the setting.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// If a rule is malformed.
 pub fn set(text: &[u8], is_cluster: bool) -> Result<(), String> {
     let words: Vec<_> =
         text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
@@ -65,7 +65,7 @@ pub fn set(text: &[u8], is_cluster: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Sets the policy of a dehydrator that a client's command has just made to what the setting has for its key.
+/// Sets the default policy of a dehydrator that a client's command has just created.
 #[inline(always)]
 pub fn apply(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing<'_>) {
     if dehydrator.is_new() {
@@ -113,7 +113,7 @@ impl Rule {
         Ok(())
     }
 
-    /// Makes the policy of a key.
+    /// Returns the policy for a key.
     fn policy(&self, key: &[u8], is_cluster: bool) -> Result<Policy, String> {
         let stand_in = stand_in(key, is_cluster);
         let with_key = |word: &Vec<u8>| {
@@ -141,7 +141,8 @@ fn reason(error: Error) -> String {
     }
 }
 
-/// Returns what stands for a key: its name, in a cluster such that what holds it is in the key's slot.
+/// Returns the replacement for `*`: the key's name, in a cluster with braces if needed, so that the result is in the
+/// key's slot.
 fn stand_in(key: &[u8], is_cluster: bool) -> Vec<u8> {
     if !is_cluster || tag(key).len() < key.len() {
         return key.to_vec();
@@ -149,7 +150,7 @@ fn stand_in(key: &[u8], is_cluster: bool) -> Vec<u8> {
     [b"{", key, b"}"].concat()
 }
 
-/// Returns what the slot of a key is made of.
+/// Returns the part of a key that determines its slot.
 fn tag(key: &[u8]) -> &[u8] {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let behind = &key[open + 1..];
@@ -158,7 +159,7 @@ fn tag(key: &[u8]) -> &[u8] {
     tag.filter(|tag| !tag.is_empty()).unwrap_or(key)
 }
 
-/// Returns whether the key to which a policy sends elements, if there is one, is in this key's slot.
+/// Returns whether the destination key of a policy, if there is one, is in this key's slot.
 fn is_in_slot(policy: &Policy, key: &[u8]) -> bool {
     match policy.route() {
         Some(Route::Stream { dest, .. } | Route::List { dest, .. }) => tag(dest) == tag(key),
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_for_a_key_is_in_its_slot() {
+    fn the_replacement_for_a_key_is_in_its_slot() {
         for (key, plain, clustered) in [
             ("jobs", "jobs", "{jobs}"),
             ("{jobs}:1", "{jobs}:1", "{jobs}:1"),
@@ -183,7 +184,7 @@ mod tests {
         }
         let tags = [("jobs", "jobs"), ("{jobs}:dead", "jobs"), ("{}a", "{}a"), ("{a", "{a")];
         assert!(tags.iter().all(|(key, of)| tag(key.as_bytes()) == of.as_bytes()));
-        // Which is why it is looked at when a key comes, too.
+        // So the slot is checked again when a key is created.
         assert_ne!(tag(b"{{}a}"), tag(b"{}a"));
     }
 }

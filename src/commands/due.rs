@@ -1,4 +1,4 @@
-//! What is due, and when the next is: XPOLL, TTN, PTTL.
+//! XPOLL, TTN, PTTL: due elements and next deadlines.
 
 use crate::clock;
 use crate::config;
@@ -23,7 +23,7 @@ impl<'a> XPoll<'a> {
     }
 }
 
-/// Runs `XPOLL key [COUNT n]`: the ids of the elements that are due, in order.
+/// Runs `XPOLL key [COUNT n]`: the ids of the due elements, in order.
 pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let XPoll { key, count } = args::read(context, args, XPoll::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -38,8 +38,8 @@ pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `TTN key`: milliseconds until something can be taken, 0 when something is due, nil when nothing waits, or is
-/// given out before somebody ends a pause.
+/// Runs `TTN key`: milliseconds until an element can be taken, 0 if one is due, nil if there is none, or only RESUME ends
+/// a pause.
 pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -52,12 +52,12 @@ pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `PTTL key id`: milliseconds to the element's deadline, 0 when it is due, -1 if it is a dead letter that cannot
-/// go, -2 if there is none.
+/// Runs `PTTL key id`: milliseconds to the element's deadline, 0 if it is due, -1 if it is a stuck dead letter, -2 if it
+/// does not exist.
 pub fn pttl(context: &CommandContext, args: Args<'_>) -> Result {
-    /// As PTTL says that a key is not there.
+    /// As the server's PTTL replies for a key that does not exist.
     const NO_SUCH_ID: i64 = -2;
-    /// As PTTL says that a key does not expire.
+    /// As the server's PTTL replies for a key that does not expire.
     const NO_DEADLINE: i64 = -1;
     let args::OfId { key, id } = args::read(context, args, args::OfId::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -78,7 +78,7 @@ mod tests {
     use crate::commands::args::testing::*;
 
     #[test]
-    fn an_xpoll_says_how_many() {
+    fn an_xpoll_takes_a_count() {
         needs_all_of("k", only!(XPoll));
         let xpoll = |args: Args<'_>| XPoll::parse(args).map(|it| (text(it.key), it.count));
         assert_eq!(request("k", xpoll), Ok(("k".into(), usize::MAX)));

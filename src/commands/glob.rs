@@ -1,10 +1,10 @@
-//! The server's glob patterns, which it does not lend to modules: `*`, `?`, `[a-z]`, `[^a]`, `\x`.
+//! The server's glob patterns, which the module API does not offer: `*`, `?`, `[a-z]`, `[^a]`, `\x`.
 
-/// Returns whether `text` matches `pattern`. Takes O(pattern × text) at the worst: only the last star is ever tried
-/// again, so no pattern can make it exponential.
+/// Returns whether `text` matches `pattern`. O(pattern × text) in the worst case: only the last star is retried, so
+/// no pattern makes it exponential.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Where to try again: behind the last star, with one more byte of the text given to it.
+    // Where to retry: after the last star, with one more byte of the text matched by it.
     let mut again: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
@@ -41,8 +41,8 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Returns how long a class is, from behind its bracket, and whether `byte` is in it. As the server has it, one that is
-/// not closed ends with the pattern, and a range may be written either way round.
+/// Returns the length of a class after its opening bracket, and whether `byte` is in it. As in the server, an unclosed
+/// class ends with the pattern, and a range may be reversed.
 fn in_class(class: &[u8], byte: u8) -> (usize, bool) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);

@@ -1,4 +1,4 @@
-//! What is in a dehydrator, as a whole: LEN, SCAN, INFO.
+//! LEN, SCAN, INFO: the dehydrator as a whole.
 
 use crate::clock;
 use crate::config;
@@ -14,7 +14,7 @@ use super::args::options::Options;
 use super::args::{self, required, shown};
 use super::glob;
 
-/// Runs `LEN key`: how many elements there are, due or not.
+/// Runs `LEN key`: the number of elements, due or not.
 pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -34,7 +34,7 @@ pub struct Scan<'a> {
 
 impl<'a> Scan<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        /// As HSCAN's.
+        /// The default of HSCAN.
         const COUNT: usize = 10;
         let word = required(args, 2)?.bytes();
         let cursor =
@@ -53,7 +53,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Runs `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor, and ids.
+/// Runs `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor and some ids.
 pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
     let Scan { key, cursor, pattern, count } = args::read(context, args, Scan::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -85,7 +85,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// Runs `INFO key [FULL]`: a map of what is in it.
+/// Runs `INFO key [FULL]`: a map of facts about the dehydrator.
 pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let Info { key, full } = args::read(context, args, Info::parse)?;
     let dehydrator = Reading::open(context, key)?;

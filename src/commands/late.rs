@@ -1,4 +1,4 @@
-//! Which dehydrators are overdue the longest: LATE.
+//! LATE: the dehydrators that have been overdue the longest.
 
 use crate::clock;
 use crate::config;
@@ -10,16 +10,16 @@ use crate::server::{CommandContext, OwnedStr, error::Result};
 use super::args;
 use super::args::options::Options;
 
-/// What is told of a dehydrator.
+/// One row of the reply.
 struct Row {
     name: Option<(i32, Box<[u8]>)>,
     age: u64,
     overdue: Option<usize>,
 }
 
-/// Runs `LATE [COUNT n]`: those dehydrators of all databases whose oldest element has been due for the longest, for a
-/// second at least; of each the key, the database, for how many ms, and how many elements are overdue. The key is nil until
-/// it has been found.
+/// Runs `LATE [COUNT n]`. Replies the dehydrators of all databases whose oldest element has been due the longest, and at
+/// least a second. Each row has the key, the database, the time overdue in ms, and the number of overdue elements. The key
+/// is nil until it has been found.
 pub fn late(context: &CommandContext, args: Args<'_>) -> Result {
     const COUNT: usize = 10;
     let count = args::read(context, args, |args| Options::new(args, 1).only_count())?;

@@ -1,4 +1,4 @@
-//! How much a key holds and gives out at the most: LIMIT, GIVEN.
+//! LIMIT, GIVEN: limits of length, concurrency and rate.
 
 use crate::data_type::{Reading, Writing};
 use crate::pending::{blocked, schedule};
@@ -16,7 +16,7 @@ use super::{defaults, limits};
 /// `key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`
 pub struct Limit<'a> {
     pub key: Str<'a>,
-    /// `None`: the limits are asked for.
+    /// `None`: reply the limits.
     pub change: Option<LimitChange>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Limit<'a> {
     }
 }
 
-/// Reads `PER ms`, without which a rate of 0 takes the limit away.
+/// Reads `PER ms`. A rate of 0 removes the limit and needs no PER.
 fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
     if !options.next_if(b"PER") {
         let needs = || "RATE needs PER after its value, to say in how many milliseconds".into();
@@ -56,8 +56,8 @@ fn parse_per(most: u64, options: &mut Options<'_>) -> Result<u64> {
     Ok(if most == 0 { 0 } else { per })
 }
 
-/// Runs `LIMIT key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK, or, without options, a map of the limits that
-/// hold.
+/// Runs `LIMIT key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]`: OK or, without options, a map
+/// of the limits.
 pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     let Limit { key, change } = args::read(context, args, Limit::parse)?;
     let Some(change) = change else { return show(context, key) };
@@ -67,7 +67,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
-        // What is due by now may not have been allowed to go before.
+        // Elements that are already due may have been held back by the old limits.
         let name = Name::of(context, key);
         schedule::reset_overdue(&name);
         blocked::reset_overdue(&name);
@@ -110,8 +110,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Runs `GIVEN key unix-ms n`: 1, or 0 if there is no RATE. The form in which replicas and the append-only file are told how
-/// much was given out when.
+/// Runs `GIVEN key unix-ms n`: 1, or 0 if there is no RATE. Replicates how many elements were given out at a moment.
 pub fn given(context: &CommandContext, args: Args<'_>) -> Result {
     let Given { key, moment, count } = args::read(context, args, Given::parse)?;
     let mut dehydrator = Writing::open(context, key)?;

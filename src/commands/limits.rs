@@ -1,6 +1,6 @@
-//! What an operator allows clients: the longest TTL, the most elements in a dehydrator, memory.
+//! Limits that an operator sets for clients: the longest TTL, the most elements in a dehydrator, memory.
 //!
-//! What comes from the primary or from the append-only file was allowed once, and is never refused.
+//! Commands from the primary or the append-only file were allowed before, and are never refused.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -12,12 +12,12 @@ use lawn::Lawn;
 
 use super::refusal;
 
-/// Returns when `ttl` from now is, or what `at` says.
+/// Returns the deadline: `at`, or `ttl` from now.
 ///
 /// # Errors
 ///
-/// If that does not fit in 63 bits, or is further ahead than allowed: by `asked`, which is the TTL without
-/// its slack, or by `at`.
+/// If the deadline does not fit in 63 bits, or if `asked` (the TTL without its slack) or `at` is further ahead than
+/// allowed.
 pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u64) -> Result<u64> {
     if let Some(at) = at {
         if at == STUCK && !context.is_replaying() {
@@ -37,11 +37,11 @@ pub fn deadline(context: &Context, asked: u64, ttl: u64, at: Option<u64>, now: u
     from_now(context, "ttl", asked, ttl, now)
 }
 
-/// Refuses a moment that is most likely in seconds: in milliseconds it lies between 12 January 1970 and 3 March 1973.
+/// Refuses a moment that is most likely in seconds: in milliseconds it is between 12 January 1970 and 3 March 1973.
 ///
 /// # Errors
 ///
-/// If a client sent such a moment. Effects are obeyed.
+/// If a client sent such a moment. Effects are not checked.
 pub fn moment(context: &Context, at: u64) -> Result {
     const SECONDS: RangeInclusive<u64> = 1_000_000_000..=100_000_000_000;
     if SECONDS.contains(&at) && !context.is_replaying() {
@@ -50,7 +50,7 @@ pub fn moment(context: &Context, at: u64) -> Result {
     Ok(())
 }
 
-/// Returns when a lease that begins now ends.
+/// Returns the end of a lease that begins now.
 ///
 /// # Errors
 ///
@@ -59,7 +59,7 @@ pub fn lease(context: &Context, ttl: u64, now: u64) -> Result<u64> {
     from_now(context, "LEASE", ttl, ttl, now)
 }
 
-/// Returns when an element comes due that is given back now for so many milliseconds.
+/// Returns the deadline of an element that is given back now, to come due in `ms` milliseconds.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ pub fn back_off(context: &Context, ms: u64, now: u64) -> Result<u64> {
 ///
 /// # Errors
 ///
-/// If it has passed, or looks like seconds. Effects are obeyed.
+/// If it has passed, or looks like seconds. Effects are not checked.
 pub fn pause_until(context: &Context, at: u64, now: u64) -> Result<u64> {
     moment(context, at)?;
     if at <= now && !context.is_replaying() {
@@ -81,11 +81,11 @@ pub fn pause_until(context: &Context, at: u64, now: u64) -> Result<u64> {
     Ok(at)
 }
 
-/// Returns when a pause that begins now ends.
+/// Returns the end of a pause that begins now.
 ///
 /// # Errors
 ///
-/// If that does not fit in 63 bits.
+/// If the end does not fit in 63 bits.
 pub fn pause(ms: u64, now: u64) -> Result<u64> {
     let end = Lawn::deadline(ms, now);
     end.map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits").into())
@@ -102,31 +102,31 @@ fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Re
         .map_err(|_| format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
 }
 
-/// Returns the longest TTL that clients may ask for, if this is longer.
+/// Returns the longest TTL that clients may use, if `ahead` is longer.
 fn exceeded(context: &Context, ahead: u64) -> Option<u64> {
     config::max_ttl().filter(|max| ahead > *max && !context.is_replaying())
 }
 
-/// Returns whether there are no more elements than LIMIT allows, which says `most` (0: it says nothing).
+/// Returns whether there are at most `most` elements, the LENGTH limit (0: no limit).
 #[inline]
 pub fn is_within_length(context: &Context, lawn: &Lawn, most: u64) -> bool {
     most == 0 || lawn.len() as u64 <= most || context.is_replaying()
 }
 
-/// Makes the error of a push beyond the limit of LENGTH.
+/// Returns the error for a push beyond the LENGTH limit.
 pub fn too_long(most: u64) -> Error {
     refusal::full(format!(
         "the dehydrator holds {most} elements already, which is the LENGTH that LIMIT set"
     ))
 }
 
-/// Returns whether there are no more elements than allowed.
+/// Returns whether there are at most `dehydrator.max-elements` elements.
 #[inline]
 pub fn has_room(context: &Context, lawn: &Lawn) -> bool {
     config::max_elements().is_none_or(|max| lawn.len() as u64 <= max || context.is_replaying())
 }
 
-/// Returns whether there would be no more than allowed with those of these ids, which may come twice and are not there.
+/// Returns whether the `further` ids fit within `dehydrator.max-elements`. They may repeat, and none exists yet.
 pub fn has_room_for<'a>(
     context: &Context,
     lawn: &Lawn,
@@ -138,7 +138,7 @@ pub fn has_room_for<'a>(
     })
 }
 
-/// Makes the error of a push beyond `dehydrator.max-elements`.
+/// Returns the error for a push beyond `dehydrator.max-elements`.
 pub fn full() -> Error {
     let most = config::max_elements().unwrap_or_default();
     refusal::full(format!(
@@ -146,7 +146,7 @@ pub fn full() -> Error {
     ))
 }
 
-/// Returns whether there is memory for what a client adds.
+/// Checks that there is memory for data that a client adds.
 ///
 /// # Errors
 ///

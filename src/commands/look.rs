@@ -1,4 +1,4 @@
-//! One element, as it stands: LOOK.
+//! LOOK: returning one element without taking it.
 
 use crate::clock;
 use crate::data_type::{Reading, is_stuck};
@@ -23,7 +23,8 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Runs `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of what RANGE tells of it.
+/// Runs `LOOK key id [FULL]`: the element, due or not, or nil; with FULL a map of
+/// the fields that RANGE lists.
 pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     let Look { key, id, full } = args::read(context, args, Look::parse)?;
     let dehydrator = Reading::open(context, key)?;
@@ -53,7 +54,7 @@ pub fn look(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Returns whether it was given out, is not due again yet, and is no dead letter.
+/// Returns whether the element was given out, is not due again yet, and is no dead letter.
 pub(super) fn is_leased(row: &Row<'_>, now: u64) -> bool {
     row.element.deliveries > 0 && row.element.deadline > now && !is_stuck(row)
 }

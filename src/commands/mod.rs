@@ -1,28 +1,28 @@
-//! The commands, a file for each family: the request that each makes of its arguments, what it does to the dehydrator,
-//! what it tells replicas, and what it replies, in that order.
+//! The commands, one file per family. Each command parses its arguments into a request, changes the dehydrator,
+//! replicates the effect, and replies, in that order.
 //!
 //! | module | noun |
 //! |---|---|
-//! | `table` | every command, as the server and HELP know it; names the functions of the families |
+//! | `table` | the table of commands, for the server and HELP |
 //! | `push` | PUSH, GIDPUSH, MPUSH |
-//! | `poll` | POLL, MPOLL: what is due, also for a client that sleeps until then |
+//! | `poll` | POLL, MPOLL: giving out due elements, also to blocked clients |
 //! | `take` | PULL, XACK, REM, LEASE: by ids |
-//! | `settle` | SETTLE, RENEW, RELEASE, REJECT: for those who hold a lease |
+//! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
-//! | `due` | XPOLL, TTN, PTTL: what is due, or next |
-//! | `look` | LOOK: one element, as it stands |
-//! | `range` | RANGE: what waits, in order |
+//! | `due` | XPOLL, TTN, PTTL: due elements and next deadlines |
+//! | `look` | LOOK: one element |
+//! | `range` | RANGE: elements in order of delivery |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `late` | LATE: the dehydrators that are overdue the longest |
 //! | `ondue` | ONDUE |
 //! | `pause` | PAUSE, RESUME |
-//! | `limit` | LIMIT, GIVEN: how much a key holds and gives out at the most |
-//! | `require` | REQUIRE: what a primary asks of its replicas |
-//! | `debug` | DEBUG, in debug builds alone |
-//! | `args` | what their requests share: options, numbers, ids, tokens |
-//! | `defaults` | what ONDUE says of a key of which nobody has said anything |
-//! | `limits` | what an operator allows: the longest TTL, the most elements |
-//! | `refusal` | errors that programs tell by their codes |
+//! | `limit` | LIMIT, GIVEN: limits of length, concurrency and rate |
+//! | `require` | REQUIRE: the replication level that a replica must support |
+//! | `debug` | DEBUG, in debug builds only |
+//! | `args` | shared parts of requests: options, numbers, ids, tokens |
+//! | `defaults` | the default policies of new keys |
+//! | `limits` | the settings that limit clients: the longest TTL, the most elements |
+//! | `refusal` | errors with codes for programs |
 //! | `glob` | the server's patterns, for SCAN |
 
 mod args;

@@ -1,4 +1,4 @@
-//! What becomes of elements when they come due: ONDUE.
+//! ONDUE: setting what happens to elements when they come due.
 
 use crate::data_type::Writing;
 use crate::pending::schedule;
@@ -13,7 +13,7 @@ use super::args::options::{Opt, Options};
 use super::args::{self, required, shown};
 use super::limits;
 
-/// `key HOLD [DELIVERIES n route] | route`, in replication with `UNCONFIRMED` behind a route to elsewhere.
+/// `key HOLD [DELIVERIES n route] | route`; in replication `UNCONFIRMED` may follow a route other than DROP.
 pub struct OnDue<'a> {
     pub key: Str<'a>,
     pub policy: Policy,
@@ -47,7 +47,8 @@ impl<'a> OnDue<'a> {
     }
 }
 
-/// Reads `DROP | STREAM dest [MAXLEN [~ | =] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel`, of which the first word is read.
+/// Reads `DROP | STREAM dest [MAXLEN [~ | =] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel`. `word` is the
+/// first word.
 fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> Result<Route> {
     match word.name() {
         b"DROP" => Ok(Route::Drop),
@@ -69,7 +70,7 @@ fn parse_route<'a>(key: Str<'a>, word: &Opt<'a>, options: &mut Options<'a>) -> R
     }
 }
 
-/// Reads the key behind that word, which is another one.
+/// Reads the key after `word`. It must differ from the dehydrator's key.
 fn parse_dest<'a>(key: Str<'a>, word: &str, options: &mut Options<'a>) -> Result<&'a [u8]> {
     let dest = options.value(word)?.bytes();
     if dest == key.bytes() {
@@ -79,25 +80,25 @@ fn parse_dest<'a>(key: Str<'a>, word: &str, options: &mut Options<'a>) -> Result
 }
 
 /// Runs `ONDUE key HOLD [DELIVERIES n route] | route`: OK. A route is `DROP | STREAM dest [MAXLEN [~ | =] n] |
-/// LIST dest [LEFT | RIGHT] | PUBLISH channel`. It confirms a policy that came by RESTORE; in replication `UNCONFIRMED` behind it says that nobody has
-/// yet.
+/// LIST dest [LEFT | RIGHT] | PUBLISH channel`. The command also confirms a policy that came by RESTORE; in replication
+/// `UNCONFIRMED` marks a policy that is not confirmed yet.
 pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     if context.wants_keys() {
-        say_where(context, args);
+        report_keys(context, args);
         return Ok(());
     }
     let OnDue { key, policy, trust } = args::read(context, args, OnDue::parse)?;
     if !trust.is_confirmed() && !context.is_replaying() {
         return Err("syntax error, unexpected 'UNCONFIRMED'".into());
     }
-    // The server checks the rights to keys, and is not told of channels.
+    // The server checks the rights to keys, but the command declares no channels.
     if let Some(Route::Publish { channel }) = policy.route()
         && !context.is_replaying()
         && !context.may_publish_to(OwnedStr::new(channel).as_str())
     {
         return Err(Error::NoChannel);
     }
-    // A policy that only takes away is allowed to a server that is full, if the key is there.
+    // A policy that only removes elements is allowed when memory is full, if the key exists.
     if policy.sends_elsewhere() {
         limits::memory(context)?;
     }
@@ -106,7 +107,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     }
     let mut dehydrator = Writing::open(context, key)?;
 
-    // What could not be delivered is tried at once, also where it was before.
+    // Failed deliveries are retried at once, also under an unchanged policy.
     let name = Name::of(context, key);
     schedule::succeeded(context, &name);
     if dehydrator.set_policy(policy, trust) {
@@ -121,7 +122,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Returns whether the key that elements go to can take them.
+/// Checks that the destination key has the right type.
 ///
 /// # Errors
 ///
@@ -138,19 +139,19 @@ fn dest_fits(context: &Context, policy: &Policy) -> Result {
     Ok(())
 }
 
-/// The second key: to a stream as by XADD, which may trim, or to a list as by RPUSH. The server is told that it has to ask
-/// ([`say_where`]): it may be called as the other word is.
+/// The second key: a stream as for XADD, which may trim, or a list as for RPUSH. It is registered as incomplete, so the
+/// server calls [`report_keys`]: the key may have the same name as a keyword.
 pub const DESTS: [Dest; 2] = [
     Dest { keyword: c"STREAM", from: 2, access: access::TOUCH },
     Dest { keyword: c"LIST", from: 2, access: access::INSERT },
 ];
 
-/// Says which arguments are keys, so that the server checks the user's rights to them, and, in a cluster, that
-/// they are in one slot.
-fn say_where(context: &Context, args: Args<'_>) {
-    /// Where the policy stands.
+/// Reports which arguments are keys, so that the server checks the user's rights to them and, in a cluster, that they are
+/// in one slot.
+fn report_keys(context: &Context, args: Args<'_>) {
+    /// The index of the policy.
     const POLICY: usize = 2;
-    /// Where the route does behind `HOLD DELIVERIES n`. The stream or list is behind either.
+    /// The index of the route after `HOLD DELIVERIES n`. The stream or list follows the policy or the route.
     const ROUTE: usize = 5;
     context.key_at(1, access::TOUCH);
     let is = |at, name: &[u8]| {
@@ -261,7 +262,7 @@ mod tests {
         );
     }
 
-    /// As replication and the append-only file say them.
+    /// Replication and the append-only file use these words.
     #[test]
     fn a_policy_s_own_words_ask_for_it() {
         let maxlen = |length, approximate| Some(MaxLen { length, approximate });

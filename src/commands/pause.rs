@@ -1,4 +1,4 @@
-//! An operator's pause: PAUSE, RESUME.
+//! PAUSE, RESUME.
 
 use crate::data_type::Writing;
 use crate::pending::{blocked, schedule};
@@ -16,11 +16,11 @@ use super::{defaults, limits};
 /// When a pause ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PauseEnd {
-    /// When somebody ends it.
+    /// When RESUME ends it.
     Never,
-    /// After so many milliseconds.
+    /// After this many milliseconds.
     After(u64),
-    /// Then, in milliseconds since the epoch.
+    /// At this moment, in milliseconds since the epoch.
     At(u64),
 }
 
@@ -51,7 +51,8 @@ impl<'a> Pause<'a> {
     }
 }
 
-/// Runs `PAUSE key [ms | AT unix-ms]`: OK. Until RESUME, or for so long, nothing is given out or delivered.
+/// Runs `PAUSE key [ms | AT unix-ms]`: OK. Nothing is given out or delivered until that time, or
+/// until RESUME.
 pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
     let Pause { key, end } = args::read(context, args, Pause::parse)?;
     let mut dehydrator = Writing::open(context, key)?;

@@ -1,4 +1,4 @@
-//! Putting elements away: PUSH, GIDPUSH, MPUSH.
+//! PUSH, GIDPUSH, MPUSH: storing elements.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use super::args::timer::Timer;
 use super::args::{self, required};
 use super::{defaults, limits, refusal};
 
-/// How long to put something away.
+/// The time until an element comes due.
 #[derive(Clone, Copy)]
 pub struct Ttl {
-    /// In milliseconds, with the slack worked in.
+    /// In milliseconds, rounded up by the slack.
     pub ms: u64,
-    /// In milliseconds, as it was asked for.
+    /// In milliseconds, as requested.
     pub asked: u64,
 }
 
@@ -34,11 +34,11 @@ impl Ttl {
         milliseconds("ttl", word.bytes()).map(Self::new)
     }
 
-    /// Rounds it up to the coarsest power-of-two step by which it is at most `slack` late, so that elements which may
-    /// wait a little share queues.
+    /// Rounds the TTL up to a multiple of a power of two, the largest that adds at most `slack`, so that elements with
+    /// slack share queues.
     fn with_slack(self, slack: Option<u64>) -> Result<Self> {
         let (Some(slack), ttl) = (slack, self.asked) else { return Ok(self) };
-        // Rounding up to a step adds at most the step less one. Both are below 2^63.
+        // Rounding up to a step adds at most step - 1. Both are below 2^63.
         let step = 1 << (slack + 1).ilog2();
         let ms = ttl.next_multiple_of(step);
         if ms > DEADLINE_MAX {
@@ -50,18 +50,18 @@ impl Ttl {
     }
 }
 
-/// What becomes of an id that is there already.
+/// The action for an id that exists already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IfThere {
-    /// An error.
+    /// Replies an error.
     Refuse,
-    /// Nil, and it stays as it was.
+    /// Replies nil, and keeps the existing element.
     Keep,
-    /// It goes, and element and timer start anew.
+    /// Replaces the existing element and its timer.
     Replace,
 }
 
-/// `[NX | REPLACE] [SLACK ms] [AT unix-ms]`, in any order: what PUSH and MPUSH have behind their elements.
+/// `[NX | REPLACE] [SLACK ms] [AT unix-ms]`, in any order: the options of PUSH and MPUSH.
 struct How {
     if_there: IfThere,
     slack: Option<u64>,
@@ -71,7 +71,7 @@ struct How {
 const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
 
 impl How {
-    /// Reads an option. Returns `false` if it is none of these, or there already.
+    /// Reads an option. Returns `false` if it is unknown or repeated.
     fn parse<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
         match option.name() {
             b"NX" if self.if_there == IfThere::Refuse => self.if_there = IfThere::Keep,
@@ -85,13 +85,13 @@ impl How {
         Ok(true)
     }
 
-    /// Returns whether a word is the name of one.
+    /// Returns whether a word is the name of an option.
     fn is_one(word: Str<'_>) -> bool {
         let names: [&[u8]; 4] = [b"NX", b"REPLACE", b"SLACK", b"AT"];
         names.iter().any(|name| word.bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Works the slack into a TTL: what is said, or what the operator has set, but none where the deadline is said.
+    /// Rounds a TTL by the given slack or the default setting. With AT there is no slack.
     fn with_slack(&self, ttl: Ttl) -> Result<Ttl> {
         match (self.at, self.slack) {
             (Some(_), Some(_)) => Err("syntax error, SLACK and AT exclude each other".into()),
@@ -109,11 +109,11 @@ pub struct Push<'a> {
     pub element: Str<'a>,
     pub id: Str<'a>,
     pub if_there: IfThere,
-    /// The deadline, when it is not to be `ttl` from now.
+    /// The deadline, if it is not `ttl` from now.
     pub at: Option<u64>,
-    /// How often it was given out under a lease: the append-only file says so, with AT.
+    /// The number of deliveries under leases, which the append-only file sends together with AT.
     pub deliveries: u16,
-    /// Under which token.
+    /// The token of the lease.
     pub token: Option<Token>,
 }
 
@@ -144,8 +144,8 @@ impl<'a> Push<'a> {
     }
 }
 
-/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`: OK, or nil. In replication `DELIVERIES n` and
-/// `TOKEN token` go with AT.
+/// Runs `PUSH key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]`: OK, or nil. In replication, `DELIVERIES n` and
+/// `TOKEN token` follow AT.
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -203,7 +203,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Takes back the last one that was started, if it is one too many.
+/// Removes the element that was just started, if it exceeds a limit.
 #[inline(always)]
 fn undo_if_over_limit(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64) -> Result {
     let refusal = if !limits::is_within_length(context, lawn, length) {
@@ -217,7 +217,7 @@ fn undo_if_over_limit(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64
     Err(refusal)
 }
 
-/// Returns whether the dehydrator remembers an id, and so does not take it. What comes from the primary was taken.
+/// Returns whether a push is refused because the dehydrator remembers the id. Effects are never refused.
 #[inline]
 fn refuses(context: &Context, dehydrator: &mut Writing<'_>, id: Str<'_>) -> bool {
     dehydrator.remembers(id.bytes()) && !context.is_replaying()
@@ -242,7 +242,7 @@ impl<'a> GidPush<'a> {
     }
 }
 
-/// Runs `GIDPUSH key ttl element [SLACK ms]`: the id, which nobody else has.
+/// Runs `GIDPUSH key ttl element [SLACK ms]`: the generated id.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let GidPush { key, ttl, element } = args::read(context, args, GidPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -252,7 +252,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let length = dehydrator.length_limit();
     let mut id = generated_id();
     let start = |lawn: &mut Lawn| {
-        // One of 128 random bits is never there yet; but what is promised is that it is not.
+        // 128 random bits are unique in practice; the check makes it a guarantee.
         while lawn.look(&id).is_some() {
             id = generated_id();
         }
@@ -277,11 +277,11 @@ pub struct MultiPush<'a> {
     pub key: Str<'a>,
     pub elements: Vec<Listed<'a>>,
     pub if_there: IfThere,
-    /// The deadline of all of them, when it is not to be their ttl from now.
+    /// The deadline of all elements, if it is not their ttl from now.
     pub at: Option<u64>,
 }
 
-/// An element among several that are put away.
+/// One of the elements of an MPUSH.
 #[derive(Clone, Copy)]
 pub struct Listed<'a> {
     pub ttl: Ttl,
@@ -295,7 +295,7 @@ impl<'a> MultiPush<'a> {
         let key = required(args, 1)?;
         let mut elements = Vec::with_capacity(args.len() / 3);
         let mut at = 2;
-        // Where a ttl is to stand no option is taken for one.
+        // A word in the place of a ttl may be the first option.
         while let Some(word) = args.get(at).filter(|word| at == 2 || !How::is_one(*word)) {
             let (element, id) = (required(args, at + 1)?, required(args, at + 2)?);
             elements.push(Listed { ttl: Ttl::parse(word)?, element, id });
@@ -315,8 +315,8 @@ impl<'a> MultiPush<'a> {
     }
 }
 
-/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, 0 where the
-/// id was there already, or -1 where LIMIT's LENGTH leaves no room.
+/// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, 0 if the
+/// id exists already, or -1 if the LENGTH limit leaves no room.
 pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let MultiPush { key, elements, if_there, at } = args::read(context, args, MultiPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -324,7 +324,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
 
     let deadline = |it: &Listed<'_>| limits::deadline(context, it.ttl.asked, it.ttl.ms, at, now);
     let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
-    // Few have any, and then one for each.
+    // Stays empty for a dehydrator that remembers no ids; otherwise one per element.
     let mut remembered = Vec::new();
     if if_there != IfThere::Replace && dehydrator.remembers_any() {
         remembered.extend(elements.iter().map(|it| refuses(context, &mut dehydrator, it.id)));
@@ -368,25 +368,25 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// What became of one of several elements that were to be put away, as it is replied.
+/// The result for one element of an MPUSH, as it is replied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Became {
-    /// There was no room for it.
+    /// The LENGTH limit left no room.
     Refused = -1,
-    /// The id was there, and stays as it was.
+    /// The id existed, and its element was kept.
     Kept = 0,
     Put = 1,
 }
 
-/// What became of several elements that were to be put away.
+/// The results of an MPUSH.
 struct Started {
     each: Vec<Became>,
-    /// Why those behind them were not.
+    /// The error that stopped the command before the remaining elements.
     refusal: Option<Error>,
 }
 
-/// Puts all of them away, or none, but for those beyond the limit of the length. An id that is there, or is remembered, stays
-/// as it was, or has them all refused.
+/// Starts all elements or none, except those beyond the LENGTH limit. An existing or remembered id is kept or, with
+/// [`IfThere::Refuse`], makes the whole command fail.
 fn start_all<'a>(
     context: &Context,
     lawn: &mut Lawn,
@@ -428,8 +428,8 @@ fn start_all<'a>(
     Ok(Started { each, refusal: None })
 }
 
-/// Puts all of them away, over what is there: or none, but for those beyond the limit of the length, and but that a lawn may turn out to hold as much as a lawn can. Then those
-/// before have taken the place of others, which are gone.
+/// Starts all elements or none, replacing existing ones. Exceptions: elements beyond the LENGTH limit are refused, and the
+/// lawn itself may become full. In that case the elements before have already replaced others.
 fn replace_all<'a>(
     context: &Context,
     lawn: &mut Lawn,
@@ -438,7 +438,7 @@ fn replace_all<'a>(
 ) -> Result<Started> {
     let further = wanted.clone().map(|(listed, _)| listed.id.bytes());
     let further = further.filter(|id| lawn.look(id).is_none());
-    // Of those, no more are put away than there is room for.
+    // At most `room` new ids are stored.
     let room = length.saturating_sub(lawn.len() as u64);
     let room = if length == 0 { usize::MAX } else { usize::try_from(room).unwrap_or(usize::MAX) };
     let further = further.collect::<BTreeSet<_>>().into_iter().take(room);
@@ -468,7 +468,7 @@ fn replace_all<'a>(
     Ok(Started { each, refusal: None })
 }
 
-/// Makes an id of random bits: 32 hexadecimal digits.
+/// Generates a random id: 32 hexadecimal digits.
 fn generated_id() -> [u8; 32] {
     let bits: [u8; 16] = random_bytes();
     let mut id = [0; 32];
@@ -516,7 +516,7 @@ mod tests {
         assert_eq!(request("k 1024 e i SLACK 9", push), pushed((1024, 1024), (Refuse, None, 0)));
         let longest = pushed((DEADLINE_MAX, DEADLINE_MAX), (Refuse, None, 0));
         assert_eq!(request("k 9223372036854775807 e i SLACK 0", push), longest);
-        // As effects say it.
+        // The form of effects.
         assert_eq!(request("k 1000@77 e i", push), pushed(plain, (Refuse, Some(77), 0)));
         assert_eq!(request("k 1000@77 e i REPLACE DELIVERIES 65535", push), all);
         let token = |args: Args<'_>| Push::parse(args).map(|it| it.token);
@@ -628,13 +628,13 @@ mod tests {
         assert_eq!(request("k 5 e i 0 f j at 9 replace", multipush), all);
         let slack = pushed("1024 e i, 1024 f j", Refuse, None);
         assert_eq!(request("k 1000 e i 1020 f j SLACK 100", multipush), slack);
-        // Words of options are as good as any for elements and ids.
+        // Elements and ids may equal the names of options.
         let words = pushed("5 NX AT, 5 REPLACE 9", Keep, None);
         assert_eq!(request("k 5 NX AT 5 REPLACE 9 NX", multipush), words);
     }
 
     #[test]
-    fn slack_rounds_up_never_early_and_never_later_than_it_says() {
+    fn slack_rounds_up_and_adds_at_most_itself() {
         let with_slack = |ttl, slack| Ttl::new(ttl).with_slack(slack).map(|rounded| rounded.ms);
         assert_eq!(with_slack(1000, None), Ok(1000));
         assert_eq!(with_slack(1000, Some(0)), Ok(1000));

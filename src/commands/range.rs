@@ -1,4 +1,4 @@
-//! Looking ahead without touching, in the order of delivery: RANGE.
+//! RANGE: listing elements in the order of delivery, without taking them.
 
 use crate::clock;
 use crate::config;
@@ -16,16 +16,16 @@ use super::look::is_leased;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Beginning {
     pub start: Start,
-    /// Of which dehydrator the number in `start` is.
+    /// The dehydrator to which the number in `start` belongs.
     pub serial: Option<u64>,
 }
 
 /// `key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`
 pub struct Range<'a> {
     pub key: Str<'a>,
-    /// `None`: nothing is that late.
+    /// `None`: after the last possible deadline.
     pub from: Option<Beginning>,
-    /// `None`: nothing is that early.
+    /// `None`: before the first possible deadline.
     pub end: Option<u64>,
     pub count: usize,
     pub with_elements: bool,
@@ -52,7 +52,7 @@ impl<'a> Range<'a> {
     }
 }
 
-/// Reads `-`, `+`, a moment, `(` and a moment, or where an earlier RANGE ended.
+/// Reads `-`, `+`, a moment, `(` and a moment, or the position that an earlier RANGE replied.
 fn parse_start(word: Str<'_>) -> Result<Option<Beginning>> {
     let at = |deadline| Some(Beginning { start: Start { deadline, behind: None }, serial: None });
     let bytes = word.bytes();
@@ -99,7 +99,8 @@ fn refusal(name: &str, word: &[u8]) -> Error {
     format!("{name} '{}' is not {wanted}", shown(word)).into()
 }
 
-/// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`: where to go on, or nil, and the elements from `start` to `end`.
+/// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`. Replies the position at which to
+/// continue, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     let Range { key, from, end, count, with_elements, with_tokens } =
         args::read(context, args, Range::parse)?;
@@ -108,8 +109,8 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
 
     let serial = dehydrator.dehydrator().map_or(0, serial);
     let rows = dehydrator.lawn().zip(from).zip(end).map(|((lawn, from), end)| {
-        // A number of another dehydrator, or of this one before it was loaded, says nothing here: what has the same
-        // deadline is shown again.
+        // A number from another dehydrator, or from this one before it was loaded, is ignored: elements with the same
+        // deadline are listed again.
         let behind = from.start.behind.filter(|_| from.serial == Some(serial));
         lawn.rows(Start { behind, ..from.start }, end)
     });
@@ -117,7 +118,7 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
     let mut shown: Vec<Row<'_>> = Vec::new();
     let mut next = None;
     while let Some(row) = rows.peek() {
-        // Where elements of one deadline cannot be told apart, they are shown together.
+        // Elements of one deadline that have no numbers are listed together.
         if shown.len() >= count
             && let Some(last) = shown.last()
             && (last.number.is_some() || last.element.deadline < row.element.deadline)
@@ -158,13 +159,13 @@ pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
 }
 
 thread_local! {
-    // Tells this process from others: serials begin anew in each.
+    // Distinguishes this process from others: serials restart in each.
     static PROCESS: u64 = {
         u32::from_le_bytes(random_bytes()).into()
     };
 }
 
-/// Tells this dehydrator from all others, and from itself before it was loaded.
+/// Returns a number that distinguishes this dehydrator from all others, and from itself before it was loaded.
 fn serial(dehydrator: &Dehydrator) -> u64 {
     let serial = dehydrator.tracking().serial();
     PROCESS.with(|process| process.wrapping_add(serial) % (1 << 32))

@@ -1,5 +1,4 @@
-//! What a command is refused with that did not fail by a mistake of its author's: a program tells these by their codes,
-//! which docs/commands.md lists.
+//! Errors that are not programming mistakes. Each has a code for programs; docs/commands.md lists the codes.
 
 use std::borrow::Cow;
 
@@ -8,45 +7,45 @@ use lawn::{StartError, UpdateError};
 
 use super::args::shown;
 
-/// Says that the id is there already.
+/// Returns the error for an id that exists already.
 pub fn exists(id: &[u8]) -> Error {
     Error::Coded("EXISTS", format!("id '{}' is there already", shown(id)).into())
 }
 
-/// Says that the element of that id has gone, and is not to come again yet.
+/// Returns the error for a remembered id: its element has left, and a new push is refused.
 pub fn remembered(id: &[u8]) -> Error {
     Error::Coded("EXISTS", format!("id '{}' was here and is remembered", shown(id)).into())
 }
 
-/// Says that the id is not there.
+/// Returns the error for an id that does not exist.
 fn no_such_id(id: &[u8]) -> Error {
     Error::Coded("NOSUCHID", format!("no such id '{}'", shown(id)).into())
 }
 
-/// Says that nobody has said where dead letters go.
+/// Returns the error for a key without a route for dead letters.
 pub fn no_rule() -> Error {
     let reason =
         "there is no rule for dead letters: say ONDUE key HOLD DELIVERIES n and where they go";
     Error::Coded("NORULE", reason.into())
 }
 
-/// Returns what a client is told whose rights were withdrawn while it slept.
+/// Returns the error for a client whose rights were withdrawn while it was blocked.
 pub fn no_right() -> Error {
     let reason = "the user may no longer run this command, or access its keys";
     Error::Coded("NOPERM", reason.into())
 }
 
-/// Says that there is no room for one more element, or a larger one, until others have gone.
+/// Returns the error when there is no room for another or a larger element until others have left.
 pub fn full(reason: impl Into<Cow<'static, str>>) -> Error {
     Error::Coded("FULL", reason.into())
 }
 
-/// Says that it is more than the operator allows, however often it is sent.
+/// Returns the error for a value beyond a setting of the operator: sending it again does not help.
 pub fn limit(reason: String) -> Error {
     Error::Coded("LIMIT", reason.into())
 }
 
-/// Says why the lawn has not started an element of that id.
+/// Returns the error for an element that the lawn did not start.
 pub fn of_start(error: StartError, id: &[u8]) -> Error {
     match error {
         StartError::Exists => exists(id),
@@ -55,7 +54,7 @@ pub fn of_start(error: StartError, id: &[u8]) -> Error {
     }
 }
 
-/// Says why the lawn has not updated the element of that id.
+/// Returns the error for an element that the lawn did not update.
 pub fn of_update(error: UpdateError, id: &[u8]) -> Error {
     match error {
         UpdateError::Missing => no_such_id(id),
@@ -63,5 +62,5 @@ pub fn of_update(error: UpdateError, id: &[u8]) -> Error {
     }
 }
 
-/// As docs/operations.md has it, under limits.
+/// docs/operations.md lists these limits.
 const NO_ROOM: &str = "the dehydrator holds as much as one can";

@@ -1,4 +1,4 @@
-//! What a primary asks of its replicas: REQUIRE.
+//! REQUIRE: the replication level that a replica must support.
 
 use crate::level;
 use crate::server::string::Args;
@@ -7,8 +7,7 @@ use crate::server::{CommandContext, error::Result};
 use super::args::number::positive;
 use super::args::{self, required, shown};
 
-/// `level [version ...]`. What stands behind the level is for who reads the log; whatever a later version adds there
-/// is let pass.
+/// `level [version ...]`. The version is only logged. Arguments that a later version adds after it are ignored.
 pub struct Require {
     pub level: u64,
     pub version: String,
@@ -22,8 +21,8 @@ impl Require {
     }
 }
 
-/// Runs `REQUIRE level [version]`: OK if this version of the module has that [`level`] or a higher one. A server whose
-/// primary or append-only file asks for more ends.
+/// Runs `REQUIRE level [version]`: OK if this version of the module supports that [`level`]. If the request comes from the
+/// primary or the append-only file and the level is not supported, the server exits.
 pub fn require(context: &CommandContext, args: Args<'_>) -> Result {
     let Require { level, version } = args::read(context, args, Require::parse)?;
     if level > level::own() {

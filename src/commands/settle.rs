@@ -1,4 +1,4 @@
-//! What a client does with elements that it holds: SETTLE, RENEW, RELEASE, REJECT. Whoever holds them no more, does nothing.
+//! SETTLE, RENEW, RELEASE, REJECT: ending or extending a lease by its token. A stale token changes nothing.
 
 use std::ffi::CStr;
 
@@ -15,7 +15,7 @@ use super::args::token::token;
 use super::args::{self, required};
 use super::{limits, refusal};
 
-/// An element, and the token under which the client holds it.
+/// The id of an element, and the token under which the client holds it.
 pub struct Held<'a> {
     pub token: Token,
     pub id: Str<'a>,
@@ -33,7 +33,7 @@ impl<'a> Settle<'a> {
     }
 }
 
-/// `token id [token id ...]`, read where they stand.
+/// `token id [token id ...]`, parsed in place.
 #[derive(Clone, Copy)]
 pub struct HeldList<'a> {
     args: Args<'a>,
@@ -48,7 +48,7 @@ impl<'a> HeldList<'a> {
             return Err(Error::Arity);
         }
         let list = Self { args, from, len: words / 2 };
-        // A refused command changes nothing, so all of it is looked at first.
+        // A refused command changes nothing, so all tokens are checked first.
         (0..list.len).try_for_each(|at| list.get(at).map(drop))?;
         Ok(list)
     }
@@ -68,7 +68,7 @@ impl<'a> HeldList<'a> {
     }
 }
 
-/// Runs `SETTLE key token id [token id ...]`: for each 1 if it was held under that token, and is gone, or 0.
+/// Runs `SETTLE key token id [token id ...]`: for each 1 if it was held under that token and is removed, or 0.
 pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let Settle { key, held } = args::read(context, args, Settle::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -92,7 +92,7 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// `key ttl token id [token id ...]`, or of RELEASE `key ms token id [token id ...]`
+/// `key ttl token id [token id ...]`, or for RELEASE `key ms token id [token id ...]`
 pub struct Restart<'a> {
     pub key: Str<'a>,
     pub ms: u64,
@@ -100,7 +100,7 @@ pub struct Restart<'a> {
 }
 
 impl<'a> Restart<'a> {
-    /// Reads the arguments, of which `name` is what an error calls the milliseconds.
+    /// Reads the arguments. `name`: the name of the milliseconds in errors.
     pub fn parse(args: Args<'a>, name: &str) -> Result<Self> {
         required(args, 4)?;
         let ms = milliseconds(name, required(args, 2)?.bytes())?;
@@ -108,9 +108,8 @@ impl<'a> Restart<'a> {
     }
 }
 
-/// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token, and comes due `ttl`
-/// milliseconds from now, or 0. A ttl of 0 gives it back. A lease that has run out is not
-/// renewed where as many run as HELD allows.
+/// Runs `RENEW key ttl token id [token id ...]`: for each 1 if it is held under that token and now comes due in `ttl`
+/// milliseconds, or 0. A ttl of 0 gives the element back. At the HELD limit, an expired lease is not renewed.
 pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     let Restart { key, ms: ttl, held } =
         args::read(context, args, |args| Restart::parse(args, "ttl"))?;
@@ -121,8 +120,8 @@ pub fn renew(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `RELEASE key ms token id [token id ...]`: for each 1 if it was held under that token, and is held no more, and comes
-/// due `ms` milliseconds from now, or 0.
+/// Runs `RELEASE key ms token id [token id ...]`: for each 1 if it was held under that token and is given back, to come
+/// due in `ms` milliseconds, or 0.
 pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
     let Restart { key, ms, held } = args::read(context, args, |args| Restart::parse(args, "ms"))?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -132,10 +131,10 @@ pub fn release(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// The TTL by which an element is given back, whenever it comes due.
+/// The TTL of an element that is given back, whatever its deadline.
 const GIVEN_BACK: u64 = 0;
 
-/// Starts the timers of those elements anew that are held under their tokens, and replies which those are.
+/// Restarts the timer of each element that is held under its token. Replies 1 or 0 for each.
 fn restart(
     context: &CommandContext,
     key: Str<'_>,
@@ -168,7 +167,8 @@ fn restart(
     }
 }
 
-/// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token, and is a dead letter now, or 0.
+/// Runs `REJECT key token id [token id ...]`: for each 1 if it was held under that token and is now a dead letter,
+/// or 0.
 pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
     let Settle { key, held } = args::read(context, args, Settle::parse)?;
     let now = clock::now();
@@ -178,7 +178,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         reading.dehydrator().map(|dehydrator| dehydrator.rules().policy.clone())
     };
     let rejected = match policy {
-        // What is not there is held by nobody.
+        // Elements of a missing key are not held.
         None => vec![false; held.len()],
         Some(policy) if policy.is_limit() => {
             let held: Vec<_> = held.iter().map(|Held { token, id }| (token, id)).collect();
@@ -221,7 +221,7 @@ mod tests {
         refuses_each(&["k x 7 i", "k -1 7 i", "k 9223372036854775808 7 i"], read_restart);
         let empty = with_args(&[b"k", b"", b"i"], only!(Settle));
         assert!(matches!(empty, Err(Error::Refused(_))));
-        // A number is the token of that number, unless it is none that there is.
+        // A number is the token of that number, if it is in the range of tokens.
         let number = |word: &str| request(&format!("k {word} i"), settle).map(|it| it.1[0].0);
         assert_eq!(number("9223372036854775807"), Ok(DEADLINE_MAX));
         for word in ["0", "9223372036854775808", "07", "7.0"] {

@@ -1,4 +1,4 @@
-//! Every command, as the server is told of it, and as HELP tells clients.
+//! The table of commands: what is registered with the server, and what HELP replies.
 
 use std::ffi::CStr;
 
@@ -15,41 +15,41 @@ use super::{
 
 /// The first version of the module.
 const OURS: &CStr = c"0.1.0";
-/// Of commands that are as they were.
+/// The history of commands that are unchanged.
 const AS_REDE: &CStr = c"As ReDe has it.";
 
-/// Lists every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A verb is `fast`
-/// if its cost does not grow with what it finds.
+/// Lists every command: name, function, flags, arity, access to the key; syntax, complexity, summary. A command is `fast`
+/// if its cost does not grow with the number of elements it finds.
 pub fn commands() -> Vec<Command> {
     vec![
         Command::new(c"push", handler!(push::push), c"write deny-oom fast", -5, access::TOUCH)
             .described(
                 "key ttl element id [NX | REPLACE] [SLACK ms] [AT unix-ms]",
                 c"O(log(N)) at most, N being the number of elements in the key",
-                c"Puts an element away; it comes due after ttl milliseconds.",
+                c"Stores an element that comes due after ttl milliseconds.",
             )
             .with_history(&[(OURS, c"As ReDe has it, with NX, REPLACE, SLACK and AT.")]),
         Command::new(c"mpush", handler!(push::mpush), c"write deny-oom fast", -5, access::TOUCH)
             .described(
                 "key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]",
                 c"O(N*log(M)) at most, N being the number of elements, M of elements in the key",
-                c"Puts several elements away.",
+                c"Stores several elements.",
             ),
         Command::new(c"pull", handler!(take::pull), c"write fast", 3, access::TAKE)
-            .described("key id", c"O(1)", c"Takes an element by its id, due or not.")
+            .described("key id", c"O(1)", c"Removes an element by its id, due or not, and returns it.")
             .with_history(&[(OURS, AS_REDE)]),
         Command::new(c"poll", handler!(poll::poll), c"write blocking", -2, access::TAKE)
             .described(
                 "key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
                 c"O(N), N being the number of elements it takes",
-                c"Takes, or leases, elements that are due, earliest deadline first.",
+                c"Takes or leases due elements, earliest deadline first.",
             )
             .varying()
             .with_history(&[(OURS, c"As ReDe has it, with COUNT, BLOCK, LEASE, TOKEN and WITHIDS.")]),
         Command::new(
             c"mpoll",
             handler!(poll::mpoll),
-            // A cluster of Redis 7.0 finds keys that are counted in no other way.
+            // A cluster of Redis 7.0 finds keys behind a `numkeys` in no other way.
             c"write blocking getkeys-api",
             -3,
             access::TAKE,
@@ -58,37 +58,37 @@ pub fn commands() -> Vec<Command> {
         .described(
             "numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]",
             c"O(K+N), K being the number of keys, N of elements it takes",
-            c"Takes, or leases, elements that are due, from the first of these keys that has some.",
+            c"Takes or leases due elements from the first key that has some.",
         )
         .varying(),
         Command::new(c"settle", handler!(settle::settle), c"write fast", -4, access::DELETE)
             .described(
                 "key token id [token id ...]",
                 c"O(N), N being the number of ids",
-                c"Removes those of the given elements that are held under the given tokens.",
+                c"Removes each element that is held under its token: its work is done.",
             ),
         Command::new(c"renew", handler!(settle::renew), c"write fast", -5, access::TOUCH)
             .described(
                 "key ttl token id [token id ...]",
                 c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-                c"Sets a new deadline for those of the given elements that are held under the given tokens.",
+                c"Extends the lease of each element that is held under its token.",
             ),
         Command::new(c"release", handler!(settle::release), c"write fast", -5, access::TOUCH)
             .described(
                 "key ms token id [token id ...]",
                 c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-                c"Gives those of the given elements back that are held under the given tokens, to be given out again later.",
+                c"Gives back each element that is held under its token, to be given out again after ms milliseconds.",
             ),
         Command::new(c"reject", handler!(settle::reject), c"write", -4, access::DELETE).described(
             "key token id [token id ...]",
             c"O(N), N being the number of ids",
-            c"Makes dead letters of those of the given elements that are held under the given tokens.",
+            c"Makes each element that is held under its token a dead letter.",
         ),
         Command::new(c"look", handler!(look::look), c"readonly fast", -3, access::READ)
             .described(
                 "key id [FULL]",
                 c"O(1)",
-                c"Returns an element by its id, due or not, and leaves it.",
+                c"Returns an element by its id, due or not, without taking it.",
             )
             .varying()
             .with_history(&[(OURS, c"As ReDe has it, with FULL.")]),
@@ -96,31 +96,31 @@ pub fn commands() -> Vec<Command> {
             .described(
                 "key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]",
                 c"O(N), N being the number of elements it lists, and of different TTLs",
-                c"Lists elements by deadline, due or not, taking nothing.",
+                c"Lists elements by deadline, due or not, without taking them.",
             )
             .varying(),
         Command::new(c"update", handler!(update::update), c"write deny-oom fast", 4, access::UPDATE)
             .described(
                 "key id element",
                 c"O(1)",
-                c"Replaces an element, keeping its deadline, and returns the old one.",
+                c"Replaces an element, keeps its deadline, and returns the old element.",
             )
             .with_history(&[(OURS, AS_REDE)]),
         Command::new(c"touch", handler!(update::touch), c"write fast", -4, access::TOUCH)
             .described(
                 "key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]",
                 c"O(N*log(M)) at most, N being the number of ids, M of elements in the key",
-                c"Sets a new deadline for elements, and returns how many there were.",
+                c"Sets a new deadline for elements, and returns how many it changed.",
             ),
         Command::new(c"rem", handler!(take::rem), c"write fast", -3, access::DELETE).described(
             "key id [id ...]",
             c"O(N), N being the number of ids",
-            c"Removes elements by their ids, due or not, and returns how many there were.",
+            c"Removes elements by their ids, due or not, and returns how many it removed.",
         ),
         Command::new(
             c"ondue",
             handler!(ondue::ondue),
-            // Not `getchannels-api` too: Redis 8.6 would then take the channels for the keys, and check no key.
+            // Not `getchannels-api` too: Redis 8.6 would then treat the channels as the keys, and check no key.
             c"write getkeys-api",
             -3,
             access::TOUCH,
@@ -129,12 +129,12 @@ pub fn commands() -> Vec<Command> {
         .described(
             "key <HOLD [DELIVERIES n <DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>] | DROP | STREAM dest [MAXLEN [= | ~] n] | LIST dest [LEFT | RIGHT] | PUBLISH channel>",
             c"O(1)",
-            c"Says what becomes of elements when they come due: they wait to be taken, perhaps so often at the most, are removed, or are moved to a stream, a list or a channel.",
+            c"Sets what happens to elements when they come due: they wait to be taken, at most n times with DELIVERIES, are removed, or are moved to a stream, a list or a channel.",
         ),
         Command::new(c"pause", handler!(pause::pause), c"write fast", -2, access::TOUCH).described(
             "key [ms | AT unix-ms]",
             c"O(1)",
-            c"Stops POLL and deliveries for a while, or until RESUME.",
+            c"Stops POLL and deliveries for a time, or until RESUME.",
         ),
         Command::new(c"resume", handler!(pause::resume), c"write fast", 2, access::TOUCH).described(
             "key",
@@ -144,7 +144,7 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"limit", handler!(limit::limit), c"write fast", -2, access::TOUCH).described(
             "key [LENGTH n] [HELD n] [RATE n PER ms] [REMEMBER ms]",
             c"O(1)",
-            c"Says how much a dehydrator holds and gives out at the most, or returns what was said.",
+            c"Sets or returns the limits of a dehydrator: length, concurrent leases, rate, and how long ids are remembered.",
         ),
         Command::new(c"ttn", handler!(due::ttn), c"readonly fast", 2, access::COUNT)
             .described("key", c"O(1)", c"Returns the milliseconds until the next element comes due.")
@@ -161,15 +161,15 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"scan", handler!(inspect::scan), c"readonly", -3, access::READ)
             .described(
                 "key cursor [MATCH pattern] [COUNT n]",
-                c"O(1) for every call, O(N) for a whole walk, N being the number of elements",
-                c"Walks over the ids, a few at each call.",
+                c"O(1) for every call, O(N) for a complete iteration, N being the number of elements",
+                c"Iterates over the ids, a few per call.",
             )
             .varying(),
         Command::new(c"info", handler!(inspect::info), c"readonly", -2, access::COUNT)
             .described(
                 "key [FULL]",
                 c"O(N), N being the number of elements that are due; with FULL, and of different TTLs",
-                c"Returns a map of what a dehydrator holds.",
+                c"Returns a map of facts about a dehydrator: lengths, limits, policy, failures.",
             )
             .varying(),
         Command::without_key(c"late", handler!(late::late), c"readonly", -1)
@@ -182,13 +182,13 @@ pub fn commands() -> Vec<Command> {
         Command::without_key(c"help", handler!(help), c"readonly fast", -1).described(
             "[command]",
             c"O(1)",
-            c"Returns this text, or what it has of one command.",
+            c"Returns the syntax and summary of every command, or of one.",
         ),
         Command::new(c"gidpush", handler!(push::gidpush), c"write deny-oom fast", -4, access::INSERT)
             .described(
                 "key ttl element [SLACK ms]",
                 c"O(log(N)) at most, N being the number of elements in the key",
-                c"For users of ReDe; others use PUSH with NX and an id of their own. Puts an element away under an id that the server makes, and returns the id.",
+                c"For users of ReDe; others use PUSH with NX and an id of their own. Stores an element under a generated id, and returns the id.",
             )
             .varying()
             .with_history(&[(OURS, c"As ReDe has it, with SLACK.")]),
@@ -196,7 +196,7 @@ pub fn commands() -> Vec<Command> {
             .described(
                 "key [COUNT n]",
                 c"O(N), N being the number of ids it lists",
-                c"For users of ReDe; others use POLL with LEASE, or RANGE to look. Lists the ids of elements that are due, taking nothing.",
+                c"For users of ReDe; others use POLL with LEASE, or RANGE to look. Lists the ids of due elements, without taking them.",
             )
             .varying()
             .with_history(&[(OURS, c"As ReDe has it, with COUNT.")]),
@@ -204,7 +204,7 @@ pub fn commands() -> Vec<Command> {
             .described(
                 "key id [id ...]",
                 c"O(N), N being the number of ids",
-                c"For users of ReDe; others use SETTLE, which asks for the token. Takes those of the given elements that are due or were given out under a lease.",
+                c"For users of ReDe; others use SETTLE, which requires the token. Takes elements by their ids, if they are due or were given out under a lease.",
             )
             .varying()
             .with_history(&[(OURS, AS_REDE)]),
@@ -216,30 +216,30 @@ pub fn commands() -> Vec<Command> {
         Command::new(c"given", handler!(limit::given), c"write fast", 4, access::TOUCH).described(
             "key unix-ms n",
             c"O(1)",
-            c"For replication. Notes that so many elements were given out at a moment, for a limit of RATE.",
+            c"For replication. Records that n elements were given out at a moment, for a limit of RATE.",
         ),
         Command::new(c"settled", handler!(take::settled), c"write fast", -4, access::DELETE).described(
             "key unix-ms id [id ...]",
             c"O(N), N being the number of ids",
-            c"For replication. Removes elements by their ids, due or not, which are remembered until then, for a limit of REMEMBER.",
+            c"For replication. Removes elements by their ids, due or not, and remembers the ids until unix-ms, for a limit of REMEMBER.",
         ),
         Command::without_key(c"require", handler!(require::require), c"write fast", -2)
             .described(
                 "level [version]",
                 c"O(1)",
-                c"For replication and operators. Says whether the module understands what is replicated at that level.",
+                c"For replication and operators. Returns OK if the module supports that replication level.",
             )
             .with_tips(c"request_policy:all_nodes response_policy:all_succeeded"),
         #[cfg(debug_assertions)]
         Command::new(c"debug", handler!(debug::debug), c"readonly", -3, access::READ).described(
             "key word [argument ...]",
             c"O(1)",
-            c"Hooks for tests, in debug builds alone.",
+            c"Hooks for tests, in debug builds only.",
         ),
     ]
 }
 
-/// Runs `HELP [command]`: each command, or this one, as it is written, and what it does.
+/// Runs `HELP [command]`. Replies the syntax and summary of every command, or of this one.
 pub fn help(context: &CommandContext, args: Args<'_>) -> Result {
     let wanted = args.get(1).map(|word| word.bytes().to_ascii_lowercase());
     if args.len() > 2 {

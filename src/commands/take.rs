@@ -1,4 +1,4 @@
-//! Taking elements by their ids: PULL, XACK, REM, LEASE, SETTLED.
+//! PULL, XACK, REM, LEASE, SETTLED: taking, removing or leasing elements by their ids.
 
 use crate::data_type::Writing;
 use crate::metrics::counters::{self, PULLS};
@@ -58,8 +58,8 @@ impl<'a> Lease<'a> {
     }
 }
 
-/// Runs `LEASE key ttl@unix-ms@token id [id ...]`: how many there were, which are leased now, due or not. The form in
-/// which leases replicate.
+/// Runs `LEASE key ttl@unix-ms@token id [id ...]`: the number of elements leased, due or not. Leases replicate in this
+/// form.
 pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, Lease::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -81,8 +81,8 @@ pub fn lease(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `XACK key id [id ...]`: for each id the element if it was due or had been given out under a lease, which goes,
-/// or nil.
+/// Runs `XACK key id [id ...]`. Removes each element that was due or given out under a lease. Replies the element or nil
+/// for each id.
 pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -115,7 +115,7 @@ pub fn xack(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `REM key id [id ...]`: how many were there, due or not, and are gone.
+/// Runs `REM key id [id ...]`: the number of elements removed, due or not.
 pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, args::OfIds::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -127,7 +127,7 @@ pub fn rem(context: &CommandContext, args: Args<'_>) -> Result {
         }
     }
     if count > 0 {
-        // Those that are not there are not there on a replica either.
+        // Ids that do not exist here do not exist on a replica either.
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.rem");
     }
@@ -155,13 +155,13 @@ impl<'a> Settled<'a> {
     }
 }
 
-/// Runs `SETTLED key unix-ms id [id ...]`: how many were there, due or not, and are gone; all are remembered until then, if
-/// the key remembers ids. The form in which it replicates that elements were settled, taken or delivered.
+/// Runs `SETTLED key unix-ms id [id ...]`: the number of elements removed, due or not. If the key remembers ids, all
+/// of them are remembered until `unix-ms`. Settled, taken and delivered elements replicate in this form.
 pub fn settled(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, Settled::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
     let until = dehydrator.remembers_until().map(|_| request.until);
-    // An id that is not there is remembered too, which takes memory and gives none back.
+    // An id that does not exist is remembered too, which uses memory and frees none.
     let is_there = |id| dehydrator.look().is_some_and(|lawn| lawn.look(id).is_some());
     if until.is_some() && !request.ids().all(is_there) {
         limits::memory(context)?;

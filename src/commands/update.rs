@@ -1,4 +1,4 @@
-//! Changing what was put away: UPDATE its element, TOUCH its timer.
+//! UPDATE, TOUCH: replacing an element, restarting its timer.
 
 use std::ops::Range;
 
@@ -28,7 +28,7 @@ impl<'a> Update<'a> {
     }
 }
 
-/// Runs `UPDATE key id element`: the old element. The deadline stays.
+/// Runs `UPDATE key id element`: the old element. The deadline does not change.
 pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     let Update { key, id, element } = args::read(context, args, Update::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
@@ -43,7 +43,7 @@ pub fn update(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// When a deadline may be changed, as EXPIRE's options say it.
+/// The condition for changing a deadline, as in EXPIRE's options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Condition {
     Always,
@@ -60,7 +60,7 @@ pub struct Touch<'a> {
     pub condition: Condition,
     pub at: Option<u64>,
     args: Args<'a>,
-    /// Where the ids stand.
+    /// The arguments that are ids.
     ids: Range<usize>,
 }
 
@@ -68,7 +68,7 @@ const GT_OR_LT: &str = "syntax error, GT and LT exclude each other";
 
 impl<'a> Touch<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        // No ttl looks like this word.
+        // IDS cannot be a ttl.
         let is_list = required(args, 3)?.bytes().eq_ignore_ascii_case(b"IDS");
         let (timer, ids) = if is_list { (2, 5..5 + parse_numids(args)?) } else { (3, 2..3) };
         let timer = Timer::parse(required(args, timer)?)?;
@@ -104,14 +104,14 @@ impl<'a> Touch<'a> {
     }
 }
 
-/// Returns how many ids follow behind `IDS numids`. They are there.
+/// Returns the number of ids after `IDS numids`. That many arguments are guaranteed present.
 fn parse_numids(args: Args<'_>) -> Result<usize> {
     required(args, 5)?;
     counted("numids", "ids", args, 4)
 }
 
-/// Runs `TOUCH key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`: how many there are for which the condition
-/// holds.
+/// Runs `TOUCH key <id ttl | ttl IDS numids id [id ...]> [GT | LT] [AT unix-ms]`: the number of elements
+/// whose deadline was set.
 pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, Touch::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
@@ -124,9 +124,9 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
         Condition::Later => deadline > current,
         Condition::Earlier => deadline < current,
     };
-    // In an effect a ttl of 0 gives back what is held. A client that says when it is due asks for no such thing.
+    // In an effect, a ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
     let keeps_held = ttl == 0 && at.is_some() && !context.is_replaying();
-    // Where HELD counts the leases that run, one that has run out does not run again by this: it ends.
+    // Under a HELD limit, which counts live leases, TOUCH ends an expired lease instead of extending it.
     let ends_over = dehydrator.held_limit() > 0 && deadline > now && !context.is_replaying();
     let mut count = 0;
     for id in request.ids() {
@@ -154,7 +154,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// The TTL by which the queue is named of what is held and stays so, where a client has said 0.
+/// The TTL used for a held element when a client sends 0, so that the element stays held.
 const QUEUE_OF_HELD: u64 = 1;
 
 #[cfg(test)]

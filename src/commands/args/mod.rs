@@ -1,17 +1,17 @@
-//! From argument vectors to typed requests: what several verbs share. What a verb alone asks for stands beside its handler,
-//! and is read before anything is opened.
+//! Parsing argument vectors into typed requests: the parts that several commands share. The request of a single command is
+//! beside its handler, and is parsed before a key is opened.
 //!
 //! | module | noun |
 //! |---|---|
-//! | this file | requests of a key, an id, or ids alone |
-//! | `options` | the words at the end of a command |
+//! | this file | requests with only a key, an id, or ids |
+//! | `options` | the options at the end of a command |
 //! | `number` | numbers, and TTLs with their slack |
 //! | `timer` | a TTL and its deadline in one word |
 //! | `token` | tokens of leases |
-//! | `word` | a word as the client is shown it |
-//! | `testing` | what unit tests of requests share |
+//! | `word` | a client's word, as errors quote it |
+//! | `testing` | helpers for unit tests of requests |
 //!
-//! What cannot be said before the clock is read, as whether now + ttl fits, is said by [`limits`](super::limits).
+//! Checks that need the clock, such as whether now + ttl fits, are in [`limits`](super::limits).
 
 pub mod number;
 pub mod options;
@@ -27,12 +27,12 @@ use crate::server::{Context, Error, Str, error::Result};
 
 pub use word::shown;
 
-/// Makes a request of a command's arguments.
+/// Parses a command's arguments into a request.
 ///
 /// # Errors
 ///
-/// What is wrong with them. One that this server's primary sent, or that stands in its append-only file, is then of a
-/// later version of the module: nobody would read the error, so the server ends.
+/// If the arguments are malformed. A malformed command from the primary or the append-only file comes from a later version
+/// of the module. Its error would reach no client, so the server exits.
 pub fn read<'a, T>(
     context: &Context,
     args: Args<'a>,
@@ -97,12 +97,12 @@ impl<'a> OfIds<'a> {
     }
 }
 
-/// Returns the argument at this place.
+/// Returns the argument at this index.
 pub fn required<'a>(args: Args<'a>, at: usize) -> Result<Str<'a>> {
     args.get(at).ok_or(Error::Arity)
 }
 
-/// Refuses any other number of arguments behind the command's name.
+/// Refuses any other number of arguments after the command's name.
 pub fn has_exactly(args: Args<'_>, count: usize) -> Result<()> {
     if args.len() == count + 1 { Ok(()) } else { Err(Error::Arity) }
 }

@@ -7,7 +7,7 @@ use lawn::DEADLINE_MAX;
 use super::required;
 use super::word::shown;
 
-/// Reads milliseconds. Whether now plus these fits is known when the clock is read.
+/// Reads milliseconds. Whether now + ms fits is checked after the clock is read.
 pub fn milliseconds(name: &str, word: &[u8]) -> Result<u64> {
     number(word).map_err(|error| error.of(name, word, "a whole number of milliseconds from 0 on"))
 }
@@ -18,16 +18,16 @@ pub fn moment(name: &str, word: &[u8]) -> Result<u64> {
     number(word).map_err(|error| error.of(name, word, wanted))
 }
 
-/// Why a word is no number.
+/// The reason why a word is not a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotNumber {
-    /// It is one that does not fit in 63 bits.
+    /// The number does not fit in 63 bits.
     TooLarge,
     Other,
 }
 
 impl NotNumber {
-    /// Says what a client is told who sent it as `name`, where `wanted` should be.
+    /// Returns the error for a client that sent `word` as `name`, where `wanted` was expected.
     pub fn of(self, name: &str, word: &[u8], wanted: &str) -> Error {
         let word = shown(word);
         match self {
@@ -42,14 +42,14 @@ impl NotNumber {
     }
 }
 
-/// Reads a number from 1 on.
+/// Reads a number of at least 1.
 pub fn positive(name: &str, word: &[u8], wanted: &str) -> Result<u64> {
     let number =
         number(word).and_then(|number| if number > 0 { Ok(number) } else { Err(NotNumber::Other) });
     number.map_err(|error| error.of(name, word, wanted))
 }
 
-/// Reads how many words follow, which are there.
+/// Reads the number of words that follow, and checks that they are present.
 pub fn counted(name: &str, nouns: &str, args: Args<'_>, at: usize) -> Result<usize> {
     let word = required(args, at)?.bytes();
     let number = positive(name, word, "a whole number from 1 on")?;

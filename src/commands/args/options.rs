@@ -1,4 +1,4 @@
-//! The options at the end of a command: words, and what follows them.
+//! The options at the end of a command, and their values.
 
 use crate::policy::MaxLen;
 use crate::server::string::Args;
@@ -27,7 +27,7 @@ pub struct Opt<'a> {
     len: usize,
 }
 
-/// No option's name is longer; a longer word is none.
+/// No option's name is this long; a longer word is not an option.
 const NAME_MAX: usize = 16;
 
 impl<'a> Options<'a> {
@@ -45,26 +45,26 @@ impl<'a> Options<'a> {
         Some(Opt { args: self.args, at: self.at - 1, first: self.first, word, upper, len })
     }
 
-    /// Returns whether the next word is this one, and passes it then.
+    /// Returns whether the next word is `name`, and skips it if so.
     pub fn next_if(&mut self, name: &[u8]) -> bool {
         let is = self.args.get(self.at).is_some_and(|word| word.bytes().eq_ignore_ascii_case(name));
         self.at += usize::from(is);
         is
     }
 
-    /// Refuses whatever is left.
+    /// Refuses any remaining word.
     pub fn end(&mut self) -> Result<()> {
         self.next().map_or(Ok(()), |option| Err(option.unexpected()))
     }
 
-    /// Reads `[COUNT n]`, if nothing else is left.
+    /// Reads `[COUNT n]`, and refuses anything else.
     pub fn only_count(mut self) -> Result<Option<usize>> {
         let count = self.next_if(b"COUNT").then(|| self.count()).transpose()?;
         self.end()?;
         Ok(count)
     }
 
-    /// Reads `[FULL]`, if nothing else is left.
+    /// Reads `[FULL]`, and refuses anything else.
     pub fn only_full(mut self) -> Result<bool> {
         let is_full = self.next_if(b"FULL");
         self.end()?;
@@ -81,7 +81,7 @@ impl<'a> Options<'a> {
         number::milliseconds(option, self.value(option)?.bytes())
     }
 
-    /// Reads a number of which 0 is none.
+    /// Reads a limit. 0 means no limit.
     pub fn limit(&mut self, option: &str) -> Result<u64> {
         let word = self.value(option)?.bytes();
         number(word).map_err(|error| error.of(option, word, "a whole number from 0 on"))
@@ -108,7 +108,7 @@ impl<'a> Options<'a> {
         if approximate || value == b"=" {
             value = self.value("MAXLEN")?.bytes();
         }
-        // A stream of no length would lose everything.
+        // A stream with a maximum length of 0 would lose everything.
         Ok(MaxLen { length: positive("MAXLEN", value, "a whole number from 1 on")?, approximate })
     }
 
@@ -122,7 +122,7 @@ impl<'a> Options<'a> {
     }
 
     pub fn lease(&mut self) -> Result<u64> {
-        // One of no time would be due again at once, and never end.
+        // A lease of 0 ms would be due again at once, and a client would never stop receiving it.
         let word = self.value("LEASE")?.bytes();
         positive("LEASE", word, "a whole number of milliseconds from 1 on")
     }
@@ -134,7 +134,7 @@ impl Opt<'_> {
         &self.upper[..self.len]
     }
 
-    /// Refuses the word: it is no option here, or one that was given before.
+    /// Returns the error for the word: it is not an option here, or was given before.
     pub fn unexpected(&self) -> Error {
         let word = shown(self.word.bytes());
         let is_same = |at| {

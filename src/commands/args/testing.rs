@@ -1,18 +1,18 @@
-//! Which request each line of words makes, and which words make none. What a client is told of those is for the tests
-//! with servers, but for the number of words, which the server itself words.
+//! Helpers for tests of parsing: which request a line of words makes, and which lines are refused. The texts of errors are
+//! tested with servers, except for arity errors, whose text is the server's.
 
 use crate::server::fake::with_args;
 use crate::server::string::Args;
 use crate::server::{Error, Str, error::Result};
 
-/// Reads a line, its words parted by single spaces.
+/// Parses a line of words separated by single spaces.
 pub fn request<T>(line: &str, parse: impl FnOnce(Args<'_>) -> Result<T>) -> Result<T> {
     let words: Vec<&[u8]> =
         line.split(' ').map(str::as_bytes).filter(|word| !word.is_empty()).collect();
     with_args(&words, parse)
 }
 
-/// Whether it is a request.
+/// Parses a request and drops it.
 macro_rules! only {
     ($request:ident) => {
         |args: $crate::server::string::Args<'_>| $request::parse(args).map(|_| ())
@@ -24,7 +24,7 @@ pub fn text(word: Str<'_>) -> String {
     String::from_utf8(word.bytes().to_vec()).expect("our own words")
 }
 
-/// Every start of a line that is too short to be a request is refused as such.
+/// Asserts that every shorter start of a line is an arity error.
 pub fn needs_all_of(line: &str, parse: impl Fn(Args<'_>) -> Result) {
     let words: Vec<_> = line.split(' ').collect();
     for kept in 0..words.len() {
@@ -34,7 +34,7 @@ pub fn needs_all_of(line: &str, parse: impl Fn(Args<'_>) -> Result) {
     assert!(request(line, &parse).is_ok(), "{line}");
 }
 
-/// Refused, and not because of the number of words.
+/// Asserts that each line is refused, and not for its arity.
 pub fn refuses_each(lines: &[&str], parse: impl Fn(Args<'_>) -> Result) {
     for line in lines {
         let error = request(line, &parse).err();
@@ -42,7 +42,7 @@ pub fn refuses_each(lines: &[&str], parse: impl Fn(Args<'_>) -> Result) {
     }
 }
 
-/// A line that is a request is none with a word more.
+/// Asserts that one more word is an arity error.
 pub fn takes_no_more(line: &str, parse: impl Fn(Args<'_>) -> Result) {
     assert_eq!(request(&format!("{line} more"), parse).err(), Some(Error::Arity), "{line} more");
 }

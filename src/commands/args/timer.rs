@@ -1,6 +1,6 @@
-//! A TTL and the deadline that it led to, in one word: how effects say when something comes due.
+//! A TTL and its deadline in one argument, as effects replicate them.
 //!
-//! A word costs the server some 800 instructions in an append-only file alone, and its length to each replica.
+//! An argument costs the server some 800 instructions in the append-only file alone, and its length to each replica.
 
 use crate::server::{Str, error::Result};
 use lawn::Token;
@@ -8,14 +8,14 @@ use lawn::Token;
 use super::number::{milliseconds, number};
 use super::token::token;
 
-/// Stands between the numbers.
+/// Separates the numbers.
 const SIGN: u8 = b'@';
 
 /// `ttl`, or `ttl@unix-ms`.
 pub struct Timer {
     /// In milliseconds.
     pub ttl: u64,
-    /// In milliseconds since the epoch, if it is said.
+    /// In milliseconds since the epoch, if present.
     pub deadline: Option<u64>,
 }
 
@@ -36,7 +36,7 @@ pub fn parse_lease(word: Str<'_>) -> Result<(u64, u64, Token)> {
     Ok((ttl, deadline(word, at)?, token))
 }
 
-/// Returns what is before the first sign, and what is behind it, if there is one.
+/// Splits a word at the first sign, if there is one.
 fn cut(word: &[u8]) -> (&[u8], Option<&[u8]>) {
     match word.iter().position(|byte| *byte == SIGN) {
         Some(at) => (&word[..at], Some(&word[at + 1..])),

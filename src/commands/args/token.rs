@@ -5,22 +5,22 @@ use lawn::Token;
 
 use super::number::number;
 
-/// Returns the token that a word stands for: any word will do, as a client may have chosen it.
+/// Returns the token for a word. Any word is valid, because clients may choose their own.
 pub fn token(word: &[u8]) -> Result<Token> {
     if word.is_empty() {
         return Err("TOKEN must not be empty".into());
     }
-    // What the server draws, and what effects are told with, are numbers, which stand for themselves.
+    // Tokens that the server draws, and tokens in effects, are numbers, which are used as they are.
     let number = number(word).ok().and_then(Token::new);
     Ok(number.unwrap_or_else(|| Token::of_word(word)))
 }
 
-/// As [`token`], for a lease that begins.
+/// Like [`token`], for the token of a new lease.
 ///
 /// # Errors
 ///
-/// If it looks like one of the server's: what is held under those is not found again. If it is too long: it is replied with
-/// each element.
+/// If it looks like a token of the server: elements held under those are not found again. If it is too long: it is replied
+/// with each element.
 pub fn chosen(word: &[u8]) -> Result<Token> {
     const LONGEST: usize = 255;
     if word.len() > LONGEST {

@@ -1,6 +1,6 @@
-//! A word that a client sent, in what it is told.
+//! A word that a client sent, as errors quote it.
 
-/// Returns what a client sent, as it is shown to it: printable, and no more of it than helps.
+/// Returns the printable form of a word, cut after 32 bytes.
 pub fn shown(word: &[u8]) -> String {
     const SHOWN: usize = 32;
     match word.get(..SHOWN) {
@@ -14,7 +14,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_long_is_shown_by_its_beginning() {
+    fn a_long_word_is_cut() {
         let short = "x".repeat(32);
         assert_eq!(shown(short.as_bytes()), short);
         assert_eq!(shown("x".repeat(33).as_bytes()), format!("{short}..."));
