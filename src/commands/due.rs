@@ -38,8 +38,8 @@ pub fn xpoll(context: &CommandContext, args: Args<'_>) -> Result {
     Ok(())
 }
 
-/// Runs `TTN key`: milliseconds until an element can be taken, 0 if one is due, nil if there is none, or only RESUME ends
-/// a pause.
+/// Runs `TTN key`: milliseconds until an element can be taken, 0 if one is due, nil if there is none, or if the pause lasts
+/// until RESUME.
 pub fn ttn(context: &CommandContext, args: Args<'_>) -> Result {
     let args::OfKey { key } = args::read(context, args, args::OfKey::parse)?;
     let dehydrator = Reading::open(context, key)?;

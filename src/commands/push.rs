@@ -52,7 +52,7 @@ impl Ttl {
 
 /// The action for an id that exists already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum IfThere {
+pub enum IfExists {
     /// Replies an error.
     Refuse,
     /// Replies nil, and keeps the existing element.
@@ -62,22 +62,22 @@ pub enum IfThere {
 }
 
 /// `[NX | REPLACE] [SLACK ms] [AT unix-ms]`, in any order: the options of PUSH and MPUSH.
-struct How {
-    if_there: IfThere,
+struct PushOptions {
+    if_exists: IfExists,
     slack: Option<u64>,
     at: Option<u64>,
 }
 
 const NX_OR_REPLACE: &str = "syntax error, NX and REPLACE exclude each other";
 
-impl How {
+impl PushOptions {
     /// Reads an option. Returns `false` if it is unknown or repeated.
     fn parse<'a>(&mut self, option: &Opt<'a>, options: &mut Options<'a>) -> Result<bool> {
         match option.name() {
-            b"NX" if self.if_there == IfThere::Refuse => self.if_there = IfThere::Keep,
-            b"REPLACE" if self.if_there == IfThere::Refuse => self.if_there = IfThere::Replace,
-            b"NX" if self.if_there == IfThere::Replace => return Err(NX_OR_REPLACE.into()),
-            b"REPLACE" if self.if_there == IfThere::Keep => return Err(NX_OR_REPLACE.into()),
+            b"NX" if self.if_exists == IfExists::Refuse => self.if_exists = IfExists::Keep,
+            b"REPLACE" if self.if_exists == IfExists::Refuse => self.if_exists = IfExists::Replace,
+            b"NX" if self.if_exists == IfExists::Replace => return Err(NX_OR_REPLACE.into()),
+            b"REPLACE" if self.if_exists == IfExists::Keep => return Err(NX_OR_REPLACE.into()),
             b"SLACK" if self.slack.is_none() => self.slack = Some(options.milliseconds("SLACK")?),
             b"AT" if self.at.is_none() => self.at = Some(options.deadline()?),
             _ => return Ok(false),
@@ -86,7 +86,7 @@ impl How {
     }
 
     /// Returns whether a word is the name of an option.
-    fn is_one(word: Str<'_>) -> bool {
+    fn is_name(word: Str<'_>) -> bool {
         let names: [&[u8]; 4] = [b"NX", b"REPLACE", b"SLACK", b"AT"];
         names.iter().any(|name| word.bytes().eq_ignore_ascii_case(name))
     }
@@ -108,7 +108,7 @@ pub struct Push<'a> {
     pub ttl: Ttl,
     pub element: Str<'a>,
     pub id: Str<'a>,
-    pub if_there: IfThere,
+    pub if_exists: IfExists,
     /// The deadline, if it is not `ttl` from now.
     pub at: Option<u64>,
     /// The number of deliveries under leases, which the append-only file sends together with AT.
@@ -121,26 +121,27 @@ impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         let timer = Timer::parse(required(args, 2)?)?;
         let (element, id) = (required(args, 3)?, required(args, 4)?);
-        let mut how = How { if_there: IfThere::Refuse, slack: None, at: timer.deadline };
+        let mut chosen =
+            PushOptions { if_exists: IfExists::Refuse, slack: None, at: timer.deadline };
         let (mut deliveries, mut token) = (0, None);
         let mut options = Options::new(args, 5);
         while let Some(option) = options.next() {
             match option.name() {
                 b"DELIVERIES" if deliveries == 0 => deliveries = options.deliveries()?,
                 b"TOKEN" if token.is_none() => token = Some(options.token()?),
-                _ if how.parse(&option, &mut options)? => {}
+                _ if chosen.parse(&option, &mut options)? => {}
                 _ => return Err(option.unexpected()),
             }
         }
-        if deliveries > 0 && how.at.is_none() {
+        if deliveries > 0 && chosen.at.is_none() {
             return Err("syntax error, DELIVERIES needs AT".into());
         }
         if token.is_some() && deliveries == 0 {
             return Err("syntax error, TOKEN needs DELIVERIES".into());
         }
-        let ttl = how.with_slack(Ttl::new(timer.ttl))?;
-        let How { if_there, at, .. } = how;
-        Ok(Self { key: required(args, 1)?, ttl, element, id, if_there, at, deliveries, token })
+        let ttl = chosen.with_slack(Ttl::new(timer.ttl))?;
+        let PushOptions { if_exists, at, .. } = chosen;
+        Ok(Self { key: required(args, 1)?, ttl, element, id, if_exists, at, deliveries, token })
     }
 }
 
@@ -149,12 +150,12 @@ impl<'a> Push<'a> {
 pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let request = args::read(context, args, Push::parse)?;
     let mut dehydrator = Writing::open(context, request.key)?;
-    let Push { key, ttl, element, id, if_there, at, deliveries, token } = request;
+    let Push { key, ttl, element, id, if_exists, at, deliveries, token } = request;
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
-    if if_there != IfThere::Replace && refuses(context, &mut dehydrator, id) {
-        if if_there == IfThere::Refuse {
+    if if_exists != IfExists::Replace && refuses(context, &mut dehydrator, id) {
+        if if_exists == IfExists::Refuse {
             return Err(refusal::remembered(id.bytes()));
         }
         context.reply_null();
@@ -164,12 +165,12 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let started = dehydrator.lawn_or_new(|lawn| {
         let (id, payload) = (id.bytes(), element.bytes());
         let before = lawn.len();
-        let started = match if_there {
-            IfThere::Replace => lawn.replace_at(id, ttl.ms, payload, deadline),
-            IfThere::Refuse | IfThere::Keep => lawn.start_at(id, ttl.ms, payload, deadline),
+        let started = match if_exists {
+            IfExists::Replace => lawn.replace_at(id, ttl.ms, payload, deadline),
+            IfExists::Refuse | IfExists::Keep => lawn.start_at(id, ttl.ms, payload, deadline),
         };
         match started {
-            Err(StartError::Exists) if if_there == IfThere::Keep => return Ok(false),
+            Err(StartError::Exists) if if_exists == IfExists::Keep => return Ok(false),
             started => started.map_err(|error| refusal::of_start(error, id))?,
         }
         if lawn.len() > before {
@@ -190,11 +191,11 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         dehydrator.note_timer(ttl.ms, deadline);
     } else {
         let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
-        replicate::pushed(context, &pushed, if_there == IfThere::Replace);
+        replicate::pushed(context, &pushed, if_exists == IfExists::Replace);
     }
     defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
-    if if_there == IfThere::Replace {
+    if if_exists == IfExists::Replace {
         dehydrator.changed(c"dehydrator.push");
     } else {
         dehydrator.grown(c"dehydrator.push");
@@ -276,7 +277,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
 pub struct MultiPush<'a> {
     pub key: Str<'a>,
     pub elements: Vec<Listed<'a>>,
-    pub if_there: IfThere,
+    pub if_exists: IfExists,
     /// The deadline of all elements, if it is not their ttl from now.
     pub at: Option<u64>,
 }
@@ -296,29 +297,29 @@ impl<'a> MultiPush<'a> {
         let mut elements = Vec::with_capacity(args.len() / 3);
         let mut at = 2;
         // A word in the place of a ttl may be the first option.
-        while let Some(word) = args.get(at).filter(|word| at == 2 || !How::is_one(*word)) {
+        while let Some(word) = args.get(at).filter(|word| at == 2 || !PushOptions::is_name(*word)) {
             let (element, id) = (required(args, at + 1)?, required(args, at + 2)?);
             elements.push(Listed { ttl: Ttl::parse(word)?, element, id });
             at += 3;
         }
-        let mut how = How { if_there: IfThere::Refuse, slack: None, at: None };
+        let mut chosen = PushOptions { if_exists: IfExists::Refuse, slack: None, at: None };
         let mut options = Options::new(args, at);
         while let Some(option) = options.next() {
-            if !how.parse(&option, &mut options)? {
+            if !chosen.parse(&option, &mut options)? {
                 return Err(option.unexpected());
             }
         }
         for listed in &mut elements {
-            listed.ttl = how.with_slack(listed.ttl)?;
+            listed.ttl = chosen.with_slack(listed.ttl)?;
         }
-        Ok(Self { key, elements, if_there: how.if_there, at: how.at })
+        Ok(Self { key, elements, if_exists: chosen.if_exists, at: chosen.at })
     }
 }
 
 /// Runs `MPUSH key ttl element id [ttl element id ...] [NX | REPLACE] [SLACK ms] [AT unix-ms]`: for each 1, 0 if the
 /// id exists already, or -1 if the LENGTH limit leaves no room.
 pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let MultiPush { key, elements, if_there, at } = args::read(context, args, MultiPush::parse)?;
+    let MultiPush { key, elements, if_exists, at } = args::read(context, args, MultiPush::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
@@ -326,84 +327,84 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
     // Stays empty for a dehydrator that remembers no ids; otherwise one per element.
     let mut remembered = Vec::new();
-    if if_there != IfThere::Replace && dehydrator.remembers_any() {
+    if if_exists != IfExists::Replace && dehydrator.remembers_any() {
         remembered.extend(elements.iter().map(|it| refuses(context, &mut dehydrator, it.id)));
     }
-    if if_there == IfThere::Refuse
+    if if_exists == IfExists::Refuse
         && let Some((first, _)) = elements.iter().zip(&remembered).find(|(_, is)| **is)
     {
         return Err(refusal::remembered(first.id.bytes()));
     }
     let wanted = || elements.iter().zip(&deadlines).map(|(listed, deadline)| (*listed, *deadline));
     let length = dehydrator.length_limit();
-    let started = dehydrator.lawn_or_new(|lawn| match if_there {
-        IfThere::Replace => replace_all(context, lawn, wanted(), length),
-        IfThere::Refuse | IfThere::Keep => {
-            start_all(context, lawn, wanted(), if_there, (length, &remembered))
+    let started = dehydrator.lawn_or_new(|lawn| match if_exists {
+        IfExists::Replace => replace_all(context, lawn, wanted(), length),
+        IfExists::Refuse | IfExists::Keep => {
+            start_all(context, lawn, wanted(), if_exists, (length, &remembered))
         }
     })?;
     let mut count = 0;
-    let put = wanted().zip(&started.each).filter(|(_, became)| **became == Became::Put);
+    let put = wanted().zip(&started.each).filter(|(_, result)| **result == PushResult::Stored);
     for ((listed, deadline), _) in put {
         let Listed { ttl, element, id } = listed;
         dehydrator.forget(id.bytes());
         let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
-        replicate::pushed(context, &pushed, if_there == IfThere::Replace);
+        replicate::pushed(context, &pushed, if_exists == IfExists::Replace);
         dehydrator.note_timer(ttl.ms, deadline);
         count += 1;
     }
     if count > 0 {
         defaults::apply(context, key, &mut dehydrator);
         counters::count(&PUSHES, count);
-        match if_there {
-            IfThere::Replace => dehydrator.changed(c"dehydrator.push"),
-            IfThere::Refuse | IfThere::Keep => dehydrator.grown(c"dehydrator.push"),
+        match if_exists {
+            IfExists::Replace => dehydrator.changed(c"dehydrator.push"),
+            IfExists::Refuse | IfExists::Keep => dehydrator.grown(c"dehydrator.push"),
         }
     }
     if let Some(refusal) = started.refusal {
         return Err(refusal);
     }
     let mut reply = context.reply_array(started.each.len());
-    started.each.into_iter().for_each(|became| reply.push_integer(became as i64));
+    started.each.into_iter().for_each(|result| reply.push_integer(result as i64));
     Ok(())
 }
 
 /// The result for one element of an MPUSH, as it is replied.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Became {
+enum PushResult {
     /// The LENGTH limit left no room.
     Refused = -1,
     /// The id existed, and its element was kept.
     Kept = 0,
-    Put = 1,
+    Stored = 1,
 }
 
 /// The results of an MPUSH.
-struct Started {
-    each: Vec<Became>,
+struct PushResults {
+    each: Vec<PushResult>,
     /// The error that stopped the command before the remaining elements.
     refusal: Option<Error>,
 }
 
 /// Starts all elements or none, except those beyond the LENGTH limit. An existing or remembered id is kept or, with
-/// [`IfThere::Refuse`], makes the whole command fail.
+/// [`IfExists::Refuse`], makes the whole command fail.
 fn start_all<'a>(
     context: &Context,
     lawn: &mut Lawn,
     wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
-    if_there: IfThere,
+    if_exists: IfExists,
     (length, remembered): (u64, &[bool]),
-) -> Result<Started> {
+) -> Result<PushResults> {
     let mut each = Vec::with_capacity(wanted.size_hint().0);
     for (Listed { ttl, element, id }, deadline) in wanted.clone() {
         if remembered.get(each.len()) == Some(&true) {
-            each.push(Became::Kept);
+            each.push(PushResult::Kept);
             continue;
         }
         let refusal = match lawn.start_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
             Ok(()) if !limits::is_within_length(context, lawn, length) => {
                 drop(lawn.stop(id.bytes()));
-                each.push(Became::Refused);
+                each.push(PushResult::Refused);
                 continue;
             }
             Ok(()) if limits::has_room(context, lawn) => None,
@@ -411,21 +412,21 @@ fn start_all<'a>(
                 drop(lawn.stop(id.bytes()));
                 Some(limits::full())
             }
-            Err(StartError::Exists) if if_there == IfThere::Keep => {
-                each.push(Became::Kept);
+            Err(StartError::Exists) if if_exists == IfExists::Keep => {
+                each.push(PushResult::Kept);
                 continue;
             }
             Err(error) => Some(refusal::of_start(error, id.bytes())),
         };
         if let Some(refusal) = refusal {
             // A refused command changes nothing.
-            let done = wanted.zip(&each).filter(|(_, became)| **became == Became::Put);
+            let done = wanted.zip(&each).filter(|(_, result)| **result == PushResult::Stored);
             done.for_each(|((listed, _), _)| drop(lawn.stop(listed.id.bytes())));
             return Err(refusal);
         }
-        each.push(Became::Put);
+        each.push(PushResult::Stored);
     }
-    Ok(Started { each, refusal: None })
+    Ok(PushResults { each, refusal: None })
 }
 
 /// Starts all elements or none, replacing existing ones. Exceptions: elements beyond the LENGTH limit are refused, and the
@@ -435,7 +436,7 @@ fn replace_all<'a>(
     lawn: &mut Lawn,
     wanted: impl Iterator<Item = (Listed<'a>, u64)> + Clone,
     length: u64,
-) -> Result<Started> {
+) -> Result<PushResults> {
     let further = wanted.clone().map(|(listed, _)| listed.id.bytes());
     let further = further.filter(|id| lawn.look(id).is_none());
     // At most `room` new ids are stored.
@@ -452,20 +453,20 @@ fn replace_all<'a>(
             && !context.is_replaying()
             && lawn.look(id.bytes()).is_none()
         {
-            each.push(Became::Refused);
+            each.push(PushResult::Refused);
             continue;
         }
         if let Err(error) = lawn.replace_at(id.bytes(), ttl.ms, element.bytes(), deadline) {
             let refusal = refusal::of_start(error, id.bytes());
-            return if !each.contains(&Became::Put) {
+            return if !each.contains(&PushResult::Stored) {
                 Err(refusal)
             } else {
-                Ok(Started { each, refusal: Some(refusal) })
+                Ok(PushResults { each, refusal: Some(refusal) })
             };
         }
-        each.push(Became::Put);
+        each.push(PushResult::Stored);
     }
-    Ok(Started { each, refusal: None })
+    Ok(PushResults { each, refusal: None })
 }
 
 /// Generates a random id: 32 hexadecimal digits.
@@ -484,20 +485,20 @@ mod tests {
     use super::*;
     use crate::commands::args::testing::*;
 
-    type Read = ([String; 3], (u64, u64), (IfThere, Option<u64>, u16));
+    type Read = ([String; 3], (u64, u64), (IfExists, Option<u64>, u16));
 
     fn push(args: Args<'_>) -> Result<Read> {
         let it = Push::parse(args)?;
         Ok((
             [it.key, it.element, it.id].map(text),
             (it.ttl.asked, it.ttl.ms),
-            (it.if_there, it.at, it.deliveries),
+            (it.if_exists, it.at, it.deliveries),
         ))
     }
 
     #[test]
     fn a_push_is_its_words_and_its_options_in_any_order() {
-        use IfThere::{Keep, Refuse, Replace};
+        use IfExists::{Keep, Refuse, Replace};
         needs_all_of("k 5 e i", only!(Push));
         let pushed = |ttl: (u64, u64), rest| Ok((["k", "e", "i"].map(Into::into), ttl, rest));
         let plain = (1000, 1000);
@@ -611,15 +612,15 @@ mod tests {
 
     #[test]
     fn options_behind_many_hold_for_all_of_them() {
-        use IfThere::{Keep, Refuse, Replace};
+        use IfExists::{Keep, Refuse, Replace};
         let multipush = |args: Args<'_>| {
             let it = MultiPush::parse(args)?;
             let element =
                 |it: &Listed<'_>| format!("{} {} {}", it.ttl.ms, text(it.element), text(it.id));
             let elements = it.elements.iter().map(element).collect::<Vec<_>>().join(", ");
-            Ok((elements, it.if_there, it.at))
+            Ok((elements, it.if_exists, it.at))
         };
-        let pushed = |elements: &str, if_there, at| Ok((elements.to_owned(), if_there, at));
+        let pushed = |elements: &str, if_exists, at| Ok((elements.to_owned(), if_exists, at));
         assert_eq!(request("k 5 e i", multipush), pushed("5 e i", Refuse, None));
         assert_eq!(request("k 5 e i 0 f j", multipush), pushed("5 e i, 0 f j", Refuse, None));
         assert_eq!(request("k 5 e i 0 f j nx", multipush), pushed("5 e i, 0 f j", Keep, None));

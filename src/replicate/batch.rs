@@ -19,12 +19,12 @@ const IDS_MAX: usize = 1024;
 thread_local! {
     // Commands run on the server's main thread alone. The vectors are reused for the next batch: allocating both for a
     // batch of one id would cost more than the rest of it.
-    static ROOM: Cell<Room> = const { Cell::new(Room { ids: Vec::new(), kept: Vec::new() }) };
+    static BUFFER: Cell<IdBuffer> = const { Cell::new(IdBuffer { ids: Vec::new(), kept: Vec::new() }) };
 }
 
 /// The ids of a batch. Empty between batches.
 #[derive(Default)]
-struct Room {
+struct IdBuffer {
     /// The server's strings: arguments of the command, or those in `kept`.
     ids: Vec<*mut RedisModuleString>,
     kept: Vec<OwnedStr>,
@@ -36,8 +36,8 @@ pub struct Batch<'a> {
     key: Str<'a>,
     /// The command and its argument before the ids: the TTL, deadline and token of a lease, or until when ids are
     /// remembered. `None`: the elements are removed.
-    how: Option<(&'static CStr, Digits)>,
-    room: Room,
+    command: Option<(&'static CStr, Digits)>,
+    buffer: IdBuffer,
     any: bool,
     is_heard: bool,
 }
@@ -76,36 +76,36 @@ impl<'a> Batch<'a> {
     }
 
     #[inline]
-    fn new(context: &'a Context, key: Str<'a>, how: Option<(&'static CStr, Digits)>) -> Self {
+    fn new(context: &'a Context, key: Str<'a>, command: Option<(&'static CStr, Digits)>) -> Self {
         let is_heard = !listeners::are_absent();
-        let room = if is_heard { ROOM.take() } else { Room::default() };
-        Self { context, key, how, room, any: false, is_heard }
+        let buffer = if is_heard { BUFFER.take() } else { IdBuffer::default() };
+        Self { context, key, command, buffer, any: false, is_heard }
     }
 
     /// Adds an id.
     pub fn push(&mut self, id: &[u8]) {
-        if self.is_enough() {
+        if self.is_unheard() {
             return;
         }
         let id = OwnedStr::new(id);
-        self.room.ids.push(id.as_str().as_ptr());
-        self.room.kept.push(id);
+        self.buffer.ids.push(id.as_str().as_ptr());
+        self.buffer.kept.push(id);
         self.flush_if_full();
     }
 
     /// Adds an id that the client sent.
     pub fn push_sent(&mut self, id: Str<'a>) {
-        if self.is_enough() {
+        if self.is_unheard() {
             return;
         }
-        self.room.ids.push(id.as_ptr());
+        self.buffer.ids.push(id.as_ptr());
         self.flush_if_full();
     }
 
     /// Records that the batch has an id. Returns whether this id need not be replicated, because nothing listens. The
     /// server still counts changes by what is replicated: the command as it was sent or, outside of a command, the first
     /// id.
-    fn is_enough(&mut self) -> bool {
+    fn is_unheard(&mut self) -> bool {
         let is_first = !std::mem::replace(&mut self.any, true);
         !self.is_heard && (!is_first || self.context.command().is_some())
     }
@@ -115,7 +115,7 @@ impl<'a> Batch<'a> {
         trap::pass("replicate");
         self.flush();
         if self.is_heard {
-            ROOM.set(std::mem::take(&mut self.room));
+            BUFFER.set(std::mem::take(&mut self.buffer));
         } else if let Some(command) = self.context.command().filter(|_| self.any) {
             verbatim(command);
         }
@@ -123,24 +123,24 @@ impl<'a> Batch<'a> {
     }
 
     fn flush_if_full(&mut self) {
-        if self.room.ids.len() == IDS_MAX {
+        if self.buffer.ids.len() == IDS_MAX {
             self.flush();
         }
     }
 
     fn flush(&mut self) {
-        if self.room.ids.is_empty() {
+        if self.buffer.ids.is_empty() {
             return;
         }
         announce_level(self.context);
         let (context, key) = (self.context.as_ptr(), self.key.as_ptr());
-        let (ids, count) = (self.room.ids.as_ptr(), self.room.ids.len());
+        let (ids, count) = (self.buffer.ids.as_ptr(), self.buffer.ids.len());
         let remove = c"DEHYDRATOR.REM".as_ptr();
         // SAFETY: the context is live. The formats say what follows: a string of the server's, perhaps a buffer with
         // its length, and a string of the server's or an array of such with its length; those live, as arguments of the
         // command or in `kept`.
         unsafe {
-            match (&self.how, &self.room.ids[..]) {
+            match (&self.command, &self.buffer.ids[..]) {
                 // One id is by far the most frequent case, and for an array the server allocates once more.
                 (None, [id]) => {
                     api!(RedisModule_Replicate(context, remove, c"ss".as_ptr(), key, *id))
@@ -162,7 +162,7 @@ impl<'a> Batch<'a> {
                 }
             }
         };
-        self.room.ids.clear();
-        self.room.kept.clear();
+        self.buffer.ids.clear();
+        self.buffer.kept.clear();
     }
 }

@@ -219,16 +219,16 @@ impl Take {
     }
 
     /// Returns the form in which the token is replied. `word`: the token that the client chose.
-    pub(super) fn spelling(self, word: Option<&[u8]>) -> Spelling<'_> {
+    pub(super) fn token_form(self, word: Option<&[u8]>) -> TokenForm<'_> {
         match (word, self.token) {
-            (Some(word), _) => Spelling::Chosen(word),
-            (None, Some(token)) => Spelling::Drawn(Digits::new(token.number())),
-            (None, None) => Spelling::Chosen(&[]),
+            (Some(word), _) => TokenForm::Chosen(word),
+            (None, Some(token)) => TokenForm::Drawn(Digits::new(token.number())),
+            (None, None) => TokenForm::Chosen(&[]),
         }
     }
 
     /// Replies an element in the requested form, with the token of its lease.
-    pub(super) fn reply(self, reply: &mut Array<'_>, element: &Element<'_>, token: &Spelling<'_>) {
+    pub(super) fn reply(self, reply: &mut Array<'_>, element: &Element<'_>, token: &TokenForm<'_>) {
         let Element { id, payload, deliveries, .. } = *element;
         if self.lease.is_some() {
             let mut row = reply.push_array(4);
@@ -247,14 +247,14 @@ impl Take {
 }
 
 /// A token in a reply.
-pub(super) enum Spelling<'a> {
+pub(super) enum TokenForm<'a> {
     /// As the client wrote it.
     Chosen(&'a [u8]),
     /// In digits, as a string: languages whose only numbers are doubles would round it.
     Drawn(Digits),
 }
 
-impl Spelling<'_> {
+impl TokenForm<'_> {
     fn bytes(&self) -> &[u8] {
         match self {
             Self::Chosen(word) => word,

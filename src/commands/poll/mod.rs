@@ -49,7 +49,7 @@ pub use self::unblocked::{flushed, swapped};
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     let Poll { key, block, take, word } = args::read(context, args, Poll::parse)?;
     let take = take.with_token();
-    let token = take.spelling(word.map(Str::bytes));
+    let token = take.token_form(word.map(Str::bytes));
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     // Checked before anything is given out.

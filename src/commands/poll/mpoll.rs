@@ -83,7 +83,7 @@ fn reply_held<'a>(
     (take, word): (Take, Option<Str<'_>>),
     now: u64,
 ) -> Option<Str<'a>> {
-    let token = take.spelling(word.map(Str::bytes));
+    let token = take.token_form(word.map(Str::bytes));
     take.chosen_token()?;
     keys.iter().copied().find(|key| {
         let Ok(dehydrator) = Reading::open(context, *key) else { return false };
@@ -102,7 +102,7 @@ fn reply_first(
     (take, word): (Take, Option<Str<'_>>),
     now: u64,
 ) {
-    let token = take.spelling(word.map(Str::bytes));
+    let token = take.token_form(word.map(Str::bytes));
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
         // Moving dead letters of an earlier key calls out, so this key may have another type now.
         let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };

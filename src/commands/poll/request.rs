@@ -24,7 +24,7 @@ pub struct Poll<'a> {
 
 impl<'a> Poll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (block, take, word) = parse_how(args, 2)?;
+        let (block, take, word) = parse_options(args, 2)?;
         Ok(Self { key: required(args, 1)?, block, take, word })
     }
 }
@@ -44,7 +44,7 @@ impl<'a> MPoll<'a> {
         let mut keys: Vec<_> = args.from(2).take(numkeys).collect();
         let mut seen = HashSet::with_capacity_and_hasher(numkeys, RandomState::new());
         keys.retain(|key| seen.insert(key.bytes()));
-        let (block, take, word) = parse_how(args, 2 + numkeys)?;
+        let (block, take, word) = parse_options(args, 2 + numkeys)?;
         Ok(Self { keys, block, take, word })
     }
 }
@@ -56,7 +56,7 @@ pub fn parse_numkeys(args: Args<'_>) -> Result<usize> {
 }
 
 /// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, starting at argument `from`.
-fn parse_how(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take, Option<Str<'_>>)> {
+fn parse_options(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take, Option<Str<'_>>)> {
     let (mut count, mut block, mut with_ids) = (None, None, false);
     let (mut lease, mut word) = (None, None);
     let mut options = Options::new(args, from);

@@ -154,7 +154,7 @@ impl TakenElements {
         } else {
             context.reply_array(self.elements.len())
         };
-        let token = self.take.spelling(self.word.as_deref());
+        let token = self.take.token_form(self.word.as_deref());
         for copy in &self.elements {
             let (id, payload, deadline) = (copy.id(), copy.payload(), copy.deadline);
             let deliveries = deliveries_as_given(copy, self.begins_leases());
