@@ -1,11 +1,10 @@
 //! Moving due elements and dead letters to the destination of a policy.
 //!
 //! ```text
-//!   background::delivery ─┬▶ deliver ───────────┬▶ send: XADD or PUBLISH for each, or RPUSH for all; then REM for all
-//!                         ├▶ move_dead_letters ─┤
-//!   POLL, dead letters ───┘                     │
-//!   background::delivery ──▶ retry, when stuck ─┤
-//!   REJECT ────────────────▶ reject ────────────┘
+//!   background::delivery ────────▶ deliver ───────────┐
+//!   background::delivery, POLL ──▶ move_dead_letters ─┤
+//!   background::delivery ────────▶ retry ─────────────┼──▶ send: XADD or PUBLISH for each, RPUSH for all; then REM
+//!   REJECT ──────────────────────▶ reject ────────────┘
 //! ```
 //!
 //! A server command publishes events, and a listener may change anything. So each element is checked again before it is
@@ -24,12 +23,12 @@
 //! passes over stuck elements, however many there are.
 
 mod batch;
-mod carrier;
+mod send_command;
 
 use std::cell::{Cell, OnceCell};
 
 use self::batch::{BATCH, batch_of, batch_of_held};
-use self::carrier::Carrier;
+use self::send_command::SendCommand;
 use crate::clock;
 use crate::data_type::{
     DEAD_LETTERS_MAX, Dehydrator, ElementCopy, REJECTED, STUCK, Writing, inspect, is_dead,
@@ -105,8 +104,8 @@ fn send(
     let Some(route) = policy.route().filter(|_| !batch.is_empty()) else {
         return (Vec::new(), Ok(()));
     };
-    let mut carrier = Carrier::of(route, policy.is_limit());
-    let adds = carrier.as_ref().is_some_and(|carrier| carrier.adds);
+    let mut command = SendCommand::of(route, policy.is_limit());
+    let adds = command.as_ref().is_some_and(|command| command.adds);
     if adds && context.is_out_of_memory() {
         return (Vec::new(), Err("OOM used memory > 'maxmemory'".to_owned()));
     }
@@ -131,7 +130,7 @@ fn send(
     };
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     let mut whole = None;
-    let most = if carrier.as_ref().is_some_and(|carrier| carrier.takes_all) { BATCH } else { 1 };
+    let most = if command.as_ref().is_some_and(|command| command.takes_all) { BATCH } else { 1 };
     let mut left = batch.into_iter();
     while !left.as_slice().is_empty() {
         let mut load: Vec<_> = left.by_ref().take(most).collect();
@@ -142,7 +141,7 @@ fn send(
             continue;
         }
         whole.get_or_insert_with(AbortOnPanic::begin);
-        result = carrier.as_mut().map_or(Ok(()), |carrier| carrier.send(context, &load));
+        result = command.as_mut().map_or(Ok(()), |command| command.send(context, &load));
         trap::pass("sent");
         if result.is_err() {
             break;

@@ -9,7 +9,7 @@ use crate::policy::{End, MaxLen, Route};
 use crate::server::{Context, OwnedStr};
 
 /// The server command that moves elements.
-pub(super) struct Carrier {
+pub(super) struct SendCommand {
     name: &'static CStr,
     /// The arguments before the id, or before the element if only the element is sent.
     head: Vec<OwnedStr>,
@@ -31,7 +31,7 @@ struct FieldNames {
     deliveries: Option<OwnedStr>,
 }
 
-impl Carrier {
+impl SendCommand {
     /// Returns the command for a route. `None`: elements are dropped.
     pub(super) fn of(route: &Route, is_dead: bool) -> Option<Self> {
         let plain = |name, key: &[u8]| Self {
@@ -45,15 +45,15 @@ impl Carrier {
         match route {
             Route::Drop => None,
             Route::Stream { dest, maxlen } => {
-                let mut carrier = Self { adds: true, ..plain(c"XADD", dest) };
+                let mut command = Self { adds: true, ..plain(c"XADD", dest) };
                 let trim = maxlen.map(MaxLen::words).into_iter().flatten();
-                carrier.head.extend(trim.map(|word| OwnedStr::new(&word)));
-                carrier.fields = Some(FieldNames {
+                command.head.extend(trim.map(|word| OwnedStr::new(&word)));
+                command.fields = Some(FieldNames {
                     id: OwnedStr::new(b"id"),
                     element: OwnedStr::new(b"element"),
                     deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
                 });
-                Some(carrier)
+                Some(command)
             }
             Route::List { dest, end } => {
                 let name = match end {
