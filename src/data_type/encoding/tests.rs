@@ -194,7 +194,9 @@ fn ids_of_a_payload_take_a_small_multiple_of_its_length_whatever_their_times() {
         assert_eq!(loaded.len(), count as usize);
         let factor = loaded.memory() as f64 / length as f64;
         println!("{factor:.1} times");
-        assert!(factor <= 12.0, "{factor} times");
+        // Pages of a few slots waste more.
+        let most = if cfg!(feature = "tiny-bounds") { 20.0 } else { 12.0 };
+        assert!(factor <= most, "{factor} times");
     }
 }
 
