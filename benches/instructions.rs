@@ -13,16 +13,14 @@
 
 use std::env;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 use redis::{Cmd, Connection, ConnectionLike, FromRedisValue, Value};
-use tempfile::TempDir;
 
+use benches::callgrind::{Host, SERVER, server_itself};
 use benches::load::{connect, element, id};
 use benches::page;
-use harness::{Server, cmd, until};
+use harness::{Server, cmd};
 
 const COUNT: usize = 20_000;
 const BATCH: usize = 64;
@@ -30,85 +28,28 @@ const BYTES: usize = 64;
 /// Elements have no more TTLs than these, as in most uses.
 const TTLS: usize = 8;
 
-/// What callgrind is told.
-const CALLGRIND: &str = "--tool=callgrind --dump-line=no";
-
-/// A server under callgrind.
-struct Host {
-    folder: TempDir,
-    server: Server,
-    client: Connection,
-    /// How often callgrind was asked.
-    dumps: usize,
+fn packed(commands: &[Cmd]) -> (Vec<u8>, usize) {
+    let packed = commands.iter().flat_map(Cmd::get_packed_command).collect();
+    (packed, commands.len())
 }
 
-impl Host {
-    /// A server that writes an append-only file, or none.
-    fn start(with_file: bool) -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
-        let launcher = folder.path().join("server");
-        let script = format!(
-            "#!/bin/sh\nexec valgrind --quiet {CALLGRIND} --callgrind-out-file='{}' '{}' \"$@\"\n",
-            folder.path().join("out").display(),
-            server_itself().display(),
-        );
-        fs::write(&launcher, script).expect("a launcher");
-        fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).expect("a program");
-        // SAFETY: this program has one thread.
-        unsafe { env::set_var(SERVER, &launcher) };
-        // The server's cron comes as seldom as it may: it is no part of a command.
-        let file = if with_file { "yes" } else { "no" };
-        let server = Server::start(&["--hz", "1", "--dynamic-hz", "no", "--appendonly", file]);
-        let client = connect(&server);
-        Self { folder, server, client, dumps: 0 }
-    }
-
-    /// Sends commands, and returns how many instructions each took, and the replies.
-    fn count(&mut self, row: &str, commands: &[Cmd]) -> (f64, Vec<Value>) {
-        let pipelines: Vec<_> = commands.chunks(BATCH).map(packed).collect();
-        self.tell("zero");
-        let mut replies = Vec::with_capacity(commands.len());
+/// Sends commands, and returns how many instructions each took, and the replies.
+fn count(host: &mut Host, row: &str, commands: &[Cmd]) -> (f64, Vec<Value>) {
+    let pipelines: Vec<_> = commands.chunks(BATCH).map(packed).collect();
+    let mut replies = Vec::with_capacity(commands.len());
+    let profile = host.profile(|client| {
         for (packed, count) in pipelines {
-            let some = self.client.req_packed_commands(&packed, 0, count).expect("replies");
+            let some = client.req_packed_commands(&packed, 0, count).expect("replies");
             let is_wrong = |reply: &Value| matches!(reply, Value::ServerError(_) | Value::Nil);
             assert!(!some.iter().any(is_wrong), "{row}: {some:?}");
             replies.extend(some);
         }
-        self.tell("dump");
-        self.dumps += 1;
-        let found = self.folder.path().join(format!("out.{}", self.dumps));
-        let text = until("what callgrind found", || {
-            let text = fs::read_to_string(&found).ok()?;
-            text.contains("\ntotals: ").then_some(text)
-        });
-        if let Some(kept) = env::var_os("PROFILE").map(PathBuf::from) {
-            fs::create_dir_all(&kept).expect("a folder");
-            fs::copy(&found, kept.join(row.replace(' ', "-"))).expect("a copy");
-        }
-        let totals = text.lines().find_map(|line| line.strip_prefix("totals: "));
-        let total: f64 = totals.and_then(|total| total.trim().parse().ok()).expect("a number");
-        (total / commands.len() as f64, replies)
+    });
+    if let Some(kept) = env::var_os("PROFILE").map(PathBuf::from) {
+        fs::create_dir_all(&kept).expect("a folder");
+        fs::write(kept.join(row.replace(' ', "-")), profile.text()).expect("a file");
     }
-
-    fn tell(&self, what: &str) {
-        let pid = format!("--pid={}", self.server.pid());
-        let told = Command::new("vgdb").args([&pid, what]).output().expect("valgrind's vgdb");
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
-    }
-}
-
-/// The variable by which the harness is told of a server.
-const SERVER: &str = "DEHYDRATOR_SERVER";
-
-/// The server that is counted, not its launcher.
-fn server_itself() -> PathBuf {
-    static FOUND: std::sync::OnceLock<PathBuf> = std::sync::OnceLock::new();
-    FOUND.get_or_init(harness::server_program).clone()
-}
-
-fn packed(commands: &[Cmd]) -> (Vec<u8>, usize) {
-    let packed = commands.iter().flat_map(Cmd::get_packed_command).collect();
-    (packed, commands.len())
+    (profile.instructions() / commands.len() as f64, replies)
 }
 
 /// A command for each number.
@@ -149,11 +90,12 @@ fn entry(reply: &Value) -> String {
 type Counted = Vec<(&'static str, f64)>;
 
 fn counted(with_file: bool) -> Counted {
-    let mut host = Host::start(with_file);
+    let module = harness::release_module();
+    let mut host = Host::start(&module, with_file);
     let mut counted = Counted::new();
     let mut note = |host: &mut Host, row: &'static str, commands: &[Cmd]| {
         eprintln!("{row}{}", if with_file { ", with a file" } else { "" });
-        let (count, replies) = host.count(row, commands);
+        let (count, replies) = count(host, row, commands);
         counted.push((row, count));
         replies
     };
@@ -186,10 +128,10 @@ fn counted(with_file: bool) -> Counted {
     note(&mut host, "RPUSH", &each(rpush));
     note(&mut host, "LPOP", &each(|_| cmd("LPOP list")));
     let due = each(|number| push("due", number % TTLS, number));
-    host.count("due", &due);
+    count(&mut host, "due", &due);
     note(&mut host, "POLL COUNT 1", &each(|_| cmd("DEHYDRATOR.POLL due COUNT 1")));
 
-    host.count("due", &due);
+    count(&mut host, "due", &due);
     let lease = "DEHYDRATOR.POLL due COUNT 1 LEASE 3600000";
     let leased = held(&note(&mut host, "POLL COUNT 1 LEASE", &each(|_| cmd(lease))));
     let settle = |number: usize| {
