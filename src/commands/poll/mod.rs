@@ -37,8 +37,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
 
 use self::client::{must_wait, sleep};
-use self::give::take_due;
-use self::reply::{Reply, reply_held};
+use self::reply::{reply_due, reply_held};
 use self::request::Poll;
 use super::{args, limits};
 
@@ -77,8 +76,6 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
             dehydrator = Writing::open_at(context, key, now)?;
         }
     }
-    let mut reply = Reply::new(context, key, take, dehydrator.overdue(), now);
-    take_due(context, dehydrator, key, now, take, &mut reply);
-    reply.end();
+    reply_due(context, dehydrator, key, now, take).end();
     Ok(())
 }

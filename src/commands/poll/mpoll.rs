@@ -9,8 +9,7 @@ use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Str, error::Result};
 
 use super::client::{Asked, must_wait, sleep};
-use super::give::take_due;
-use super::reply::{Reply, reply_held};
+use super::reply::{reply_due, reply_held};
 use super::request::{MPoll, parse_numkeys};
 use crate::commands::{args, limits};
 
@@ -81,10 +80,8 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
 fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take<'_>, now: u64) {
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
         // Moving dead letters of an earlier key calls out, so this key may have another type now.
-        let Ok(mut dehydrator) = Writing::open_at(context, *key, now) else { continue };
-        let mut reply = Reply::new(context, *key, take, dehydrator.overdue(), now);
-        take_due(context, dehydrator, *key, now, take, &mut reply);
-        if !reply.is_empty() {
+        let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
+        if !reply_due(context, dehydrator, *key, now, take).is_empty() {
             return;
         }
     }

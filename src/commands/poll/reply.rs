@@ -1,6 +1,7 @@
 //! The reply of a POLL or an MPOLL.
 
-use crate::metrics::latency::{LatenessBatch, OverdueSince};
+use crate::data_type::Writing;
+use crate::metrics::latency::LatenessBatch;
 use crate::pending::Take;
 use crate::server::reply::Array;
 use crate::server::string::Digits;
@@ -8,7 +9,7 @@ use crate::server::{Context, Str};
 use lawn::{Element, Lawn};
 
 use super::client::note_resend;
-use super::give::{Recipient, held};
+use super::give::{Recipient, held, take_due};
 
 /// A reply, which begins with its first element.
 pub(super) struct Reply<'a> {
@@ -17,8 +18,6 @@ pub(super) struct Reply<'a> {
     take: Take<'a>,
     token: TokenForm<'a>,
     rows: Option<Array<'a>>,
-    /// The lateness of the elements that it receives from the lawn.
-    lateness: LatenessBatch,
 }
 
 /// A token in a reply.
@@ -30,20 +29,13 @@ enum TokenForm<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Returns a reply of the elements of a key that are taken at `now`, overdue since `overdue`.
-    pub(super) fn new(
-        context: &'a Context,
-        key: Str<'a>,
-        take: Take<'a>,
-        overdue: Option<OverdueSince>,
-        now: u64,
-    ) -> Self {
+    /// Returns a reply with elements of a key.
+    pub(super) fn new(context: &'a Context, key: Str<'a>, take: Take<'a>) -> Self {
         let token = match (take.word, take.token) {
             (None, Some(token)) => TokenForm::Drawn(Digits::new(token.number())),
             (word, _) => TokenForm::Chosen(word.unwrap_or_default()),
         };
-        let lateness = LatenessBatch::begin(overdue, now);
-        Self { context, key, take, token, rows: None, lateness }
+        Self { context, key, take, token, rows: None }
     }
 
     /// Adds an element in the requested form, with the token of its lease.
@@ -94,11 +86,33 @@ impl<'a> Reply<'a> {
     }
 }
 
-impl Recipient for Reply<'_> {
+/// A reply to a client that did not wait: the lateness of each element is recorded.
+struct Measured<'r, 'a> {
+    reply: &'r mut Reply<'a>,
+    lateness: LatenessBatch,
+}
+
+impl Recipient for Measured<'_, '_> {
     fn give(&mut self, element: Element<'_>, deadline: u64) {
         self.lateness.note(deadline);
-        self.push(&element);
+        self.reply.push(&element);
     }
+}
+
+/// Takes due elements of a key and replies them. Returns the reply, which may be empty.
+pub(super) fn reply_due<'a>(
+    context: &'a Context,
+    mut dehydrator: Writing<'a>,
+    key: Str<'a>,
+    now: u64,
+    take: Take<'a>,
+) -> Reply<'a> {
+    let mut reply = Reply::new(context, key, take);
+    let lateness = LatenessBatch::begin(dehydrator.overdue(), now);
+    let mut measured = Measured { reply: &mut reply, lateness };
+    take_due(context, dehydrator, key, now, take, &mut measured);
+    drop(measured);
+    reply
 }
 
 /// Replies the elements that the client holds in a key under its chosen token, if there are any.
@@ -109,7 +123,7 @@ pub(super) fn reply_held(
     take: Take<'_>,
     now: u64,
 ) -> bool {
-    let mut reply = Reply::new(context, key, take, None, now);
+    let mut reply = Reply::new(context, key, take);
     held(lawn, take, now).for_each(|element| reply.push(&element));
     if reply.is_empty() {
         return false;

@@ -105,13 +105,7 @@ fn serve_ready(context: &Context) {
 fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
     let now = clock::now();
     let key = OwnedStr::new(&name.key);
-    let is_there = context.select_db(name.db);
-    let outlook = if is_there { look(context, key.as_str()) } else { Outlook::Next(None) };
-    blocked::note_name(context, name, outlook);
-    if !matches!(outlook, Outlook::Next(Some(next)) if next <= now) {
-        return 0;
-    }
-    if !context.lets_clients_write(key.as_str()) {
+    if !context.select_db(name.db) || !context.lets_clients_write(key.as_str()) {
         blocked::with(|lines| lines.postpone(name, now, Some(now + RETRY_US / 1000)));
         return 0;
     }
@@ -128,7 +122,9 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         // anything, such as kill the client.
         let taken = from.iter().find_map(|from| TakenElements::take(context, &sleeper, from));
         let Some(taken) = taken else {
-            // An element was due but could not be taken: the backstop tries again.
+            // A change went unnoticed, or a due element cannot be taken: then the backstop tries again.
+            let outlook = look(context, key.as_str());
+            blocked::note_name(context, name, || outlook);
             blocked::with(|lines| lines.postpone(name, now, None));
             break;
         };
@@ -149,7 +145,7 @@ fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
     }
     words.extend(keys);
     let words: Vec<_> = words.iter().map(OwnedStr::as_str).collect();
-    context.may_still_run(sleeper.client, &words)
+    context.may_still_run(sleeper.connection, &words)
 }
 
 /// Checks the keys that clients wait for, one by one, while `go_on` returns true. The next call carries on from there.
@@ -159,7 +155,8 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
         if context.select_db(name.db) {
             let key = OwnedStr::new(&name.key);
             if context.serves(key.as_str()) {
-                blocked::note_name(context, &name, look(context, key.as_str()));
+                let outlook = look(context, key.as_str());
+                blocked::note_name(context, &name, || outlook);
             } else {
                 blocked::dismiss(context, &name, Error::SlotMoved);
             }

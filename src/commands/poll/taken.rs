@@ -127,7 +127,7 @@ impl TakenElements {
             note_resend(self.db, key, take.token);
         }
         let take = Take { count: self.elements.len(), ..take };
-        let mut reply = Reply::new(context, key, take, None, 0);
+        let mut reply = Reply::new(context, key, take);
         for copy in &self.elements {
             let deliveries = self.deliveries_as_given(copy);
             let (id, payload, deadline) = (copy.id(), copy.payload(), copy.deadline);

@@ -1,5 +1,6 @@
 //! The lines of blocked clients, and when each key is visited. This table calls no server function.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::ops::Bound;
@@ -8,6 +9,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 
 use super::super::{Take, timer};
+use super::Outlook;
 use crate::server::Error;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
@@ -20,11 +22,12 @@ pub struct Sleeper {
     /// The keys in the client's order, each once, all in one database.
     pub names: Vec<Rc<Name>>,
     /// The connection, which identifies the user.
-    pub client: ClientId,
+    pub connection: ClientId,
     take: Take<'static>,
     /// The token that the client has chosen, as it sent it.
     word: Option<Box<[u8]>>,
-    handle: ClientHandle,
+    /// `None`: it waits no more.
+    client: RefCell<Option<BlockedClient>>,
     ticket: Ticket,
     /// The timeout, on the monotonic clock, in microseconds.
     until_us: Option<u64>,
@@ -44,16 +47,16 @@ type Sleepers = BTreeMap<Ticket, Rc<Sleeper>>;
 #[derive(Default)]
 struct Line {
     sleepers: Sleepers,
-    /// When the key is visited, in milliseconds since the epoch: its entry in [`Lines::times`].
+    /// When the key is to be visited, in milliseconds since the epoch: when its next element comes due, as far as is known.
     visit_at: Option<u64>,
-    /// Whether the key is ready.
+    /// Whether the key is in [`Lines::ready`]. Otherwise it is in [`Lines::times`], if it is to be visited.
     is_ready: bool,
 }
 
 impl Line {
     /// Returns whether an element is due at `now`, as far as is known.
     fn is_due(&self, now: u64) -> bool {
-        self.is_ready || self.visit_at.is_some_and(|at| at <= now)
+        self.visit_at.is_some_and(|at| at <= now)
     }
 }
 
@@ -62,13 +65,13 @@ impl Line {
 pub struct Lines {
     /// In the order of names, so that the backstop carries on after the last one it saw.
     by_name: BTreeMap<Rc<Name>, Line>,
-    by_client: HashMap<ClientHandle, (BlockedClient, Rc<Sleeper>), ahash::RandomState>,
-    /// When each key is visited, in milliseconds since the epoch.
+    by_client: HashMap<ClientHandle, Rc<Sleeper>, ahash::RandomState>,
+    /// When each key that is not ready is visited, in milliseconds since the epoch.
     times: BTreeSet<(u64, Rc<Name>)>,
     /// Keys with due elements, in the order in which they became ready.
     ready: VecDeque<Rc<Name>>,
     /// The timeout of each client, on the monotonic clock, in microseconds.
-    timeouts: BTreeMap<(u64, Ticket), ClientHandle>,
+    timeouts: BTreeMap<(u64, Ticket), Rc<Sleeper>>,
     /// The lines of keys for which clients wait in vain, and why. The lines are taken out of `by_name`, so later clients of
     /// the same key wait in a new one.
     dismissed: VecDeque<(Error, Sleepers)>,
@@ -108,10 +111,10 @@ impl Lines {
         self.tickets += 1;
         let sleeper = Rc::new(Sleeper {
             names: names.map(|name| self.shared(name)).collect(),
-            client: client.id(),
+            connection: client.id(),
             take: take.without_word(),
             word: take.word.map(Box::from),
-            handle,
+            client: RefCell::new(Some(client)),
             ticket,
             until_us,
         });
@@ -119,8 +122,8 @@ impl Lines {
             let line = self.by_name.entry(Rc::clone(name)).or_default();
             line.sleepers.insert(ticket, Rc::clone(&sleeper));
         }
-        self.timeouts.extend(until_us.map(|until_us| ((until_us, ticket), handle)));
-        self.by_client.insert(handle, (client, Rc::clone(&sleeper)));
+        self.timeouts.extend(until_us.map(|until_us| ((until_us, ticket), Rc::clone(&sleeper))));
+        self.by_client.insert(handle, Rc::clone(&sleeper));
         sleeper
     }
 
@@ -130,16 +133,17 @@ impl Lines {
         known.unwrap_or_else(|| Rc::new(name))
     }
 
-    /// Removes a client from its lines. `None`: it is being unblocked already.
-    pub fn leave(&mut self, sleeper: &Sleeper) -> Option<BlockedClient> {
-        // The server may have reused the handle.
-        self.by_client.get(&sleeper.handle).filter(|(_, it)| it.ticket == sleeper.ticket)?;
-        self.leave_by_itself(sleeper.handle)
-    }
-
     /// Removes a client that disconnects or is unblocked by the server. `None`: it is being unblocked already.
     pub fn leave_by_itself(&mut self, handle: ClientHandle) -> Option<BlockedClient> {
-        let (client, sleeper) = self.by_client.remove(&handle)?;
+        let sleeper = self.by_client.get(&handle).cloned()?;
+        self.leave(&sleeper)
+    }
+
+    /// Removes a client from its lines. `None`: it is being unblocked already.
+    pub fn leave(&mut self, sleeper: &Sleeper) -> Option<BlockedClient> {
+        // From now on the server may reuse the handle.
+        let client = sleeper.client.take()?;
+        self.by_client.remove(&client.handle());
         if let Some(until_us) = sleeper.until_us {
             self.timeouts.remove(&(until_us, sleeper.ticket));
         }
@@ -185,13 +189,13 @@ impl Lines {
     /// monotonic clock, in microseconds.
     pub fn next_to_send_away(&mut self, now_us: u64) -> Option<(Rc<Sleeper>, Option<Error>)> {
         let timeout = self.timeouts.first_key_value().filter(|((at, _), _)| *at <= now_us);
-        if let Some((_, sleeper)) = timeout.and_then(|(_, handle)| self.by_client.get(handle)) {
+        if let Some((_, sleeper)) = timeout {
             return Some((Rc::clone(sleeper), None));
         }
         while let Some((reason, sleepers)) = self.dismissed.front_mut() {
-            while let Some((ticket, sleeper)) = sleepers.pop_first() {
+            while let Some((_, sleeper)) = sleepers.pop_first() {
                 // It may have left by itself since.
-                if self.by_client.get(&sleeper.handle).is_some_and(|(_, it)| it.ticket == ticket) {
+                if sleeper.client.borrow().is_some() {
                     return Some((sleeper, Some(reason.clone())));
                 }
             }
@@ -208,7 +212,7 @@ impl Lines {
         let timeout = self.timeouts.first_key_value().map(|((at, _), _)| *at);
         let timeout = if self.dismissed.is_empty() { timeout } else { Some(0) };
         let time = match self.times.first() {
-            _ if at_once || self.is_ready() => Some(0),
+            _ if at_once || !self.ready.is_empty() => Some(0),
             first => first.map(|(at, _)| timer::from_deadline(*at)),
         };
         timeout.into_iter().chain(time.map(|at| at.max(self.retry_us))).min()
@@ -216,7 +220,7 @@ impl Lines {
 
     /// Returns whether clients are to be served at a time on the monotonic clock, in microseconds. `at_once` as above.
     pub fn is_time(&self, at_once: bool, now_us: u64) -> bool {
-        (at_once || self.is_ready()) && self.retry_us <= now_us
+        (at_once || !self.ready.is_empty()) && self.retry_us <= now_us
     }
 
     /// Postpones serving to a time on the monotonic clock, in microseconds.
@@ -224,22 +228,28 @@ impl Lines {
         self.retry_us = at_us;
     }
 
-    /// Records when the next element of a key comes due, or came due, in milliseconds since the epoch. Returns that
-    /// time if it newly sets the key's visit.
-    pub(super) fn note(&mut self, name: &Name, next: Option<u64>) -> Option<u64> {
+    /// Records when the clients of a key can be served, if there are any. Returns what is news of that.
+    pub(super) fn note(
+        &mut self,
+        name: &Name,
+        outlook: impl FnOnce() -> Outlook,
+    ) -> Option<Outlook> {
         let (name, line) = self.by_name.get_key_value(name)?;
-        if line.is_ready || line.visit_at == next {
-            return None;
+        let outlook = outlook();
+        if let Outlook::Next(next) = outlook {
+            if line.visit_at == next {
+                return None;
+            }
+            let name = Rc::clone(name);
+            self.visit_at(&name, next);
         }
-        let name = Rc::clone(name);
-        self.visit_at(&name, next);
-        next
+        Some(outlook)
     }
 
     /// Postpones the visit to a key in which something seems to be due at `now` until `at`, both in milliseconds since
     /// the epoch. `None`: until it is recorded anew, which the backstop does.
     pub fn postpone(&mut self, name: &Rc<Name>, now: u64, at: Option<u64>) {
-        if self.by_name.get(name).is_some_and(|line| !line.is_ready && line.is_due(now)) {
+        if self.by_name.get(name).is_some_and(|line| line.is_due(now)) {
             self.visit_at(name, at);
         }
     }
@@ -248,7 +258,7 @@ impl Lines {
     fn visit_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
         let Some(line) = self.by_name.get_mut(name) else { return };
         let before = mem::replace(&mut line.visit_at, at);
-        if before != at {
+        if before != at && !line.is_ready {
             before.map(|before| self.times.remove(&(before, Rc::clone(name))));
             self.times.extend(at.map(|at| (at, Rc::clone(name))));
         }
@@ -277,39 +287,33 @@ impl Lines {
         self.ready.len()
     }
 
-    /// Returns whether a key is ready.
-    pub fn is_ready(&self) -> bool {
-        !self.ready.is_empty()
-    }
-
     /// Makes the keys ready whose visit is due at `now`, in milliseconds since the epoch.
     pub fn come_due(&mut self, now: u64) {
-        while let Some((_, name)) = self.times.first().filter(|(at, _)| *at <= now) {
-            let name = Rc::clone(name);
-            self.make_ready(&name);
+        while self.times.first().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, name)) = self.times.pop_first()
+        {
+            if let Some(line) = self.by_name.get_mut(&name) {
+                line.is_ready = true;
+                self.ready.push_back(name);
+            }
         }
     }
 
-    fn make_ready(&mut self, name: &Rc<Name>) {
-        self.visit_at(name, None);
-        let Some(line) = self.by_name.get_mut(name) else { return };
-        if !mem::replace(&mut line.is_ready, true) {
-            self.ready.push_back(Rc::clone(name));
-        }
-    }
-
-    /// Removes the key that has been ready longest from the queue: it is not ready any more.
+    /// Removes the key that has been ready longest from the queue. If nothing changes, it is ready again at the next
+    /// [`Lines::come_due`].
     pub fn next_ready(&mut self) -> Option<Rc<Name>> {
         let name = self.ready.pop_front()?;
-        if let Some(line) = self.by_name.get_mut(&name) {
-            line.is_ready = false;
+        if let Some(line) = self.by_name.get_mut(&name)
+            && mem::take(&mut line.is_ready)
+        {
+            self.times.extend(line.visit_at.map(|at| (at, Rc::clone(&name))));
         }
         Some(name)
     }
 
     /// Returns the next client in the line of a key in which something is due at `now`, and the keys from which to serve
     /// the client, in its order: those that are due, and last the key itself. `None`: no client waits, or the first
-    /// prefers another key, where others stand before it. Then this key is made ready again, behind that one.
+    /// prefers another key, where others stand before it, and has to wait for that one.
     pub fn next_in_line(
         &mut self,
         name: &Rc<Name>,
@@ -317,11 +321,8 @@ impl Lines {
     ) -> Option<(Rc<Sleeper>, Vec<Rc<Name>>)> {
         let line = self.by_name.get(name).filter(|line| line.is_due(now))?;
         let sleeper = Rc::clone(line.sleepers.first_key_value()?.1);
-        let keys = self.keys_to_serve_from(&sleeper, name, now);
-        if keys.is_none() {
-            self.make_ready(name);
-        }
-        Some((sleeper, keys?))
+        let keys = self.keys_to_serve_from(&sleeper, name, now)?;
+        Some((sleeper, keys))
     }
 
     /// Returns the keys from which to serve a client. `None`: it is not the first in the line of one of them.
@@ -334,7 +335,7 @@ impl Lines {
         let mut keys = Vec::new();
         // Nearly always nothing else is due, and the other keys are skipped.
         let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
-        let is_other_due = self.is_ready() || due.any(|(_, it)| it != name);
+        let is_other_due = !self.ready.is_empty() || due.any(|(_, it)| it != name);
         for before in sleeper.names.iter().take_while(|it| is_other_due && *it != name) {
             let Some(line) = self.by_name.get(before).filter(|line| line.is_due(now)) else {
                 continue;
@@ -407,7 +408,10 @@ mod tests {
     }
 
     fn note(lines: &mut Lines, key: &str, next: Option<u64>) -> Option<u64> {
-        lines.note(&name(key), next)
+        match lines.note(&name(key), || Outlook::Next(next))? {
+            Outlook::Next(next) => next,
+            Outlook::Delivered => unreachable!(),
+        }
     }
 
     /// The ticket of the next client in the line of a key, and the keys to serve it from.
@@ -450,17 +454,19 @@ mod tests {
         assert_eq!(note(lines, "a", Some(7)), Some(7));
         assert_eq!(note(lines, "nobody's", Some(1)), None);
         lines.come_due(4);
-        assert!(!lines.is_ready());
+        assert_eq!(lines.ready(), 0);
         lines.come_due(7);
         lines.come_due(7);
-        assert_eq!((lines.is_ready(), lines.ready()), (true, 2));
-        // A note on a ready key is read when it is visited.
-        assert_eq!(note(lines, "b", Some(6)), None);
-        assert_eq!(ready(lines), "ba");
-        assert_eq!((lines.is_ready(), note(lines, "b", Some(6))), (false, Some(6)));
+        assert_eq!(lines.ready(), 2);
+        // A ready key has its visit anyway.
+        assert_eq!(note(lines, "b", Some(6)), Some(6));
+        assert_eq!((ready(lines), ready(lines)), ("ba".to_owned(), String::new()));
+        lines.come_due(7);
+        assert_eq!(ready(lines), "ba", "something is still due in both");
         note(lines, "b", None);
+        note(lines, "a", None);
         lines.come_due(u64::MAX);
-        assert_eq!(ready(lines), "", "it has nothing any more");
+        assert_eq!(ready(lines), "", "they have nothing any more");
         // Its client leaves before it is visited.
         note(lines, "c", Some(1));
         lines.come_due(1);
@@ -479,7 +485,9 @@ mod tests {
         assert!(next_in_line(lines, "a", 24).is_none() && next_in_line(lines, "a", 25).is_some());
         lines.come_due(25);
         lines.postpone(&a, 25, None);
-        assert_eq!(ready(lines), "a", "it is to be visited anyway");
+        assert!(next_in_line(lines, "a", 25).is_none(), "it is not due until it is recorded anew");
+        assert_eq!(note(lines, "a", Some(5)), Some(5));
+        assert!(next_in_line(lines, "a", 25).is_some());
     }
 
     #[test]
@@ -513,11 +521,10 @@ mod tests {
             note(lines, key, Some(5));
         }
         assert_eq!(next_in_line(lines, "a", 5), None);
-        assert_eq!(ready(lines), "a", "it has its turn again");
+        lines.come_due(5);
+        assert_eq!(ready(lines), "ab", "it has its turn again");
         assert_eq!(next_in_line(lines, "b", 5), Some((0, "b".to_owned())));
         assert!(leaves(lines, 0));
-        // When it is visited, it is read again.
-        note(lines, "a", Some(5));
         assert_eq!(next_in_line(lines, "a", 5), Some((1, "ba".to_owned())));
     }
 
@@ -557,7 +564,7 @@ mod tests {
         assert_eq!(next(lines), "a");
         lines.dismiss_all(&Error::SlotMoved);
         join(lines, 2, &["a"]);
-        assert!(!lines.is_ready() && next_in_line(lines, "a", 9).is_none());
+        assert!(lines.ready() == 0 && next_in_line(lines, "a", 9).is_none());
         assert_eq!([next(lines), next(lines)], ["a", "a"]);
         for ticket in [0, 1] {
             assert_eq!(send_away(lines), Some((ticket, Some(Error::SlotMoved))));

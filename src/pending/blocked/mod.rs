@@ -66,7 +66,7 @@ pub fn is_watched(context: &Context, key: Str<'_>) -> bool {
 
 /// Returns whether a key is ready, so that it matters which clients have disconnected.
 pub fn is_ready() -> bool {
-    with(|lines| lines.is_ready())
+    with(|lines| lines.ready() > 0)
 }
 
 /// Queues a client that was just blocked for `keys`, which are all different, each with the time at which its next
@@ -88,31 +88,24 @@ pub fn join(
         timer::at(context, until_us);
     }
     for (name, (_, next)) in sleeper.names.iter().zip(keys) {
-        note_name(context, name, Outlook::Next(*next));
+        note_name(context, name, || Outlook::Next(*next));
     }
 }
 
 /// Records when a key can serve clients, after a change. Evaluates `outlook` only if a client waits for the key, and
 /// builds the key's name only if any client is blocked.
 pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) {
-    if with(|lines| lines.is_empty()) {
-        return;
-    }
-    let name = Name::of(context, key);
-    if with(|lines| lines.is_watched(&name)) {
-        note_name(context, &name, outlook());
+    if with(|lines| !lines.is_empty()) {
+        note_name(context, &Name::of(context, key), outlook);
     }
 }
 
-/// Records when a key can serve clients, as just read from it.
-pub fn note_name(context: &Context, name: &Name, outlook: Outlook) {
-    match outlook {
-        Outlook::Next(next) => {
-            if let Some(next) = with(|lines| lines.note(name, next)) {
-                timer::at_deadline(context, next);
-            }
-        }
-        Outlook::Delivered => dismiss(context, name, Error::Delivered),
+/// Records when a key can serve clients, as just read from it. The closure must not call out.
+pub fn note_name(context: &Context, name: &Name, outlook: impl FnOnce() -> Outlook) {
+    match with(|lines| lines.note(name, outlook)) {
+        Some(Outlook::Next(Some(next))) => timer::at_deadline(context, next),
+        Some(Outlook::Delivered) => dismiss(context, name, Error::Delivered),
+        _ => {}
     }
 }
 
