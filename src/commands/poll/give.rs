@@ -117,7 +117,9 @@ fn take_first<R: Recipient>(
             let before = lawn.leased();
             while polled < count {
                 to.look(lawn);
-                let Some((deadline, element)) = lawn.lease_due(now, ttl, Some(token)) else { break };
+                let Some((deadline, element)) = lawn.lease_due(now, ttl, Some(token)) else {
+                    break;
+                };
                 polled += 1;
                 to.give(element, deadline);
                 leased.push(element.id);

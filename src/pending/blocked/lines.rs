@@ -357,14 +357,8 @@ mod tests {
 
     use super::*;
 
-    const TAKE: Take<'_> = Take {
-        count: 1,
-        with_ids: false,
-        is_named: false,
-        lease: None,
-        token: None,
-        word: None,
-    };
+    const TAKE: Take<'_> =
+        Take { count: 1, with_ids: false, is_named: false, lease: None, token: None, word: None };
 
     fn name(key: &str) -> Name {
         Name { db: 0, key: key.as_bytes().into() }
