@@ -20,13 +20,13 @@ pub struct Take<'a> {
 
 impl Take<'_> {
     /// Returns the token if the client has chosen it. The client may hold elements under it already.
-    pub fn chosen_token(self) -> Option<Token> {
+    pub fn chosen_token(&self) -> Option<Token> {
         self.token.filter(|token| token.is_chosen())
     }
 
     /// Returns the options without the word, which lasts no longer than the command.
-    pub fn without_word(self) -> Take<'static> {
-        let Self { count, with_ids, is_named, lease, token, .. } = self;
+    pub fn without_word(&self) -> Take<'static> {
+        let Self { count, with_ids, is_named, lease, token, .. } = *self;
         Take { count, with_ids, is_named, lease, token, word: None }
     }
 }

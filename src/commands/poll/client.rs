@@ -42,7 +42,7 @@ pub(super) fn sleep(
     context: &CommandContext,
     asked: &[Asked<'_>],
     timeout: u64,
-    take: Take<'_>,
+    take: &Take<'_>,
 ) -> bool {
     let Some(client) = BlockedClient::block::<Woken>(context) else { return false };
     blocked::join(context, client, asked, timeout, take);

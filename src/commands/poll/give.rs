@@ -26,19 +26,20 @@ pub(super) fn take_due<'a>(
     mut dehydrator: Writing<'a>,
     key: Str<'a>,
     now: u64,
-    mut take: Take<'_>,
+    take: &Take<'_>,
     to: &mut impl Recipient,
 ) {
+    let mut count = take.count;
     if !dehydrator.has_default_rules() {
         if dehydrator.is_paused(now) {
             return;
         }
-        take.count = take.count.min(dehydrator.room(now));
+        count = count.min(dehydrator.room(now));
         if dehydrator.policy().is_limit() {
-            return take_below_limit(context, dehydrator, key, now, take, to);
+            return take_below_limit(context, dehydrator, key, now, count, take, to);
         }
     }
-    take_first(context, dehydrator, key, now, take, to);
+    take_first(context, dehydrator, key, now, count, take, to);
 }
 
 /// Like [`take_due`], under a limit of deliveries. Dead letters ahead of the taken elements are moved to their
@@ -48,20 +49,21 @@ fn take_below_limit<'a>(
     mut dehydrator: Writing<'a>,
     key: Str<'a>,
     now: u64,
-    take: Take<'_>,
+    count: usize,
+    take: &Take<'_>,
     to: &mut impl Recipient,
 ) {
     // The usual case: one element is requested, and the first is no dead letter.
-    if take.count == 1 {
+    if count == 1 {
         let first = dehydrator.lawn().and_then(|lawn| {
             lawn.settle_first();
             lawn.first().filter(|first| first.deadline <= now).map(|first| first.deliveries)
         });
         if first.is_some_and(|first| !dehydrator.policy().routes(first)) {
-            return take_first(context, dehydrator, key, now, take, to);
+            return take_first(context, dehydrator, key, now, count, take, to);
         }
     }
-    let (mut left, mut dead) = (take.count, 0);
+    let (mut left, mut dead) = (count, 0);
     loop {
         left = left.min(dehydrator.room(now));
         let policy = dehydrator.policy().clone();
@@ -80,7 +82,7 @@ fn take_below_limit<'a>(
         });
         left -= count;
         if count > 0 {
-            take_first(context, dehydrator, key, now, Take { count, ..take }, to);
+            take_first(context, dehydrator, key, now, count, take, to);
         } else {
             drop(dehydrator);
         }
@@ -104,10 +106,11 @@ fn take_first<R: Recipient>(
     mut dehydrator: Writing<'_>,
     key: Str<'_>,
     now: u64,
-    take: Take<'_>,
+    count: usize,
+    take: &Take<'_>,
     to: &mut R,
 ) {
-    let (count, lease) = (take.count, take.lease.zip(take.token));
+    let lease = take.lease.zip(take.token);
     let (mut polled, mut redelivered) = (0, 0);
     let replicated;
     if let Some((ttl, token)) = lease {
@@ -168,7 +171,7 @@ fn take_first<R: Recipient>(
 /// Returns the elements that the client already holds under its chosen token, because its reply was lost.
 pub(super) fn held<'a>(
     lawn: &'a Lawn,
-    take: Take<'_>,
+    take: &Take<'_>,
     now: u64,
 ) -> impl Iterator<Item = Element<'a>> + use<'a> {
     let token = take.chosen_token();
@@ -182,8 +185,9 @@ pub(super) fn held<'a>(
 
 impl Take<'_> {
     /// Draws a random token for a lease, if the client has not chosen one.
-    pub(super) fn with_token(self) -> Self {
-        let drawn = || self.lease.map(|_| Token::drawn(u64::from_le_bytes(random_bytes())));
-        Self { token: self.token.or_else(drawn), ..self }
+    pub(super) fn draw_token(&mut self) {
+        if self.lease.is_some() && self.token.is_none() {
+            self.token = Some(Token::drawn(u64::from_le_bytes(random_bytes())));
+        }
     }
 }

@@ -49,8 +49,8 @@ pub use self::serve::{backstop, next_us, serve};
 /// removes them or, with LEASE, leases them. A TOKEN that holds elements already gets those instead. With BLOCK the
 /// client waits until some are due.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
-    let Poll { key, block, take } = args::read(context, args, Poll::parse)?;
-    let take = take.with_token();
+    let Poll { key, block, mut take } = args::read(context, args, Poll::parse)?;
+    take.draw_token();
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     // Checked before anything is given out.
@@ -58,7 +58,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     // Most clients choose no token, which skips the search.
     if take.chosen_token().is_some()
         && let Some(lawn) = dehydrator.look()
-        && reply_held(context, key, lawn, take, now)
+        && reply_held(context, key, lawn, &take, now)
     {
         note_resend(context.selected_db(), key, take.token);
         return Ok(());
@@ -71,12 +71,12 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         let asked = (key, next);
         if must_wait(context, asked, now) {
             drop(dehydrator);
-            if sleep(context, &[asked], timeout, take) {
+            if sleep(context, &[asked], timeout, &take) {
                 return Ok(());
             }
             dehydrator = Writing::open_at(context, key, now)?;
         }
     }
-    reply_due(context, dehydrator, key, now, take).end();
+    reply_due(context, dehydrator, key, now, &take);
     Ok(())
 }

@@ -21,8 +21,8 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         (2..2 + parse_numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
         return Ok(());
     }
-    let MPoll { keys, block, take } = args::read(context, args, MPoll::parse)?;
-    let take = take.with_token();
+    let MPoll { keys, block, mut take } = args::read(context, args, MPoll::parse)?;
+    take.draw_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();
     // All keys are checked before anything is given out: a key of another type is an error, whatever is due elsewhere.
@@ -33,7 +33,7 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let replies_held = |key: &Str<'_>| {
         let dehydrator = Reading::open(context, *key);
         let lawn = dehydrator.as_ref().ok().and_then(|dehydrator| dehydrator.lawn());
-        lawn.is_some_and(|lawn| reply_held(context, *key, lawn, take, now))
+        lawn.is_some_and(|lawn| reply_held(context, *key, lawn, &take, now))
     };
     if take.chosen_token().is_some()
         && let Some(key) = keys.iter().copied().find(replies_held)
@@ -55,12 +55,12 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     if let Some(timeout) = timeout {
         let first = asked.iter().find(|asked| is_due(asked, now));
         if first.is_none_or(|first| must_wait(context, *first, now))
-            && sleep(context, &asked, timeout, take)
+            && sleep(context, &asked, timeout, &take)
         {
             return Ok(());
         }
     }
-    reply_first(context, &asked, take, now);
+    reply_first(context, &asked, &take, now);
     Ok(())
 }
 
@@ -80,11 +80,11 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
 }
 
 /// Replies the due elements of the first key that gives some out, or nil.
-fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take<'_>, now: u64) {
+fn reply_first(context: &Context, asked: &[Asked<'_>], take: &Take<'_>, now: u64) {
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
         // Moving dead letters of an earlier key calls out, so this key may have another type now.
         let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
-        if !reply_due(context, dehydrator, *key, now, take).is_empty() {
+        if reply_due(context, dehydrator, *key, now, take) {
             return;
         }
     }

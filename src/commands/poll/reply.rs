@@ -14,7 +14,7 @@ use super::give::{Recipient, held, take_due};
 pub(super) struct Reply<'a> {
     context: &'a Context,
     key: Str<'a>,
-    take: Take<'a>,
+    take: &'a Take<'a>,
     token: TokenForm<'a>,
     rows: Option<Array<'a>>,
 }
@@ -29,7 +29,7 @@ enum TokenForm<'a> {
 
 impl<'a> Reply<'a> {
     /// Returns a reply with elements of a key.
-    pub(super) fn new(context: &'a Context, key: Str<'a>, take: Take<'a>) -> Self {
+    pub(super) fn new(context: &'a Context, key: Str<'a>, take: &'a Take<'a>) -> Self {
         let token = match (take.word, take.token) {
             (None, Some(token)) => TokenForm::Drawn(Digits::new(token.number())),
             (word, _) => TokenForm::Chosen(word.unwrap_or_default()),
@@ -38,9 +38,10 @@ impl<'a> Reply<'a> {
     }
 
     /// Adds an element in the requested form, with the token of its lease.
+    #[inline]
     pub(super) fn push(&mut self, element: &Element<'_>) {
         let Element { id, payload, deliveries, .. } = *element;
-        let Take { lease, with_ids, .. } = self.take;
+        let Take { lease, with_ids, .. } = *self.take;
         if self.rows.is_none() {
             self.rows = Some(self.begin());
         }
@@ -63,8 +64,9 @@ impl<'a> Reply<'a> {
         }
     }
 
+    #[inline]
     fn begin(&self) -> Array<'a> {
-        let Take { is_named, count, .. } = self.take;
+        let Take { is_named, count, .. } = *self.take;
         if is_named {
             self.context.reply_named_array_up_to(self.key.bytes(), count)
         } else {
@@ -75,13 +77,6 @@ impl<'a> Reply<'a> {
     /// Returns whether it has no element.
     pub(super) fn is_empty(&self) -> bool {
         self.rows.is_none()
-    }
-
-    /// Ends a reply that names no key: an array, which may be empty.
-    pub(super) fn end(self) {
-        if self.is_empty() {
-            self.begin();
-        }
     }
 }
 
@@ -98,20 +93,25 @@ impl Recipient for Measured<'_, '_> {
     }
 }
 
-/// Takes due elements of a key and replies them. Returns the reply, which may be empty.
+/// Takes due elements of a key and replies them. Returns whether there were any. A reply that names no key is an array,
+/// which may be empty.
+#[inline(always)]
 pub(super) fn reply_due<'a>(
     context: &'a Context,
     mut dehydrator: Writing<'a>,
     key: Str<'a>,
     now: u64,
-    take: Take<'a>,
-) -> Reply<'a> {
+    take: &'a Take<'a>,
+) -> bool {
     let mut reply = Reply::new(context, key, take);
+    if !take.is_named {
+        reply.rows = Some(reply.begin());
+    }
     let lateness = LatenessBatch::begin(dehydrator.overdue(), now);
     let mut measured = Measured { reply: &mut reply, lateness };
     take_due(context, dehydrator, key, now, take, &mut measured);
     drop(measured);
-    reply
+    !reply.is_empty()
 }
 
 /// Replies the elements that the client holds in a key under its chosen token, if there are any.
@@ -119,7 +119,7 @@ pub(super) fn reply_held(
     context: &Context,
     key: Str<'_>,
     lawn: &Lawn,
-    take: Take<'_>,
+    take: &Take<'_>,
     now: u64,
 ) -> bool {
     let mut reply = Reply::new(context, key, take);

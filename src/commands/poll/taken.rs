@@ -73,7 +73,7 @@ impl TakenElements {
         sleeper.names.iter().filter(|name| context.select_db(name.db)).find_map(|name| {
             let key = OwnedStr::new(&name.key);
             let elements = inspect(context, key.as_str(), |dehydrator| {
-                let held = held(&dehydrator.lawn, take, now);
+                let held = held(&dehydrator.lawn, &take, now);
                 held.map(|element| ElementCopy::new(element, 0, take.token)).collect::<Vec<_>>()
             })?;
             Self::new(sleeper, name.db, key, elements)
@@ -91,7 +91,7 @@ impl TakenElements {
         let (expiry, overdue) = (dehydrator.expiry(), dehydrator.overdue());
         let whole = Some(AbortOnPanic::begin());
         let mut taken = Collector::default();
-        take_due(context, dehydrator, key.as_str(), now, sleeper.take(), &mut taken);
+        take_due(context, dehydrator, key.as_str(), now, &sleeper.take(), &mut taken);
         trap::pass("taken");
         let taken = Self::new(sleeper, name.db, key, taken.elements)?;
         // The dehydrator knows of pauses, and the line when a limit left room for one more.
@@ -133,7 +133,7 @@ impl TakenElements {
     pub(super) fn reply(&self, context: &Context) {
         let (key, take) = (self.key.as_str(), self.sleeper.take());
         let take = Take { count: self.elements.len(), ..take };
-        let mut reply = Reply::new(context, key, take);
+        let mut reply = Reply::new(context, key, &take);
         for copy in &self.elements {
             let deliveries = self.deliveries_as_given(copy);
             let (id, payload, deadline) = (copy.id(), copy.payload(), copy.deadline);

@@ -118,7 +118,7 @@ impl Lines {
         client: BlockedClient,
         names: impl Iterator<Item = Name>,
         until_us: Option<u64>,
-        take: Take<'_>,
+        take: &Take<'_>,
     ) -> Rc<Sleeper> {
         let (handle, ticket) = (client.handle(), self.tickets);
         self.tickets += 1;
@@ -395,7 +395,7 @@ mod tests {
         until_us: Option<u64>,
     ) -> Rc<Sleeper> {
         let client = BlockedClient::fake(number);
-        lines.join(client, keys.iter().map(|key| name(key)), until_us, TAKE)
+        lines.join(client, keys.iter().map(|key| name(key)), until_us, &TAKE)
     }
 
     fn join(lines: &mut Lines, number: usize, keys: &[&str]) -> Rc<Sleeper> {

@@ -67,7 +67,7 @@ pub fn join(
     client: BlockedClient,
     keys: &[(Str<'_>, Option<u64>)],
     timeout: u64,
-    take: Take<'_>,
+    take: &Take<'_>,
 ) {
     let until_us =
         (timeout > 0).then(|| clock::monotonic_us().saturating_add(timeout.saturating_mul(1000)));
