@@ -220,7 +220,7 @@ fn anchored(area: &Area<'_>, at: (i32, i32), anchor: HPos, size: u32, words: &st
 /// Draws the title, and below it which way is better: charts begin at [`BELOW_TITLE`].
 fn title(area: &Area<'_>, words: &str) {
     text(area, (MARGIN, 10), 16, words);
-    text(area, (MARGIN, 32), 12, "less is better");
+    text(area, (MARGIN, 32), 12, "lower is better");
 }
 
 const BELOW_TITLE: i32 = 56;
@@ -319,7 +319,7 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
             anchored(&area, (at(tick), bottom + 6), HPos::Center, 12, &time_text(tick));
         }
     }
-    let axis = "logarithmic axis: each line is ten times the one to its left";
+    let axis = "logarithmic axis: each line is ten times the previous one";
     anchored(&area, ((left + RIGHT) / 2, bottom + 28), HPos::Center, 12, axis);
 
     let filled = |colour: RGBColor| colour.filled();
@@ -339,7 +339,7 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     dot(left + 90, legend, hollow(INK.0));
     anchored(&area, (left + 102, legend), HPos::Left, 12, "99th percentile");
     arrow(left + 230, legend, INK.0);
-    anchored(&area, (left + 272, legend), HPos::Left, 12, "more than that, how much is not known");
+    anchored(&area, (left + 272, legend), HPos::Left, 12, "at least that; the exact value is unknown");
 
     for (row, span) in spans.iter().enumerate() {
         let y = TOP + row as i32 * ROW + ROW / 2 - 8;

@@ -193,7 +193,7 @@ fn sent() -> Vec<(&'static str, f64)> {
     };
     note("SETTLE", &mut client, &each(settle));
     let push = each(|number| push("jobs", far(number), number));
-    note("PUSH of an hour", &mut client, &push);
+    note("PUSH, ttl of an hour", &mut client, &push);
     let touch = |number| cmd(&format!("DEHYDRATOR.TOUCH jobs {} {}", id(number), far(number + 1)));
     note("TOUCH", &mut client, &each(touch));
     note("PULL", &mut client, &each(|number| cmd(&format!("DEHYDRATOR.PULL jobs {}", id(number)))));
@@ -202,12 +202,12 @@ fn sent() -> Vec<(&'static str, f64)> {
 
 /// What stands beside a command: the names of rows, the instructions of which are added up.
 const BESIDE: [(&str, &[&str], &[&str]); 6] = [
-    ("PUSH beside SET", &["PUSH"], &["SET"]),
-    ("PUSH beside SET PX", &["PUSH"], &["SET PX"]),
-    ("PULL beside GETDEL", &["PULL"], &["GETDEL"]),
-    ("POLL COUNT 1 beside LPOP", &["POLL COUNT 1"], &["LPOP"]),
-    ("a leased job beside a stream's", &JOB, &STREAM_JOB),
-    ("a leased job, HOLD DELIVERIES, beside a stream's", &HOLD_JOB, &STREAM_JOB),
+    ("PUSH / SET", &["PUSH"], &["SET"]),
+    ("PUSH / SET PX", &["PUSH"], &["SET PX"]),
+    ("PULL / GETDEL", &["PULL"], &["GETDEL"]),
+    ("POLL COUNT 1 / LPOP", &["POLL COUNT 1"], &["LPOP"]),
+    ("a leased job / a stream's", &JOB, &STREAM_JOB),
+    ("a leased job, HOLD DELIVERIES / a stream's", &HOLD_JOB, &STREAM_JOB),
 ];
 const JOB: [&str; 3] = ["PUSH", "POLL COUNT 1 LEASE", "SETTLE"];
 const HOLD_JOB: [&str; 3] =
@@ -244,8 +244,8 @@ fn main() {
     }
     let (plain, file) = (counted(false), counted(true));
     let mut told = format!(
-        "{COUNT} of each, in pipelines of {BATCH}, ids of 16 bytes, elements of {BYTES}\n\n\
-         | instructions a command | no file, no replica | with an append-only file |\n| --- | ---: | ---: |\n"
+        "{COUNT} of each, in pipelines of {BATCH}; 16-byte ids, {BYTES}-byte elements\n\n\
+         | instructions per command | no file, no replica | with an append-only file |\n| --- | ---: | ---: |\n"
     );
     for ((row, plain), (_, file)) in plain.iter().zip(&file) {
         told += &format!("| {row} | {} | {} |\n", printed(*plain), printed(*file));

@@ -231,7 +231,7 @@ fn draw() {
             .into(),
         }
     });
-    let title = "Delivery latency: from the deadline until a client has the element";
+    let title = "Delivery latency: from the deadline to the client";
     chart::dots(&page::charts().join("lateness.svg"), title, &spans);
 }
 
@@ -248,16 +248,16 @@ fn main() {
         row(EXPIRED.0, expired_events()),
     ];
     let (took, answers) = backlog();
-    let answers = row("PING while a million are delivered", answers);
-    let head = "first | median | p99 | greatest |\n| --- | ---: | ---: | ---: | ---: |\n";
+    let answers = row("PING while a million elements are delivered", answers);
+    let head = "min | median | p99 | max |\n| --- | ---: | ---: | ---: | ---: |\n";
     let told = [
-        format!("{SOON} deadlines while {WAITING} others wait\n"),
+        format!("{SOON} deadlines; {WAITING} other elements wait\n"),
         format!("| delivery latency, ms | {head}{}", late.concat()),
         format!(
-            "{WAITING} elements that come due at once are in a stream {:.1} s later. Meanwhile:\n",
+            "{WAITING} elements that come due at once are in a stream after {:.1} s. Meanwhile:\n",
             took.as_secs_f64()
         ),
-        format!("| milliseconds until the answer | {head}{answers}"),
+        format!("| reply time, ms | {head}{answers}"),
     ]
     .join("\n");
     println!("{}\n\n{told}", harness::server_program().display());

@@ -73,33 +73,33 @@ fn tagged(count: usize) -> Vec<String> {
 }
 
 const WAYS: [Way; 6] = [
-    Way { name: "in turn, with a pause of 100 ms", keys: spread, connections: 3, consume: in_turn },
+    Way { name: "polling the keys in turn, every 100 ms", keys: spread, connections: 3, consume: in_turn },
     Way {
-        name: "a connection for each primary that blocks on its keys in turn, 1 s each",
+        name: "one connection per primary, blocking on its keys in turn for 1 s each",
         keys: spread,
         connections: 3,
         consume: block_in_turn,
     },
     Way {
-        name: "a connection for each key, `POLL ... BLOCK`",
+        name: "one connection per key, `POLL ... BLOCK`",
         keys: spread,
         connections: KEYS,
         consume: sleepers,
     },
     Way {
-        name: "a subscriber for each primary, `POLL` when there is something",
+        name: "one subscriber per primary, `POLL` after an event",
         keys: spread,
         connections: 6,
         consume: subscriber,
     },
     Way {
-        name: "three tags, a connection for each, `MPOLL ... BLOCK`",
+        name: "three hash tags, one connection per tag, `MPOLL ... BLOCK`",
         keys: tagged,
         connections: 3,
         consume: mpoll,
     },
     Way {
-        name: "three keys, a connection for each, `POLL ... BLOCK`",
+        name: "three keys, one connection per key, `POLL ... BLOCK`",
         keys: |_| tagged(PRIMARIES),
         connections: 3,
         consume: sleepers,
@@ -285,7 +285,7 @@ fn main() {
         format!(
             "{ELEMENTS} elements, {APART_MS} ms apart, in {KEYS} keys on {PRIMARIES} primaries\n"
         ),
-        "| from the deadline, ms | connections | median | p99 | greatest |".to_owned(),
+        "| delivery latency, ms | connections | median | p99 | max |".to_owned(),
         "| --- | ---: | ---: | ---: | ---: |".to_owned(),
     ];
     for way in &WAYS {
@@ -306,7 +306,7 @@ fn main() {
         ));
     }
     told.push(String::new());
-    told.push("| consumers, each with a subscriber for each primary | POLLs for an element | processor time, us | median, ms | p99 | greatest |".to_owned());
+    told.push("| consumers, each with one subscriber per primary | POLLs per element | server CPU per element, us | median, ms | p99 | max |".to_owned());
     told.push("| --- | ---: | ---: | ---: | ---: | ---: |".to_owned());
     let way = &WAYS[SUBSCRIBER];
     for consumers in [1, 4, 16] {

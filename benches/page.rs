@@ -72,11 +72,11 @@ const CUTS: [Cut; 13] = [
         ..whole("million", "core:million", 0)
     },
     Cut {
-        rows: &[OURS, "– times 8 TTLs", "– before", ANY_WHEEL, HEAP, TREE],
+        rows: &[OURS, "– × 8 TTLs", "– before", ANY_WHEEL, HEAP, TREE],
         columns: &["start", "restart", "stop", "expire", "bytes"],
         ..whole("any", "core:deadlines", 0)
     },
-    Cut { columns: &["known memory: slowest start, ms"], ..whole("pauses", "core:growth", 0) },
+    Cut { columns: &["reused memory: slowest start, ms"], ..whole("pauses", "core:growth", 0) },
     Cut { columns: &["slowest tick, **ms**"], ..whole("pauses", "core:overflow", 0) },
     Cut {
         rows: &[OURS, WHEEL, ANY_WHEEL, HEAP],

@@ -65,13 +65,13 @@ const WAYS: [Way; 6] = [
         give: |job| push(1 + job % TTL_MAX, job),
     },
     Way {
-        name: "LPOP behind RPUSH",
+        name: "LPOP after RPUSH",
         ask: "LPOP list",
         sleeps: false,
         give: |_| format!("RPUSH list {ELEMENT}"),
     },
     Way {
-        name: "POLL behind PUSH",
+        name: "POLL after PUSH",
         ask: "DEHYDRATOR.POLL k COUNT 1",
         sleeps: false,
         give: |job| push(0, job),
@@ -160,13 +160,13 @@ fn main() {
     }
     let columns = [
         Column::new(0, 1, "us from push to reply"),
-        Column::ratio(0, 1, "times BLPOP"),
-        Column::new(1, 1, "us, with falling asleep"),
-        Column::ratio(1, 1, "times BLPOP"),
+        Column::ratio(0, 1, "× BLPOP"),
+        Column::new(1, 1, "us, including blocking again"),
+        Column::ratio(1, 1, "× BLPOP"),
     ];
     let told = [
-        format!("{JOBS} jobs in each of {ROUNDS} rounds, elements of {} bytes\n", ELEMENT.len()),
-        table.written("the server's processor time for a job", &columns),
+        format!("{JOBS} jobs in each of {ROUNDS} rounds, {}-byte elements\n", ELEMENT.len()),
+        table.written("server CPU per job", &columns),
     ]
     .join("\n");
     println!("{}\n\n{told}", harness::server_program().display());

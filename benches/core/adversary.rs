@@ -33,14 +33,14 @@ pub const LOADS: [&str; 8] = [
     "at random",
     "ascending",
     "descending",
-    "towards the middle",
+    "toward the middle",
     "away from the middle",
     "bisecting",
     "in one millisecond",
-    "a crowd that comes and goes",
+    "elements that come and go",
 ];
 
-const CLOCK_BACK: &str = "the clock an hour back";
+const CLOCK_BACK: &str = "clock set back an hour";
 const ALL_STARTED: &str = "all in one millisecond, start";
 pub const ALL_DUE: &str = "all due at once, expire";
 const HOT_ID: &str = "one id replaced";
@@ -57,12 +57,12 @@ fn deadline(load: &str, element: usize, count: usize) -> u64 {
         "at random" => FIRST + mix(!element) % SPAN,
         "ascending" => FIRST + SPAN + element,
         "descending" => FIRST - 1 - element,
-        "towards the middle" => beside((count - element) / 2),
+        "toward the middle" => beside((count - element) / 2),
         "away from the middle" => beside(element / 2),
         // Each half, each quarter, each eighth: all blocks of a range fill at the same time.
         "bisecting" => middle + ((element as u32).reverse_bits() >> 12) as u64,
         "in one millisecond" => middle,
-        "a crowd that comes and goes" => middle + element % CROWD as u64 / 2,
+        "elements that come and go" => middle + element % CROWD as u64 / 2,
         other => panic!("there is no load called {other}"),
     }
 }

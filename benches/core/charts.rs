@@ -8,11 +8,11 @@ use benches::page::{self, Table};
 
 /// The operations, and what each means to who calls it.
 const OPERATIONS: [(&str, &str); 5] = [
-    ("start", "put away"),
+    ("start", "store"),
     ("restart", "change the TTL"),
     ("touch", "same TTL again"),
     ("stop", "take by id"),
-    ("expire", "take what is due"),
+    ("expire", "take due elements"),
 ];
 
 /// What a store is called in a chart.
@@ -24,8 +24,8 @@ fn name(store: &str) -> String {
         "ordered-list" => "sorted list",
         "heap" => "binary heap (BinaryHeap)",
         "btree" => "B-tree (BTreeMap)",
-        "simple-wheel" => "timing wheel of 65 s at most",
-        "overflow-wheel" => "timing wheel of 65 s and an overflow list",
+        "simple-wheel" => "timing wheel, 65 s",
+        "overflow-wheel" => "timing wheel, 65 s, with overflow list",
         "hashed-sorted" => "hashed timing wheel, sorted slots",
         "hashed-unsorted" => "hashed timing wheel, unsorted slots",
         "hierarchy" => "hierarchical timing wheel, fixed sizes",
@@ -100,7 +100,7 @@ fn operations(table: &Table) {
         values: stores.iter().map(|it| table.number(label(it), operation)).collect(),
     });
     let names: Vec<_> = stores.iter().map(|store| (name(store), colour(store))).collect();
-    let title = "A million timers of 8 TTLs: nanoseconds for an operation";
+    let title = "A million timers of 8 TTLs: nanoseconds per operation";
     chart::grouped(&page::charts().join("core-operations.svg"), title, &names, &groups);
 }
 
@@ -117,7 +117,7 @@ fn ttls() {
         }
     };
     let lines: Vec<_> = BEST.iter().map(line).collect();
-    let title = "A million timers: the cost of each that fires and starts again";
+    let title = "A million timers: the cost of a timer that fires and starts again";
     let path = page::charts().join("core-ttls.svg");
     chart::lines(&path, title, "different TTLs", "nanoseconds", &lines);
 }
@@ -135,7 +135,7 @@ fn sizes() {
         }
     };
     let lines: Vec<_> = LARGE.iter().map(line).collect();
-    let title = "Taking a timer out by its id";
+    let title = "Stopping a timer by its id";
     let path = page::charts().join("core-size.svg");
     chart::lines(&path, title, "timers", "nanoseconds", &lines);
 }
@@ -147,7 +147,7 @@ fn units() {
         ("wheel and table of ids", "timing wheel and a table of ids", Colour(Family::Wheel, 1)),
         (
             "wheel, by handle",
-            "timing wheel whose timers the program holds",
+            "timing wheel, timers held by the program",
             Colour(Family::Wheel, 2),
         ),
     ];
@@ -155,7 +155,7 @@ fn units() {
         let point = |row: &str| Some((page::number(row)?, table.number(row, column)?));
         Line { name: name.into(), colour, points: table.rows().filter_map(point).collect() }
     });
-    let title = "Connections with ten timers each: the cost of starting one";
+    let title = "Connections with ten timers each: the cost of a start";
     let path = page::charts().join("core-units.svg");
     chart::lines(&path, title, "connections", "nanoseconds", &lines);
 }
@@ -166,13 +166,13 @@ pub fn draw() {
     let folder = page::charts();
     let million = table("million");
     operations(&million);
-    let title = "A million timers, ids of 16 bytes, elements of 64: bytes for a timer";
+    let title = "A million timers, 16-byte ids, 64-byte elements: bytes per timer";
     chart::bars(&folder.join("core-memory.svg"), title, &bars(&million, "bytes", &ALL));
-    let column = "known memory: slowest start, ms";
-    let title = "The slowest of ten million starts, in memory that was used before: milliseconds";
+    let column = "reused memory: slowest start, ms";
+    let title = "The slowest of ten million starts, in reused memory: milliseconds";
     chart::bars(&folder.join("core-growth.svg"), title, &bars(&table("growth"), column, &GROWTH));
-    let title = "10,000 sessions with three timeouts each: nanoseconds for an operation";
-    let sessions = bars(&table("sessions"), "ns an operation", &ALL);
+    let title = "10,000 sessions with three timeouts each: nanoseconds per operation";
+    let sessions = bars(&table("sessions"), "ns per operation", &ALL);
     chart::bars(&folder.join("core-sessions.svg"), title, &sessions);
     ttls();
     sizes();

@@ -79,7 +79,7 @@ pub fn show_adversary(figures: &Figures, measure: &Measure) -> String {
         });
         std::iter::once(said.clone()).chain(cells).collect()
     });
-    let titles = ["ns", "the slowest, us", "the slowest of a run, us", "the slowest, instructions"];
+    let titles = ["ns", "slowest, us", "slowest of a run, us", "slowest, instructions"];
     let corner = format!("{} timers, before / now", number(measure.timers as f64));
     table(&head(&corner, &titles), rows)
 }
@@ -90,11 +90,11 @@ pub fn show(figures: &Figures, timers: usize, rounds: usize) -> String {
     let steady = STEADY.map(|ttls| Measure::new("steady", timers, ttls));
     let counted = COUNTED_CASES.map(|ttls| Measure::new("instructions", COUNTED, ttls));
     let times = [&OPERATIONS[..], &["bytes"]].concat();
-    let corner = format!("{} timers, ns (times the first row)", number(timers as f64));
+    let corner = format!("{} timers, ns (× the first row)", number(timers as f64));
     [
         format!("The least of {rounds} rounds.\n"),
         cases(figures, &corner, &times, life.into_iter()),
-        cases(figures, "each that fires and starts again, ns", &["fire"], steady.into_iter()),
+        cases(figures, "a timer that fires and starts again, ns", &["fire"], steady.into_iter()),
         cases(figures, "10,000 timers, instructions", &OPERATIONS, counted.into_iter()),
     ]
     .join("\n")

@@ -74,7 +74,7 @@ impl Report {
             row
         });
         let columns: Vec<&str> = columns.into_iter().chain(["rounds"]).collect();
-        table(&head("ns an operation (times ours)", &columns), rows)
+        table(&head("ns per operation (× ours)", &columns), rows)
     }
 
     /// As [`Report::operations`] at a million, where the processor finishes each operation before it begins the next
@@ -85,7 +85,7 @@ impl Report {
             let values = OPERATIONS.map(|it| cell(self.figures.least(&measure, store, it)));
             std::iter::once(label(store).to_owned()).chain(values).collect()
         });
-        table(&head("ns an operation, fenced", &OPERATIONS), rows)
+        table(&head("ns per operation, fenced", &OPERATIONS), rows)
     }
 
     /// Ours beside another build of it, and how much of its time ours takes. `None` if that was not measured.
@@ -148,13 +148,13 @@ impl Report {
         }
         let peer = self.best_peer(&million, "bytes");
         rows.push(vec![
-            "bytes a timer".into(),
+            "bytes per timer".into(),
             "112".into(),
             format!("{} / {}", cell(ours(&million, "bytes")), cell(ours(&most, "bytes"))),
             peer.map_or_else(String::new, |(it, value)| {
                 format!("{}: {}", plain(it), number(value))
             }),
-            "0.7 of it".into(),
+            "0.7: ours / peer".into(),
             ratio(ours(&million, "bytes"), peer.map(|peer| peer.1)),
             cell(alike("bytes")),
             ratio(ours(&million, "bytes"), alike("bytes")),
@@ -172,7 +172,7 @@ impl Report {
         });
         let flat = "under 180, flat";
         rows.push(row(
-            "a timer that fires, at 10 / 10^3 / 10^4 / 10^5 / 10^6 TTLs, ns",
+            "a timer that fires, with 10 / 10^3 / 10^4 / 10^5 / 10^6 TTLs, ns",
             flat,
             steady.join(" / "),
         ));
@@ -181,17 +181,17 @@ impl Report {
             cell(self.figures.least(&growth, OURS, &format!("{memory}: slowest start")))
         });
         let slowest = slowest.join(" / ");
-        let what = "slowest start on the way to 10^7, fresh / known memory, ms";
+        let what = "slowest start while growing to 10^7, fresh / reused memory, ms";
         rows.push(row(what, "under 0.5", slowest));
         let columns = [
             "goal, 10^6 / 10^7",
             "ours",
             "best peer",
-            "goal, times ahead",
-            "times ahead",
-            "a wheel with our duty",
-            "times ahead",
-            "of the arena floor",
+            "goal: peer / ours",
+            "peer / ours",
+            "wheel, any length",
+            "wheel / ours",
+            "ours / arena floor",
         ];
         table(&head("", &columns), rows)
     }
@@ -211,7 +211,7 @@ impl Report {
             let values = |figure| join(counts().map(|ttls| get(store, figure, ttls)));
             std::iter::once(label(store).to_owned()).chain(columns.map(values)).collect()
         });
-        table(&head(&format!("ns at {} TTLs", join(counts().map(short))), &columns), rows)
+        table(&head(&format!("ns with {} TTLs", join(counts().map(short))), &columns), rows)
     }
 
     /// Shows eight TTLs, many, and deadlines without any, in one run; ours as ratios, too, and another build of it.
@@ -235,7 +235,7 @@ impl Report {
                     .map(|ttls| times(*ttls).map_or(NOTHING.into(), |it| format!("{it:.2}"))),
             )
         };
-        rows.push(std::iter::once("– times 8 TTLs".into()).chain(columns.map(times)).collect());
+        rows.push(std::iter::once("– × 8 TTLs".into()).chain(columns.map(times)).collect());
         if get(BEFORE, "start", 0).is_some() {
             rows.push(row(BEFORE, "– before"));
         }
@@ -260,7 +260,7 @@ impl Report {
             std::iter::once(said.clone()).chain(cells).collect()
         });
         let columns: Vec<_> = stores.iter().map(|(_, name)| *name).collect();
-        table(&head("ns / the slowest, us / the slowest of a run, us", &columns), rows)
+        table(&head("ns / slowest, us / slowest of a run, us", &columns), rows)
     }
 
     fn steady(&self) -> String {
@@ -271,7 +271,7 @@ impl Report {
             let values = measures.iter().map(|it| cell(self.figures.least(it, store, "fire")));
             std::iter::once(label(store).to_owned()).chain(values).collect()
         });
-        table(&head("ns for each timer that fires, at so many TTLs", &ttls), rows)
+        table(&head("ns per timer that fires, by number of TTLs", &ttls), rows)
     }
 
     fn growth(&self) -> String {
@@ -292,7 +292,7 @@ impl Report {
             "fresh memory: slowest start, ms",
             "at element",
             "starts over 0.5 ms",
-            "known memory: slowest start, ms",
+            "reused memory: slowest start, ms",
             "at element",
             "starts over 0.5 ms",
         ];
@@ -315,14 +315,14 @@ impl Report {
             ]
         });
         let columns = [
-            "a TTL for each: start",
+            "one TTL per element: start",
             "expire",
             "all due at once",
             "hot id replaced",
             "bytes left behind",
-            "oldest pulled, new one started",
+            "oldest stopped, new one started",
         ];
-        table(&head("ns an operation", &columns), rows)
+        table(&head("ns per operation", &columns), rows)
     }
 
     /// What it costs that a share of the timers is beyond a wheel's reach.
@@ -333,7 +333,7 @@ impl Report {
             ("start", "start", many),
             ("restart", "restart", many),
             ("stop", "stop", many),
-            ("tick", "average tick, with what fires", many),
+            ("tick", "average tick, expiry included", many),
             ("slowest tick", "slowest tick, **ms**", many),
             ("slowest tick", &of_fewer, fewer),
         ];
@@ -367,7 +367,7 @@ impl Report {
             .into_iter()
             .map(|ids| vec![format!("{ids} ids"), get(ids, "known"), get(ids, "random")]);
         table(
-            &head("ns to start or stop", &["keys of the hash known", "keys drawn at random"]),
+            &head("ns to start or stop", &["known hash keys", "random hash keys"]),
             rows,
         )
     }
@@ -377,8 +377,8 @@ impl Report {
             let get = |figure| cell(self.figures.most(&measure, OURS, figure));
             vec![measure.count.to_string(), get("each its own"), get("one for all")]
         });
-        let columns = ["a Lawn for each, no locks", "one Lawn behind a lock"];
-        table(&head("threads: million operations a second", &columns), rows)
+        let columns = ["one Lawn per thread, no locks", "one Lawn behind a lock"];
+        table(&head("threads: million operations per second", &columns), rows)
     }
 
     fn units(&self) -> String {
@@ -398,7 +398,7 @@ impl Report {
                 cell(self.figures.least(&measure, OURS, "executions")),
             ];
             row.extend(
-                units::STORES.map(|it| cell(self.figures.least(&measure, it, "ns a schedule"))),
+                units::STORES.map(|it| cell(self.figures.least(&measure, it, "ns per schedule"))),
             );
             row
         });
@@ -410,7 +410,7 @@ impl Report {
             "wheel and table of ids",
             "wheel, by handle",
         ];
-        table(&head("units: ns a schedule", &columns), rows)
+        table(&head("units: ns per schedule", &columns), rows)
     }
 
     fn sessions(&self) -> String {
@@ -425,15 +425,15 @@ impl Report {
                     "{store}: {figure}"
                 );
             }
-            let ours = self.figures.least(&measure, OURS, "ns an operation");
-            let ratio = get("ns an operation").zip(ours).map(|(value, ours)| value / ours);
-            vec![label(store).to_owned(), cell(get("ns an operation")), cell(ratio)]
+            let ours = self.figures.least(&measure, OURS, "ns per operation");
+            let ratio = get("ns per operation").zip(ours).map(|(value, ours)| value / ours);
+            vec![label(store).to_owned(), cell(get("ns per operation")), cell(ratio)]
         });
         let all = |figure| cell(self.figures.least(&measure, OURS, figure));
         format!(
-            "{}\n{} operations; fired, the same for all: {} pings, {} reconnections given up, {} \
+            "{}\n{} operations. Each store fired {} pings, {} abandoned reconnections and {} \
              expiries.\n",
-            table(&head("", &["ns an operation", "times ours"]), rows),
+            table(&head("", &["ns per operation", "× ours"]), rows),
             all("operations"),
             all("pings"),
             all("reconnections given up"),
@@ -486,7 +486,7 @@ impl Report {
                     columns.map(|figure| cell(self.figures.least(&measure, store, figure)));
                 std::iter::once(label(store).to_owned()).chain(values).collect()
             });
-        table(&head("instructions an operation", &columns), rows)
+        table(&head("instructions per operation", &columns), rows)
     }
 }
 
@@ -528,7 +528,7 @@ pub fn write() {
     {
         page::put(&format!("core:{section}"), &content);
     }
-    if let Some(content) = report.beside(PORTABLE, "portable / as it is: ratio") {
+    if let Some(content) = report.beside(PORTABLE, "portable / default: ratio") {
         page::put("core:portable", &content);
     }
     if let Some(content) = report.beside(BEFORE, "before / now: ratio") {

@@ -108,7 +108,7 @@ pub fn run<S: Store>(minutes: u64, say: &mut dyn FnMut(&str, f64)) {
             server.fire(session, kind);
         }
     }
-    say("ns an operation", stopwatch.ns() / server.operations as f64);
+    say("ns per operation", stopwatch.ns() / server.operations as f64);
     say("operations", server.operations as f64);
     say("pings", counts[PING] as f64);
     say("reconnections given up", counts[RECONNECT] as f64);

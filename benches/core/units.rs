@@ -317,7 +317,7 @@ fn play<T: Timers>(units: u32, run: u64, say: &mut dyn FnMut(&str, f64)) {
     say("seconds", seconds);
     say("schedules", program.schedules as f64);
     say("executions", executions as f64);
-    say("ns a schedule", seconds * 1e9 / program.schedules as f64);
+    say("ns per schedule", seconds * 1e9 / program.schedules as f64);
     let received = program.endpoints.iter().map(|it| u64::from(it.received)).sum::<u64>();
     let gone = program.endpoints.iter().filter(|it| it.gone).count();
     say("sum", (RandomState::with_seeds(0, 0, 0, 0).hash_one((received, gone)) >> 16) as f64);

@@ -30,8 +30,8 @@ enum Choice {
 
 const CHOICES: [(&str, Choice); 4] = [
     ("eight TTLs", Choice::EightTtls),
-    ("`AT` at random in an hour, ttl 0", Choice::Random),
-    ("a TTL of its own for each", Choice::Each),
+    ("`AT` random within an hour, ttl 0", Choice::Random),
+    ("a different TTL for each", Choice::Each),
     ("`AT` ascending, then touched at random", Choice::Ascending),
 ];
 

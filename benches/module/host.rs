@@ -190,7 +190,7 @@ impl Host {
             due = way.verb("XPOLL").arg("k").query(client).expect("ids");
         });
         assert_eq!(due.len(), XPOLLED, "all are due");
-        table.note("XPOLL of 20,000, all of them", column, us);
+        table.note("XPOLL of all 20,000", column, us);
     }
 
     /// Saving and loading, for each element.

@@ -29,16 +29,16 @@ use ways::Way;
 const ROUNDS: usize = 5;
 
 /// Titles of what [`Host::by_id`] notes.
-const PUT_AWAY: &str = "put away, us";
-const TAKEN: &str = "taken by id, us";
-const SIZES: [&str; 3] = ["16 + 64", "16 + 1", "left when all but one are taken"];
+const PUT_AWAY: &str = "store, us";
+const TAKEN: &str = "take by id, us";
+const SIZES: [&str; 3] = ["16 + 64", "16 + 1", "left after all but one are taken"];
 
 fn times() -> [Column; 4] {
     [
         Column::new(0, 2, PUT_AWAY),
-        Column::ratio(0, 2, "times SET"),
+        Column::ratio(0, 2, "× SET"),
         Column::new(1, 2, TAKEN),
-        Column::ratio(1, 2, "times GETDEL"),
+        Column::ratio(1, 2, "× GETDEL"),
     ]
 }
 
@@ -50,7 +50,7 @@ fn sizes() -> Vec<Column> {
 fn head(host: &mut Host) -> String {
     let version = host.version();
     format!(
-        "{COUNT} elements, ids of 16 bytes, elements of 64; medians of {ROUNDS} rounds; {version}\n"
+        "{COUNT} elements, 16-byte ids, 64-byte elements; medians of {ROUNDS} rounds; {version}\n"
     )
 }
 
@@ -95,16 +95,16 @@ impl Tables {
         let names: Vec<_> = dehydrators.iter().map(|way| way.name()).collect();
         let mut pauses = columns(0, 1, &["slowest command, ms"]);
         pauses.extend(columns(1, 0, &["commands over 0.5 ms"]));
-        let mut dumps = columns(0, 2, &["save, us for each", "load, us for each"]);
-        dumps.extend(columns(2, 1, &["bytes for each"]));
-        let at_once = [Column::new(0, 3, "us for each"), Column::ratio(0, 3, "times LPOP")];
+        let mut dumps = columns(0, 2, &["save, us per element", "load, us per element"]);
+        dumps.extend(columns(2, 1, &["bytes per element"]));
+        let at_once = [Column::new(0, 3, "us per element"), Column::ratio(0, 3, "× LPOP")];
         [
-            self.by_id.written("the server's processor time", &times()),
-            self.by_id.written("bytes for each", &sizes()),
-            self.at_once.written("all are due, and taken at once", &at_once),
-            self.verbs.written("the server's processor time, us", &columns(0, 2, &names)),
+            self.by_id.written("server CPU", &times()),
+            self.by_id.written("bytes per element", &sizes()),
+            self.at_once.written("taking all due elements at once", &at_once),
+            self.verbs.written("server CPU, us", &columns(0, 2, &names)),
             self.dumps.written("dumps", &dumps),
-            self.pauses.written("on the way to ten million", &pauses),
+            self.pauses.written("growing to ten million", &pauses),
         ]
         .join("\n")
     }
@@ -136,7 +136,7 @@ fn is_for_the_page() -> bool {
 fn chart_name(row: &str) -> String {
     let name = match row {
         "SET" => "SET, no timer",
-        "SET PX" => "SET PX, nobody is told",
+        "SET PX" => "SET PX, no notification",
         "ZSET + HASH, pipelined" => "sorted set and hash, pipelined",
         "ZSET + HASH, by Lua" => "sorted set and hash, by Lua",
         "dehydrator" => "Dehydrator",
@@ -171,9 +171,9 @@ fn draw() {
         bars
     };
     let charts = page::charts();
-    let title = "To put away and to take by id: microseconds of the server's processor time";
+    let title = "Store and take by id: microseconds of server CPU";
     chart::bars(&charts.join("module-time.svg"), title, &bars(&times, &[PUT_AWAY, TAKEN]));
-    let title = "Memory for an element of 64 bytes with an id of 16: bytes";
+    let title = "Memory per element (64 bytes, 16-byte id): bytes";
     chart::bars(&charts.join("module-memory.svg"), title, &bars(&sizes, &SIZES[..1]));
 }
 
@@ -187,8 +187,8 @@ fn hash_fields() {
     }
     let told = [
         head(&mut host),
-        by_id.written("the server's processor time", &times()),
-        by_id.written("bytes for each", &sizes()),
+        by_id.written("server CPU", &times()),
+        by_id.written("bytes per element", &sizes()),
     ]
     .join("\n");
     println!("{told}");
@@ -205,11 +205,11 @@ fn any_deadline() {
     let titles = ["PUSH", "TOUCH", "PULL", "bytes", "bytes, touched"];
     let columns = titles.into_iter().enumerate().flat_map(|(at, title)| {
         let digits = if at < 3 { 2 } else { 0 };
-        [Column::new(at, digits, title), Column::ratio(at, digits, "times eight TTLs")]
+        [Column::new(at, digits, title), Column::ratio(at, digits, "× eight TTLs")]
     });
     let told = [
         format!(
-            "{} elements in one key, ids of 16 bytes, elements of 64; microseconds of the main thread, TOUCH and PULL in \
+            "{} elements in one key, 16-byte ids, 64-byte elements; microseconds of the main thread, TOUCH and PULL in \
              random order; medians of {ROUNDS} rounds; {}\n",
             deadlines::COUNT,
             host.version()
@@ -235,22 +235,22 @@ fn many_workers() {
     }
     let told = [
         format!(
-            "Medians of {ROUNDS} rounds; {}; {} processors for clients and servers together\n",
+            "Medians of {ROUNDS} rounds; {}; clients and servers share {} cores\n",
             host.version(),
             std::thread::available_parallelism().map_or(1, usize::from)
         ),
         sharing.written(
-            &format!("consumers of one key, {} elements a request", workers::TAKEN),
+            &format!("consumers of one key, {} elements per request", workers::TAKEN),
             &rates(&[
-                "POLL: thousand a second",
-                "server's us for each",
-                "LPOP: thousand a second",
-                "server's us for each",
+                "POLL: thousand per second",
+                "server CPU each, us",
+                "LPOP: thousand per second",
+                "server CPU each, us",
             ]),
         ),
         spread.written(
-            "workers that PUSH and POLL, in pipelines",
-            &rates(&["thousand commands a second", "servers' us for each"]),
+            "workers that PUSH and POLL, pipelined",
+            &rates(&["thousand commands per second", "server CPU each, us"]),
         ),
     ]
     .join("\n");
@@ -269,12 +269,12 @@ fn held_back() {
         limits::rate(&mut table);
         limits::free(&mut table);
     }
-    let mut titles = columns(0, 2, &["median, ms", "99 of 100 within", "the latest"]);
-    titles.extend(columns(3, 1, &["server's us for each"]));
+    let mut titles = columns(0, 2, &["median, ms", "p99", "max"]);
+    titles.extend(columns(3, 1, &["server CPU each, us"]));
     let told = [
         format!(
-            "{} sleepers on one key; from the moment at which there is room (SETTLE is sent, the window is over, or, without \
-             a limit, PUSH is sent) to the reply of the next; medians of {ROUNDS} rounds; {}\n",
+            "{} sleepers on one key; from the moment that capacity is free (SETTLE is sent, the window ends, or, without a \
+             limit, PUSH is sent) to the next reply; medians of {ROUNDS} rounds; {}\n",
             limits::SLEEPERS,
             Host::ours().version()
         ),

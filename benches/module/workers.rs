@@ -92,8 +92,8 @@ pub fn spread(cluster: &Cluster, table: &mut Table) {
     for count in 2..=NODES {
         let seatings: [(&str, Vec<Seat>); 3] = [
             ("on one key", (0..count).map(|_| seat(0, 0)).collect()),
-            ("on a key each, one node", (0..count).map(|worker| seat(0, worker)).collect()),
-            ("on a key each, a node each", (0..count).map(|worker| seat(worker, 0)).collect()),
+            ("on one key each, one node", (0..count).map(|worker| seat(0, worker)).collect()),
+            ("on one key and one node each", (0..count).map(|worker| seat(worker, 0)).collect()),
         ];
         for (what, seats) in seatings {
             let row = format!("{count}, {what}");

@@ -65,27 +65,27 @@ fn one_node(node: &Node) -> String {
     let a_second = |us: f64| rough(1e6 / us);
     let line = |name: &str, figure: String| vec![name.to_owned(), figure];
     let rows = [
-        line("elements, if nothing is saved", millions(node.elements(0.0))),
-        line("elements, saved at 5,000 jobs a second", millions(node.elements(5000.0))),
-        line("elements, saved at 20,000 jobs a second", millions(node.elements(20_000.0))),
-        line("PUSH a second, one at a time", a_second(node.push_us("") + node.request_us())),
-        line("PUSH a second, in pipelines", a_second(node.push_us(""))),
+        line("elements, without saving", millions(node.elements(0.0))),
+        line("elements, saving at 5,000 jobs per second", millions(node.elements(5000.0))),
+        line("elements, saving at 20,000 jobs per second", millions(node.elements(20_000.0))),
+        line("PUSH per second, one at a time", a_second(node.push_us("") + node.request_us())),
+        line("PUSH per second, pipelined", a_second(node.push_us(""))),
         line("the same, durable", a_second(node.push_us("_durable"))),
         line(
-            "taken and settled a second, one at a time",
+            "leased and settled per second, one at a time",
             a_second(node.take_us(1, "") + 2.0 * node.request_us()),
         ),
         line(
-            "taken and settled a second, `COUNT 100`",
+            "leased and settled per second, `COUNT 100`",
             a_second(node.take_us(100, "") + node.request_us() / 50.0),
         ),
         line(
             "the same, durable",
             a_second(node.take_us(100, "_durable") + node.request_us() / 50.0),
         ),
-        line("sleeping clients woken a second", a_second(node.wake_us())),
+        line("blocked clients woken per second", a_second(node.wake_us())),
     ];
-    let corner = format!("a node of {MEMORY_GB:.0} GB, all of one core");
+    let corner = format!("one node: {MEMORY_GB:.0} GB, one core fully used");
     table(&words(&[&corner, ""]), rows)
 }
 
@@ -95,19 +95,19 @@ fn costs(node: &Node) -> String {
     let rows = [
         both("PUSH", "push"),
         both("POLL of one", "take_1"),
-        both("POLL of 100, each", "take_100"),
+        both("POLL of 100, per element", "take_100"),
         both("POLL LEASE of one", "lease_1"),
-        both("POLL LEASE of 100, each", "lease_100"),
+        both("POLL LEASE of 100, per element", "lease_100"),
         both("SETTLE of one", "settle_1"),
-        both("SETTLE of 100, each", "settle_100"),
+        both("SETTLE of 100, per element", "settle_100"),
         both("RENEW of one", "renew_1"),
-        both("ONDUE STREAM, each", "ondue_stream"),
+        both("ONDUE STREAM, per element", "ondue_stream"),
     ];
     let pipelined =
-        table(&head("in pipelines, us of the server's main thread", &["alone", "durable"]), rows);
+        table(&head("pipelined, us of the server's main thread", &["alone", "durable"]), rows);
     format!(
-        "{pipelined}\nNot in pipelines, a request costs {} us more if many are read in one turn of the event loop, and {} on a \
-         server that slept.\n",
+        "{pipelined}\nWithout pipelining, a request costs {} us more if one pass of the event loop reads many requests, and {} us \
+         more on an idle server.\n",
         number(node.request_us()),
         number(us("ping_alone")),
     )
@@ -119,7 +119,7 @@ fn lives(constants: &Constants) -> String {
         row(life.told, &[bytes("replica").round(), (bytes("aof") * RATE * DAY_S / 1e9).round()])
     };
     table(
-        &head("an element's life", &["bytes to each", "GB of file a day at 10,000 a second"]),
+        &head("commands for one element", &["bytes (replica or file)", "GB of file per day at 10,000 elements per second"]),
         LIVES.iter().filter(|life| !["poll_100", "cancel"].contains(&life.name)).map(row),
     )
 }
@@ -141,7 +141,7 @@ fn how_many(node: &Node) -> String {
     let by_rate = table(
         &head(
             "PUSH, POLL LEASE, SETTLE",
-            &["us a job", "nodes for 10,000 jobs a second", "100,000", "a million"],
+            &["us per job", "nodes for 10,000 jobs per second", "100,000", "a million"],
         ),
         rows,
     );
@@ -153,8 +153,8 @@ fn how_many(node: &Node) -> String {
     let (by_memory, by_work) = (ELEMENTS / elements, JOBS * us / 1e6 / LOAD);
     let nodes = by_memory.max(by_work).ceil();
     format!(
-        "{by_rate}\n*Example.* 200 million elements, and 20,000 jobs a second taken one by one, durable. By memory: 200 \
-         million / {} = {by_memory:.1}. By work: 20,000 * {} / 1,000,000 / {LOAD} = {by_work:.1}. So {nodes} nodes, one more so that slots can move, and a replica for each: {} servers.\n",
+        "{by_rate}\n*Example.* 200 million elements, and 20,000 jobs per second with `COUNT 1`, durable. By memory: 200 \
+         million / {} = {by_memory:.1}. By work: 20,000 * {} / 1,000,000 / {LOAD} = {by_work:.1}. So {nodes} nodes, one spare so that slots can move, and one replica each: {} servers.\n",
         millions(elements),
         number(us),
         2.0 * (nodes + 1.0),
@@ -182,7 +182,7 @@ fn bursts(node: &Node) -> String {
     });
     let by_nodes = table(
         &head(
-            "nodes, 64 workers each that lose no time: seconds until all are given out",
+            "nodes, each with 64 workers that ask without pause: seconds until all are delivered",
             &["`COUNT 1`", "`COUNT 10`", "`COUNT 100`"],
         ),
         rows,
@@ -194,7 +194,7 @@ fn bursts(node: &Node) -> String {
     });
     chart::lines(
         &page::charts().join("scaling-burst.svg"),
-        "50 million of a billion timers come due in one second: until all are given out",
+        "50 million of a billion timers come due in one second: time to deliver them all",
         "nodes",
         "seconds",
         &lines.rev().collect::<Vec<_>>(),
@@ -210,9 +210,9 @@ fn bursts(node: &Node) -> String {
     let tallies = side_by_side(&ways, |(_, burst)| burst.run(costs));
     let rows = ways.iter().zip(&tallies).map(|((told, _), tally)| row(told, &[seconds(tally)]));
     let by_way =
-        table(&head(&format!("{least} nodes"), &["seconds until all are given out"]), rows);
+        table(&head(&format!("{least} nodes"), &["seconds until all are delivered"]), rows);
     format!(
-        "{least} nodes hold a billion, each with {} that come due.\n\n{by_nodes}\n{by_way}",
+        "{least} nodes hold a billion timers; on each, {} come due.\n\n{by_nodes}\n{by_way}",
         millions((DUE / least) as f64)
     )
 }
@@ -244,12 +244,12 @@ fn storms(constants: &Constants) -> String {
     });
     let told = table(
         &head(
-            "an hour in which all work fails",
+            "all work fails for an hour",
             &[
-                "deliveries of a job",
-                "most in a second, last half hour",
+                "deliveries per job",
+                "peak per second, last half hour",
                 "% of a core then",
-                "minutes until all is done",
+                "minutes to recover",
                 "dead letters",
             ],
         ),
@@ -263,13 +263,13 @@ fn storms(constants: &Constants) -> String {
         });
     chart::curves(
         &page::charts().join("scaling-storm.svg"),
-        "All work fails for an hour and is tried again: deliveries in the busiest second of each minute",
+        "All work fails for an hour and is retried: deliveries in the busiest second of each minute",
         "minutes since the outage began",
-        "deliveries a second",
+        "deliveries per second",
         &lines.collect::<Vec<_>>(),
     );
     format!(
-        "{} jobs a second, and {} in the second in which it begins; {WORKERS} workers, {} ms a job, `COUNT 10`, one node.\n\n{told}",
+        "{} jobs per second, and {} more in the second in which the outage begins; {WORKERS} workers, {} ms per job, `COUNT 10`, one node.\n\n{told}",
         number(JOBS),
         number(AT_ONCE as f64),
         WORK / MS,
@@ -312,13 +312,13 @@ fn syncs(constants: &Constants) -> String {
     });
     table(
         &head(
-            "elements, 5,000 jobs a second meanwhile",
+            "elements (5,000 jobs per second meanwhile)",
             &[
                 "RDB, MB",
-                "written and received, s",
-                "loaded, s",
+                "write and receive, s",
+                "load, s",
                 "output buffer, MB",
-                "longest stall of a client, ms",
+                "longest client stall, ms",
             ],
         ),
         rows,
@@ -363,15 +363,15 @@ fn errors(constants: &Constants) -> String {
         ]
     };
     let bursts = table(
-        &head("error", &["all given out", "server's processor", "the server waited"]),
-        [row("50,000 due within a second", "second"), row("50,000 due in one moment", "moment")],
+        &head("error", &["time until all are delivered", "server CPU", "CPU wait"]),
+        [row("50,000 due within a second", "second"), row("50,000 due at the same moment", "moment")],
     );
     let storms = trials.iter().zip(&results).filter(|(trial, _)| trial.is_storm);
     let figures = ["deliveries", "peak", "dead", "recovered_s"];
     let errors = storms.flat_map(|(it, result)| figures.map(|name| error(it, result, name).abs()));
     let worst = errors.fold(0.0, f64::max);
     format!(
-        "{bursts}\nIn storms of seconds, deliveries, peaks, dead letters and the time afterwards were right within \
-         {worst} %.\n"
+        "{bursts}\nIn storms of a few seconds, the simulated deliveries, peaks, dead letters and recovery times were within \
+         {worst} % of the measured ones.\n"
     )
 }

@@ -66,7 +66,7 @@ impl Storm {
             |cap, has_jitter, deliveries| Retry { base: SECOND, cap, has_jitter, deliveries };
         let failing = |short, told, retry| Self { told, short, retry, is_silent: false };
         let for_ever = u16::MAX;
-        let nobody = "nobody asks";
+        let nobody = "workers stop polling";
         vec![
             Self { is_silent: true, ..failing(nobody, nobody, retry(0, false, for_ever)) },
             failing(
