@@ -1,12 +1,12 @@
-# A server with the module in it. The data is in /data, as in the image it is made from:
+# A server with the module. The data is in /data, as in the base image:
 #
 #     docker build -t dehydrator .
 #     docker run --rm -p 127.0.0.1:6379:6379 -v dehydrator:/data dehydrator
 #
-# From Valkey: docker build --build-arg SERVER=valkey/valkey:8 -t dehydrator .
-# To have INFO tell the commit: --build-arg DEHYDRATOR_COMMIT="$(scripts/commit.sh --here)"
+# With Valkey: docker build --build-arg SERVER=valkey/valkey:8 -t dehydrator .
+# To show the commit in INFO: --build-arg DEHYDRATOR_COMMIT="$(scripts/commit.sh --here)"
 #
-# Any image will do that is made from Debian 12 or later; those with Alpine's C library will not.
+# Any base image of Debian 12 or later works; images with Alpine's C library do not.
 ARG SERVER=redis:8
 
 FROM rust:1-bookworm AS build
@@ -19,8 +19,8 @@ COPY . .
 ARG DEHYDRATOR_COMMIT=
 RUN cargo build --release --locked \
     && strip --strip-debug target/release/libdehydrator.so
-# As redis.conf says, but for whom it listens to: a container is reached from outside or not at all, and
-# who may reach it is said by `docker run -p` and by networks.
+# redis.conf, but without `bind` and protected mode: `docker run -p` and container networks control who can
+# reach a container.
 RUN sed '/^bind /d; s/^protected-mode .*/protected-mode no/' redis.conf >dehydrator.conf \
     && echo "loadmodule /usr/local/lib/libdehydrator.so" >>dehydrator.conf
 
@@ -28,6 +28,6 @@ RUN sed '/^bind /d; s/^protected-mode .*/protected-mode no/' redis.conf >dehydra
 FROM ${SERVER}
 COPY --from=build /dehydrator/target/release/libdehydrator.so /usr/local/lib/
 COPY --from=build /dehydrator/dehydrator.conf /usr/local/etc/
-# The entrypoints of both images take the name of a configuration, and start their own server with it, as
-# a user of its own.
+# The entrypoints of both images take the name of a configuration file, and start their server with it, as an
+# unprivileged user.
 CMD ["/usr/local/etc/dehydrator.conf"]

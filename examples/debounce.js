@@ -4,7 +4,7 @@
  * Each change is pushed under the id of the document with REPLACE, which drops the previous change and restarts the timer.
  * So the last change comes due. There can be any number of writers and savers, on any number of machines.
  *
- * The saver uses POLL without LEASE. If it dies between taking a change and saving it, that change is lost until the next
+ * The saver uses POLL without LEASE. If it dies between taking a change and saving it, that change is only saved with the next
  * one. A document that changes all the time is never saved. debounce_leases.js solves both.
  *
  * Prints:
