@@ -1,4 +1,5 @@
-//! The charts in docs/charts/, drawn from the tables of docs/benchmarks-full.md, with names that ask for no paper.
+//! Draws the charts in docs/charts/ from the tables of docs/benchmarks-full.md, with names that need no knowledge of
+//! the papers.
 
 use crate::builds::OURS;
 use crate::plan::{ANY_LENGTH, BEST, GROWTH, LARGE};
@@ -6,7 +7,7 @@ use crate::stores::{ALL, label};
 use benches::chart::{self, Bar, Colour, Family, Group, Line};
 use benches::page::{self, Table};
 
-/// The operations, and what each means to who calls it.
+/// The operations, and their meaning for users.
 const OPERATIONS: [(&str, &str); 5] = [
     ("start", "store"),
     ("restart", "change the TTL"),
@@ -15,7 +16,7 @@ const OPERATIONS: [(&str, &str); 5] = [
     ("expire", "take due elements"),
 ];
 
-/// What a store is called in a chart.
+/// Returns the name of a store in charts.
 fn name(store: &str) -> String {
     let name = match store {
         OURS => "Dehydrator's Lawn",
@@ -54,19 +55,19 @@ fn colour(store: &str) -> Colour {
         "hierarchy" => Colour(Family::Wheel, 1),
         "quad-wheel" => Colour(Family::Wheel, 2),
         "delay-queue" => Colour(Family::Wheel, 3),
-        // In charts of bars alone, which have their names beside them.
+        // Only in charts of bars, which are labelled.
         _ => Family::Wheel.into(),
     }
 }
 
-/// The first table of a section.
+/// Returns the first table of a section.
 fn table(section: &str) -> Table {
     let mut tables = page::tables(&format!("core:{section}"));
     assert!(!tables.is_empty(), "core:{section} has no table");
     tables.swap_remove(0)
 }
 
-/// A column of a table as bars, the shortest first.
+/// Returns a column of a table as bars, the shortest first.
 fn bars(table: &Table, column: &str, stores: &[&str]) -> Vec<Bar> {
     let bar = |store: &&str| {
         let value = table.number(label(store), column)?;
@@ -77,14 +78,14 @@ fn bars(table: &Table, column: &str, stores: &[&str]) -> Vec<Bar> {
     bars
 }
 
-/// The fastest store of all that keep time and are not ours.
+/// Returns the fastest of the other stores that keep time.
 fn best_peer(table: &Table, operation: &str) -> &'static str {
     let peers = ALL.into_iter().filter(|store| *store != OURS && !store.starts_with("floor"));
     let known = peers.filter_map(|it| Some((it, table.number(label(it), operation)?)));
     known.min_by(|a, b| a.1.total_cmp(&b.1)).expect("there are peers").0
 }
 
-/// Every operation: ours, the best peer of each, and those that one would take first.
+/// Draws every operation: ours, the best peer of each, and the obvious choices.
 fn operations(table: &Table) {
     let mut stores = vec![OURS];
     let best = OPERATIONS.map(|(operation, _)| best_peer(table, operation));
@@ -104,7 +105,7 @@ fn operations(table: &Table) {
     chart::grouped(&page::charts().join("core-operations.svg"), title, &names, &groups);
 }
 
-/// Lines through the columns of a table, whose titles are numbers.
+/// Draws lines through the columns of a table whose titles are numbers.
 fn ttls() {
     let table = table("steady");
     let line = |store: &&str| {
@@ -160,7 +161,7 @@ fn units() {
     chart::lines(&path, title, "connections", "nanoseconds", &lines);
 }
 
-/// Draws all charts of the core, and cuts the short page's tables anew.
+/// Draws all charts of the core, and rewrites the tables of the short page.
 pub fn draw() {
     page::shorten();
     let folder = page::charts();

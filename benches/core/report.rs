@@ -1,4 +1,4 @@
-//! The tables of docs/benchmarks-full.md, between their markers.
+//! Writes the tables of docs/benchmarks-full.md, between their markers.
 
 use crate::builds::{BEFORE, OURS, PORTABLE};
 use crate::figures::Figures;
@@ -15,8 +15,7 @@ use benches::markdown::{NOTHING, cell, cell_or_dash, head, join, number, short, 
 use benches::{machine, page};
 
 const OPERATIONS: [&str; 5] = ["start", "restart", "touch", "stop", "expire"];
-/// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best
-/// peer.
+/// The goals in nanoseconds, at a million and at ten million timers, and as ratios to the best peer.
 const GOALS: [(&str, f64, f64, f64); 5] = [
     ("start", 80.0, 110.0, 1.6),
     ("restart", 110.0, 160.0, 3.0),
@@ -25,7 +24,7 @@ const GOALS: [(&str, f64, f64, f64); 5] = [
     ("expire", 60.0, 80.0, 2.0),
 ];
 
-/// As a label within a cell.
+/// Formats a label for use within a cell.
 fn plain(store: &str) -> String {
     label(store).replace('*', "").replace("one allocation per record", "boxes")
 }
@@ -39,7 +38,7 @@ impl Report {
         Measure::new("life", timers, ttls)
     }
 
-    /// The stores that have a figure.
+    /// Returns the stores that have a figure.
     fn having(
         &self,
         measure: &Measure,
@@ -50,7 +49,7 @@ impl Report {
         stores.iter().copied().filter(has).collect()
     }
 
-    /// Nanoseconds an operation, and how many times ours.
+    /// Returns nanoseconds per operation, with the ratio to ours.
     fn operations(&self, timers: usize) -> String {
         let measure = Self::life(timers, 8);
         let columns =
@@ -60,7 +59,7 @@ impl Report {
             for figure in columns {
                 let value = self.figures.least(&measure, store, figure);
                 let ours = self.figures.least(&measure, OURS, figure);
-                // tokio's clock is moved by the bench, at a cost that is not the queue's.
+                // The bench moves tokio's clock, at a cost that is not the queue's.
                 let alien = store == "delay-queue" && figure == "quiet tick";
                 row.push(match (value, ours) {
                     _ if alien => String::new(),
@@ -77,8 +76,8 @@ impl Report {
         table(&head("ns per operation (× ours)", &columns), rows)
     }
 
-    /// As [`Report::operations`] at a million, where the processor finishes each operation before it begins the next
-    /// one.
+    /// Like [`Report::operations`] for a million timers, where the processor finishes each operation before it begins
+    /// the next.
     fn fenced(&self) -> String {
         let measure = Measure::new("fenced", 1_000_000, 8);
         let rows = self.having(&measure, "start", &ALL).into_iter().map(|store| {
@@ -88,7 +87,7 @@ impl Report {
         table(&head("ns per operation, fenced", &OPERATIONS), rows)
     }
 
-    /// Ours beside another build of it, and how much of its time ours takes. `None` if that was not measured.
+    /// Compares ours with another build of it. Returns `None` if that was not measured.
     fn beside(&self, other: &str, said: &str) -> Option<String> {
         let life = |timers| Self::life(timers, 8);
         let rows: Vec<_> = [
@@ -113,7 +112,7 @@ impl Report {
         (!rows.is_empty()).then(|| table(&head(said, &OPERATIONS), rows))
     }
 
-    /// The best store of all that are not ours and keep time.
+    /// Returns the best of the other stores that keep time.
     fn best_peer(&self, measure: &Measure, figure: &str) -> Option<(&'static str, f64)> {
         let peers = ALL.into_iter().filter(|store| *store != OURS && !store.starts_with("floor"));
         let known = peers.filter_map(|it| Some((it, self.figures.least(measure, it, figure)?)));
@@ -196,13 +195,13 @@ impl Report {
         table(&head("", &columns), rows)
     }
 
-    /// The operations over the number of TTLs, of which there are no more than timers.
+    /// Returns the operations by number of TTLs, which is at most the number of timers.
     fn ttls(&self, timers: usize) -> String {
         let columns = ["start", "restart", "stop", "expire"];
         let counts = || TTLS.into_iter().filter(|ttls| *ttls <= timers);
         let get = |store: &str, figure: &str, ttls| {
             let known = |name: &str| self.figures.least(&Self::life(timers, ttls), store, name);
-            // All that is known of a store with which the bench lost its patience.
+            // If the bench gave up on a store, this is all that is known.
             let least = known(&format!("{figure}, at least"));
             least.map_or_else(|| cell_or_dash(known(figure)), |it| format!("over {}", number(it)))
         };
@@ -214,7 +213,8 @@ impl Report {
         table(&head(&format!("ns with {} TTLs", join(counts().map(short))), &columns), rows)
     }
 
-    /// Shows eight TTLs, many, and deadlines without any, in one run; ours as ratios, too, and another build of it.
+    /// Returns eight TTLs, more TTLs, and deadlines without TTLs, in one run; for ours also as ratios, and for another
+    /// build of it.
     fn deadlines(&self, timers: usize) -> String {
         let columns = ["start", "restart", "touch", "stop", "expire", "bytes"];
         let cases: Vec<_> = deadlines_of(timers).collect();
@@ -245,7 +245,7 @@ impl Report {
         table(&head(&first, &columns), rows)
     }
 
-    /// Shows what an adversary does: on average, and at worst.
+    /// Returns the adversary's effect: average and worst.
     fn adversary(&self) -> String {
         let measure = plan::adversary_of_a_million();
         let mut stores = vec![(OURS, label(OURS))];
@@ -325,7 +325,7 @@ impl Report {
         table(&head("ns per operation", &columns), rows)
     }
 
-    /// What it costs that a share of the timers is beyond a wheel's reach.
+    /// Returns the cost if a share of the timers is beyond the range of a wheel.
     fn overflow(&self) -> String {
         let [fewer, many] = CROWDS;
         let of_fewer = format!("slowest tick of {} timers, **ms**", number(fewer as f64));
@@ -441,14 +441,14 @@ impl Report {
         )
     }
 
-    /// A lawn of a few elements, in either form.
+    /// Returns the costs of a lawn of a few elements, in either form.
     fn small(&self) -> String {
         small::show(|form, elements, figure| {
             self.figures.least(&small::measure(elements), form, figure)
         })
     }
 
-    /// Returns the sections about how many TTLs there are.
+    /// Returns the sections about the number of TTLs.
     fn any_deadline(&self) -> [(&'static str, String); 5] {
         [
             ("deadlines-few", self.deadlines(10_000)),
@@ -459,7 +459,7 @@ impl Report {
         ]
     }
 
-    /// Shows instructions with a TTL for each, and with deadlines without any.
+    /// Returns instructions with one TTL per element, and with deadlines without TTLs.
     fn instructions_any(&self) -> String {
         let cases = [8, COUNTED, 0];
         let rows = ANY_DEADLINE_COUNTED.into_iter().filter(|store| *store != BEFORE).map(|store| {
@@ -490,7 +490,7 @@ impl Report {
     }
 }
 
-/// Writes what [`plan::run_any_deadline`] has found, and nothing else.
+/// Writes the results of [`plan::run_any_deadline`], and nothing else.
 pub fn write_any_deadline(figures: Figures) {
     let report = Report { figures };
     for (section, content) in report.any_deadline() {

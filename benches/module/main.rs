@@ -1,14 +1,13 @@
-//! The module beside what Redis users have today, on the same server in the same run.
+//! Compares the module with what Redis users have today, on the same server in the same run.
 //!
-//! Processor time is the server's own (`INFO cpu`), so it leaves out the client, the kernel's share of
-//! another process, and waiting; the sockets' part is in it, for all sides alike. Times differ from
-//! machine to machine and from hour to hour: the ratios are the result. Each figure is the median of
-//! [`ROUNDS`] rounds, in each of which all sides run one after the other. A ratio is that of the medians which
-//! stand in its table.
+//! CPU time is the server's own (`INFO cpu`), so it excludes the client, kernel time of other processes, and waiting.
+//! It includes the server's socket calls, for all sides alike. Times differ between machines and between hours: the
+//! ratios are the result. Each figure is the median of [`ROUNDS`] rounds, in each of which all sides run one after the
+//! other. A ratio is that of the printed medians.
 //!
-//! `REDE_MODULE` names the .so of ReDe, if that is to be measured too. An argument names a part, to run nothing
-//! else: `deadlines`, `workers`, `limits`, or `hash-fields`, which are hashes whose fields expire and need a server that has them; or
-//! `charts`, which measures nothing and draws the charts from the tables in docs/benchmarks-full.md.
+//! `REDE_MODULE` is the path of ReDe's .so, to measure it as well. An argument selects one part: `deadlines`,
+//! `workers`, `limits`, or `hash-fields` (hashes whose fields expire, on servers that have them); or `charts`, which
+//! only redraws the charts from the tables in docs/benchmarks-full.md.
 
 mod deadlines;
 mod host;
@@ -28,7 +27,7 @@ use ways::Way;
 
 const ROUNDS: usize = 5;
 
-/// Titles of what [`Host::by_id`] notes.
+/// Titles of the columns of [`Host::by_id`].
 const PUT_AWAY: &str = "store, us";
 const TAKEN: &str = "take by id, us";
 const SIZES: [&str; 3] = ["16 + 64", "16 + 1", "left after all but one are taken"];
@@ -46,7 +45,7 @@ fn sizes() -> Vec<Column> {
     columns(2, 1, &SIZES)
 }
 
-/// What is said above the tables.
+/// Returns the line above the tables.
 fn head(host: &mut Host) -> String {
     let version = host.version();
     format!(
@@ -54,7 +53,7 @@ fn head(host: &mut Host) -> String {
     )
 }
 
-/// Our server with all that it has, and ReDe's, if there is one.
+/// Returns our server with all its ways, and ReDe's, if there is one.
 fn hosts() -> Vec<Host> {
     let mut hosts = vec![Host::ours()];
     match rede::module() {
@@ -64,12 +63,12 @@ fn hosts() -> Vec<Host> {
     hosts
 }
 
-/// What one worker measures.
+/// The measurements with one client.
 #[derive(Default)]
 struct Tables {
     by_id: Table,
     at_once: Table,
-    /// A column for each dehydrator.
+    /// One column per dehydrator.
     verbs: Table,
     dumps: Table,
     pauses: Table,
@@ -110,7 +109,7 @@ impl Tables {
     }
 }
 
-/// Everything that one client can find out, on our server and on ReDe's.
+/// Measures everything that one client can, on our server and on ReDe's.
 fn one_worker() {
     let mut hosts = hosts();
     let mut tables = Tables::default();
@@ -127,12 +126,12 @@ fn one_worker() {
     }
 }
 
-/// The page is about the server that most have.
+/// Returns whether the results are for the page, which is about the most common server.
 fn is_for_the_page() -> bool {
     env::var_os("DEHYDRATOR_SERVER").is_none()
 }
 
-/// What a way is called in a chart.
+/// Returns the name of a way in charts.
 fn chart_name(row: &str) -> String {
     let name = match row {
         "SET" => "SET, no timer",
@@ -146,7 +145,7 @@ fn chart_name(row: &str) -> String {
     name.to_owned()
 }
 
-/// Returns what kind of way it is.
+/// Returns the family of a way.
 fn family(row: &str) -> Family {
     match row {
         "SET" => Family::Plain,
@@ -177,7 +176,7 @@ fn draw() {
     chart::bars(&charts.join("module-memory.svg"), title, &bars(&sizes, &SIZES[..1]));
 }
 
-/// Hashes whose fields expire, beside the floor and ours, on a server that has them.
+/// Measures hashes whose fields expire, with the floor and ours, on a server that has them.
 fn hash_fields() {
     let mut host = Host::ours();
     host.keep(&[Way::Set, Way::HashField, Way::Dehydrator]);
@@ -195,7 +194,7 @@ fn hash_fields() {
     page::put("module-hash-fields", told.trim_end());
 }
 
-/// Measures what any deadline costs, beside that of a few TTLs.
+/// Measures the cost of any deadline, compared with a few TTLs.
 fn any_deadline() {
     let mut host = Host::ours();
     let mut table = Table::default();
@@ -223,7 +222,7 @@ fn any_deadline() {
     }
 }
 
-/// Workers that share a key, and workers that share nothing.
+/// Measures workers that share a key, and workers that share nothing.
 fn many_workers() {
     const ROUNDS: usize = 3;
     let [mut sharing, mut spread] = <[Table; 2]>::default();
@@ -260,7 +259,7 @@ fn many_workers() {
     }
 }
 
-/// Sleepers on a key that is held back.
+/// Measures blocked clients on a key with a limit.
 fn held_back() {
     const ROUNDS: usize = 3;
     let mut table = Table::default();
@@ -287,14 +286,14 @@ fn held_back() {
     }
 }
 
-/// Columns of what [`workers`] notes: by turns operations and microseconds.
+/// Returns the columns that [`workers`] records: alternating operations and microseconds.
 fn rates(titles: &[&'static str]) -> Vec<Column> {
     let column = |(at, title): (usize, &&'static str)| Column::new(at, at % 2 * 2, title);
     titles.iter().enumerate().map(column).collect()
 }
 
 fn main() {
-    // cargo adds an argument of its own.
+    // Skip the argument that cargo adds.
     let parts: Vec<_> = env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match parts.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => {

@@ -1,4 +1,4 @@
-//! docs/scaling.md: the tables and charts that stand between its markers.
+//! Writes docs/scaling.md: the tables and charts between its markers.
 
 use crate::constants::Constants;
 use crate::lives::LIVES;
@@ -14,12 +14,12 @@ use benches::simulation::tally::{Second, Tally};
 use benches::simulation::{MS, SECOND};
 
 const PAGE: &str = "scaling.md";
-/// Jobs a second for which bandwidth and files are told.
+/// Jobs per second for the figures about bandwidth and files.
 const RATE: f64 = 10_000.0;
 const DAY_S: f64 = 86_400.0;
-/// A figure of the simulation that is as wrong as that is told nowhere.
+/// Figures of the simulation with this error or more are not published.
 const WRONG: f64 = 0.9;
-/// Ends the names of figures of a server with a replica and an append-only file.
+/// The suffix of figures of a server with a replica and an append-only file.
 const DURABLE: &str = "_durable";
 
 fn put(section: &str, content: &str) {
@@ -30,13 +30,13 @@ fn words(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
-/// A row: its name, and numbers.
+/// Returns a row: its name, and numbers.
 fn row(name: &str, numbers: &[f64]) -> Vec<String> {
     let cells = numbers.iter().map(|figure| number(*figure));
     std::iter::once(name.to_owned()).chain(cells).collect()
 }
 
-/// With two digits of those that count: what is planned with needs no more.
+/// Rounds to two significant digits, which is enough for planning.
 fn rough(figure: f64) -> String {
     let scale = 10_f64.powi(1 - figure.abs().log10().floor() as i32);
     number(if scale < 1.0 { (figure * scale).round() / scale } else { figure })
@@ -46,7 +46,7 @@ fn millions(figure: f64) -> String {
     format!("{} million", rough(figure / 1e6))
 }
 
-/// Everything on the page.
+/// Writes everything on the page.
 pub fn write(constants: &Constants) {
     let machine: Vec<_> = constants.head().iter().map(|line| format!("- {line}")).collect();
     put("machine", &machine.join("\n"));
@@ -124,7 +124,7 @@ fn lives(constants: &Constants) -> String {
     )
 }
 
-/// How many nodes a billion timers take.
+/// Returns the number of nodes for a billion timers.
 fn nodes_for_memory(node: &Node) -> usize {
     (TIMERS / node.elements(5000.0)).ceil() as usize
 }
@@ -148,7 +148,7 @@ fn how_many(node: &Node) -> String {
     // An example, with the figures of the tables.
     const ELEMENTS: f64 = 200e6;
     const JOBS: f64 = 20_000.0;
-    // As if all jobs were one node's: the row of the first table that leaves room enough.
+    // As if one node did all jobs: the pessimistic row of the first table.
     let (elements, us) = (node.elements(JOBS), node.job_us(1, DURABLE));
     let (by_memory, by_work) = (ELEMENTS / elements, JOBS * us / 1e6 / LOAD);
     let nodes = by_memory.max(by_work).ceil();
@@ -167,7 +167,7 @@ fn bursts(node: &Node) -> String {
     let burst = |nodes, count, workers, work, within| Burst { nodes, count, workers, work, within };
     let seconds = |tally: &Tally| tally.last_delivery as f64 / SECOND as f64;
 
-    // How fast they can be given out, to workers enough.
+    // How fast enough workers get them.
     let nodes: Vec<_> = (0..4).map(|power| least << power).collect();
     let counts = [1, 10, 100];
     let workers = 64;
@@ -200,7 +200,7 @@ fn bursts(node: &Node) -> String {
         &lines.rev().collect::<Vec<_>>(),
     );
 
-    // What may be done about it. How late they are is not told: where nothing piles up the simulation is wrong.
+    // The remedies. Their latency is not reported: if no backlog builds up, the simulation is wrong.
     let ways = [
         ("`COUNT 100`, deadlines spread over 10 s", burst(least, 100, 64, 0, 10 * SECOND)),
         ("`COUNT 10`, 64 workers that work for 10 ms", burst(least, 10, 64, 10 * MS, SECOND)),
@@ -227,7 +227,7 @@ fn storms(constants: &Constants) -> String {
             let most = seconds.iter().max_by_key(|second| second.deliveries);
             most.copied().unwrap_or_default()
         };
-        // Where nobody asks, nothing is noted of some seconds.
+        // Without polls, some seconds have no entries.
         let mut seconds = tally.seconds.clone();
         seconds.resize(seconds.len().max(over), Second::default());
         let late = most(&seconds[over - 1800..over]);
@@ -276,14 +276,14 @@ fn storms(constants: &Constants) -> String {
     )
 }
 
-/// Returns the minutes from the outage's first one on, which is number 0.
+/// Returns the minutes since the outage began, counted from 0.
 fn of_outage(minutes: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let first = (crate::storms::BEFORE / (60 * SECOND)) as usize;
     let since = |(minute, point): (usize, &(f64, f64))| (minute as f64, point.1);
     minutes.iter().skip(first).enumerate().map(since).collect()
 }
 
-/// The most deliveries in a second of each minute.
+/// Returns the busiest second of each minute, in deliveries.
 fn a_minute(tally: &Tally) -> Vec<(f64, f64)> {
     let minutes = tally.seconds.chunks(60).enumerate();
     let most = |seconds: &[Second]| {
@@ -335,7 +335,7 @@ fn errors(constants: &Constants) -> String {
     let results = side_by_side(&trials, |trial| trials::simulated(&trial.plan));
     let measured =
         |trial: &trials::Trial, name: &str| constants.get(&format!("trial_{}_{name}", trial.name));
-    // How far the simulation is off, in hundredths.
+    // The error of the simulation, in percent.
     let error = |trial: &trials::Trial, result: &Outcome, name: &str| {
         let error = trials::figure(result, name) / measured(trial, name) - 1.0;
         assert!(error.abs() < WRONG, "{}, {name}: {error}", trial.told);
@@ -350,7 +350,7 @@ fn errors(constants: &Constants) -> String {
                 .fold((f64::INFINITY, f64::NEG_INFINITY), |so_far, it| {
                     (it.min(so_far.0), it.max(so_far.1))
                 });
-            // Adding zero makes a 0 of -0.
+            // Adding zero turns -0 into 0.
             format!("{} to {} %", least + 0.0, greatest + 0.0)
         });
         let waited = of_kind.iter().map(|(trial, _)| measured(trial, "waited_share"));
