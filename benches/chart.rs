@@ -339,7 +339,13 @@ pub fn dots(path: &Path, words: &str, spans: &[Span]) {
     dot(left + 90, legend, hollow(INK.0));
     anchored(&area, (left + 102, legend), HPos::Left, 12, "99th percentile");
     arrow(left + 230, legend, INK.0);
-    anchored(&area, (left + 272, legend), HPos::Left, 12, "at least that; the exact value is unknown");
+    anchored(
+        &area,
+        (left + 272, legend),
+        HPos::Left,
+        12,
+        "at least that; the exact value is unknown",
+    );
 
     for (row, span) in spans.iter().enumerate() {
         let y = TOP + row as i32 * ROW + ROW / 2 - 8;

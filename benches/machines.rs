@@ -73,7 +73,12 @@ fn tagged(count: usize) -> Vec<String> {
 }
 
 const WAYS: [Way; 6] = [
-    Way { name: "polling the keys in turn, every 100 ms", keys: spread, connections: 3, consume: in_turn },
+    Way {
+        name: "polling the keys in turn, every 100 ms",
+        keys: spread,
+        connections: 3,
+        consume: in_turn,
+    },
     Way {
         name: "one connection per primary, blocking on its keys in turn for 1 s each",
         keys: spread,

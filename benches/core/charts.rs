@@ -146,11 +146,7 @@ fn units() {
     let columns = [
         ("**our Lawn**, by id", "Dehydrator's Lawn, by id", Family::Ours.into()),
         ("wheel and table of ids", "timing wheel and a table of ids", Colour(Family::Wheel, 1)),
-        (
-            "wheel, by handle",
-            "timing wheel, timers held by the program",
-            Colour(Family::Wheel, 2),
-        ),
+        ("wheel, by handle", "timing wheel, timers held by the program", Colour(Family::Wheel, 2)),
     ];
     let lines = columns.map(|(column, name, colour)| {
         let point = |row: &str| Some((page::number(row)?, table.number(row, column)?));

@@ -366,10 +366,7 @@ impl Report {
         let rows = ["random", "colliding"]
             .into_iter()
             .map(|ids| vec![format!("{ids} ids"), get(ids, "known"), get(ids, "random")]);
-        table(
-            &head("ns to start or stop", &["known hash keys", "random hash keys"]),
-            rows,
-        )
+        table(&head("ns to start or stop", &["known hash keys", "random hash keys"]), rows)
     }
 
     fn workers(&self) -> String {

@@ -119,7 +119,10 @@ fn lives(constants: &Constants) -> String {
         row(life.told, &[bytes("replica").round(), (bytes("aof") * RATE * DAY_S / 1e9).round()])
     };
     table(
-        &head("commands for one element", &["bytes (replica or file)", "GB of file per day at 10,000 elements per second"]),
+        &head(
+            "commands for one element",
+            &["bytes (replica or file)", "GB of file per day at 10,000 elements per second"],
+        ),
         LIVES.iter().filter(|life| !["poll_100", "cancel"].contains(&life.name)).map(row),
     )
 }
@@ -364,7 +367,10 @@ fn errors(constants: &Constants) -> String {
     };
     let bursts = table(
         &head("error", &["time until all are delivered", "server CPU", "CPU wait"]),
-        [row("50,000 due within a second", "second"), row("50,000 due at the same moment", "moment")],
+        [
+            row("50,000 due within a second", "second"),
+            row("50,000 due at the same moment", "moment"),
+        ],
     );
     let storms = trials.iter().zip(&results).filter(|(trial, _)| trial.is_storm);
     let figures = ["deliveries", "peak", "dead", "recovered_s"];
