@@ -31,14 +31,14 @@ quick_tests=(
 export DEHYDRATOR_OPERATIONS=${DEHYDRATOR_OPERATIONS:-4000}
 # Crowds and loads that measure how long the server stalls, or that take minutes in a slow one.
 skipped=(
-    two_thousand_asleep_on_one_key thousands_that_time_out_together many_watched_keys_do_not_keep
-    a_client_that_is_killed_when_it_has_been_woken slots_that_move_under_load
+    two_thousand_clients_blocked_on_one_key thousands_that_time_out_together many_watched_keys_do_not_stop
+    a_client_killed_after_it_was_woken slots_that_move_under_load
     a_renamed_key_is_found_among_many_others every_eviction_policy_evicts
-    a_hundred_out_of_a_million_cost a_thousand_asleep_on_the_same_hundred_keys
-    keys_that_are_renamed_again_and_again thousands_that_are_sent_away_together
-    what_is_given_of_what_is_held_costs_the_same what_is_stuck_does_not_wait_for_the_backlog
+    a_hundred_of_a_million_cost a_thousand_clients_blocked_on_the_same_hundred_keys
+    finding_frequently_renamed_keys thousands_that_are_unblocked_together
+    resending_a_poll_costs_the_same a_stuck_key_does_not_wait_for_the_backlog
     # These have a library loaded ahead of all others, which is the sanitizer's place.
-    with_a_fork_that_fails tried_again_though_the_clock_steps_back
+    with_a_failing_fork retried_even_if_the_clock_steps_back
 )
 # Memcheck is slower by far, and sees what the sanitizer does not: reads of memory that nothing was
 # written to.
