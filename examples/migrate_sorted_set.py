@@ -14,7 +14,7 @@ Keep a dump all the same. The demonstration runs all steps at once, under load.
 Prints:
 
     moved some, the old workers took some, the new ones the rest
-    3000 put away, 3000 done, each once, none early
+    3000 pushed, 3000 done, each once, none early
     the old queue is gone, the new one is empty
 """
 
@@ -178,7 +178,7 @@ def main():
     print("moved some, the old workers took some, the new ones the rest")
     assert not failures, failures
     assert len(done) == TOTAL and set(done.values()) == {1}, "lost, or done twice"
-    print(f"{TOTAL} put away, {len(done)} done, each once, none early")
+    print(f"{TOTAL} pushed, {len(done)} done, each once, none early")
     assert server.exists(SCHEDULE, PAYLOADS, DEHYDRATOR) == 0
     print("the old queue is gone, the new one is empty")
 

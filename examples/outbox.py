@@ -10,7 +10,7 @@ needs no module.
 
 Prints:
 
-    order 17 is taken, to be cancelled if nobody pays
+    order 17 is placed, to be cancelled if unpaid
     the relay pushes order:17, and dies
     the relay pushes order:17: it was there
     the worker cancels order 17, and dies
@@ -97,7 +97,7 @@ def main():
     managed.delete(ORDERS, OUTBOX, DONE + "order:17")
 
     at = take_order("17", 300)
-    print("order 17 is taken, to be cancelled if nobody pays")
+    print("order 17 is placed, to be cancelled if unpaid")
     and_dies(relay)
     relay()
     and_dies(work)

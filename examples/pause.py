@@ -79,7 +79,7 @@ def main():
     paused.set()
     settled.acquire()
     time.sleep(0.2)
-    assert info(server)["due"] == 2, "a job was given out during a pause"
+    assert info(server)["due"] == 2, "a job was delivered during a pause"
     print("operator: resumed")
     server.execute_command("DEHYDRATOR.RESUME", KEY)
     worker.join()

@@ -65,24 +65,24 @@ impl Storm {
         let retry =
             |cap, has_jitter, deliveries| Retry { base: SECOND, cap, has_jitter, deliveries };
         let failing = |short, told, retry| Self { told, short, retry, is_silent: false };
-        let for_ever = u16::MAX;
-        let nobody = "workers stop polling";
+        let without_limit = u16::MAX;
+        let silent = "workers stop polling";
         vec![
-            Self { is_silent: true, ..failing(nobody, nobody, retry(0, false, for_ever)) },
+            Self { is_silent: true, ..failing(silent, silent, retry(0, false, without_limit)) },
             failing(
                 "up to 5 minutes, no jitter",
                 "retried after 1 s, 2 s, ... up to 5 minutes",
-                retry(5 * MINUTE, false, for_ever),
+                retry(5 * MINUTE, false, without_limit),
             ),
             failing(
                 "up to 5 minutes, jitter",
                 "the same with jitter",
-                retry(5 * MINUTE, true, for_ever),
+                retry(5 * MINUTE, true, without_limit),
             ),
             failing(
                 "up to an hour, jitter",
                 "up to an hour, with jitter",
-                retry(HOUR, true, for_ever),
+                retry(HOUR, true, without_limit),
             ),
             failing(
                 "dead letters",

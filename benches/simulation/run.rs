@@ -204,7 +204,7 @@ impl Run<'_> {
                 break;
             }
             now += ns(costs.woken);
-            replies.push((self.sleepers.pop_front().expect("one who sleeps"), held));
+            replies.push((self.sleepers.pop_front().expect("a blocked client"), held));
         }
         self.tally.busy += now - began;
         self.tally.second(began).busy += now - began;

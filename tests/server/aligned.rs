@@ -13,7 +13,7 @@ fn put_away(client: &mut Connection, key: &str, ttls: u64) {
         for number in first..first + 1000 {
             push.arg(600_000 + number % ttls).arg(format!("element-{number}")).arg(number);
         }
-        let started: Vec<i64> = push.query(client).expect("all are put away");
+        let started: Vec<i64> = push.query(client).expect("all are pushed");
         assert_eq!(started, [1; 1000]);
     }
 }

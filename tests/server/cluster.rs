@@ -407,7 +407,7 @@ pub fn reject_under_load(cluster: &Cluster, route: &str, mut change: impl FnMut(
     };
     let once: HashSet<usize> = dead.iter().copied().collect();
     assert_eq!(once.len(), dead.len(), "one is a dead letter twice");
-    assert!((0..ELEMENTS).step_by(2).all(|id| settled.contains(&id)), "one is settled by nobody");
+    assert!((0..ELEMENTS).step_by(2).all(|id| settled.contains(&id)), "one was never settled");
     assert!(once.iter().all(|id| id % 2 == 1), "what was settled has died");
     assert_eq!(once.len(), ELEMENTS / 2, "a dead letter is lost");
 }

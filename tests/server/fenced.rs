@@ -89,7 +89,7 @@ fn an_expired_lease_is_valid_until_the_element_is_delivered_again() {
     });
     assert_eq!(settle(&mut client, &rows[0].3, "one"), Value::Int(1));
     let other = lease(&mut client);
-    is_fenced(&mut client, &rows[1].3, "two", "given out again");
+    is_fenced(&mut client, &rows[1].3, "two", "delivered again");
     assert_eq!(settle(&mut client, &other, "two"), Value::Int(1));
 }
 

@@ -52,7 +52,7 @@ fn nothing_is_swallowed(server: &Server, before: &[&str], behind: &[&str]) {
         assert_eq!(String::from_utf8_lossy(&replies), expected);
         if early > 0 {
             // This test had to wait until the server was done: a client that was still blocked may have been served.
-            until("nobody is asleep", || (waiters(server) == 0).then_some(()));
+            until("no client is blocked", || (waiters(server) == 0).then_some(()));
             client.ask("DEL k");
             continue;
         }
@@ -61,7 +61,7 @@ fn nothing_is_swallowed(server: &Server, before: &[&str], behind: &[&str]) {
             Value::Nil => panic!("swallowed in round {round}"),
             _ => None,
         });
-        until("nobody is asleep", || (waiters(server) == 0).then_some(()));
+        until("no client is blocked", || (waiters(server) == 0).then_some(()));
         assert_eq!(client.ask("DEHYDRATOR.LEN k"), Value::Int(1), "swallowed in round {round}");
         let next = server.connect().ask("DEHYDRATOR.POLL k BLOCK 0");
         assert_eq!(next, texts(&["element"]));

@@ -30,7 +30,7 @@ fn all_waits_until_lifted(server: &Server, refuse: impl FnOnce(), lift: impl FnO
     });
     for key in keys {
         let length = client.ask(&format!("DEHYDRATOR.LEN {key}"));
-        assert_eq!(length, Value::Int(1), "{key} was given out");
+        assert_eq!(length, Value::Int(1), "{key} was delivered");
     }
     assert_eq!(waiters(server), 2);
     assert!(!sleeper.is_awake() && !leaser.is_awake());

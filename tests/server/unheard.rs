@@ -26,7 +26,7 @@ fn woken(server: &Server, client: &mut Connection, other: &mut Connection, push:
     wake(client, push);
     other.send_packed_command(&cmd(line).get_packed_command()).expect("it is sent");
     let _ = other.recv_response();
-    until("nobody is asleep", || (waiters(server) == 0).then_some(()));
+    until("no client is blocked", || (waiters(server) == 0).then_some(()));
 }
 
 /// Returns what RANGE shows of the one element.
@@ -150,7 +150,7 @@ fn an_element_that_another_connection_of_the_client_got_stays_leased() {
     let again = "DEHYDRATOR.POLL k LEASE 600000 TOKEN mine";
     other.send_packed_command(&cmd(again).get_packed_command()).expect("it is sent");
     let Value::Array(rows) = other.recv_response().expect("rows") else { panic!("rows") };
-    until("nobody is asleep", || (waiters(&server) == 0).then_some(()));
+    until("no client is blocked", || (waiters(&server) == 0).then_some(()));
     killer.recv_response().expect("a reply");
     // Whichever came first: either the second connection got it, or it was given back and then delivered to it.
     if rows.is_empty() {

@@ -151,7 +151,7 @@ type Case = (&'static str, fn(&Server, &mut Connection) -> Vec<Again>, &'static 
 
 const CASES: [Case; 11] = [
     (
-        "nobody polls a key with a backlog",
+        "a key with a backlog and no polls",
         |_, client| {
             backlog(client, "k");
             vec![]
@@ -175,7 +175,7 @@ const CASES: [Case; 11] = [
         &[],
     ),
     (
-        "elements that are not due, and nobody there",
+        "elements that are not due, and no clients",
         |server, _| vec![pushes(server, "k", 600_000)],
         &[],
     ),

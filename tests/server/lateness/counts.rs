@@ -22,7 +22,7 @@ fn counts(client: &mut Connection, key: &str) -> ([u64; 3], u64) {
 }
 
 fn taken(client: &mut Connection, count: usize, lease: u64) -> Vec<(String, String)> {
-    until("so many are due", || {
+    until("this many are due", || {
         let due: Vec<String> =
             cmd(&format!("DEHYDRATOR.XPOLL k COUNT {count}")).query(client).expect("ids");
         (due.len() == count).then_some(())

@@ -77,7 +77,7 @@ fn a_backlog_is_visible_while_it_waits() {
     assert_eq!((oldest(&server), field(&mut client, "k", "overdue")), (0, Value::Int(0)));
     assert_eq!(field(&mut client, "k", "due"), Value::Int(101));
     client.ask("DEHYDRATOR.RESUME k");
-    assert_eq!(oldest(&server), 0, "it could not be given out before");
+    assert_eq!(oldest(&server), 0, "it could not be delivered before");
     client.ask("DEHYDRATOR.POLL k");
     assert_eq!(oldest(&server), 0);
 }
@@ -143,7 +143,7 @@ fn the_oldest_keys_are_listed_with_their_current_names() {
     named(&mut client, &[("b", 5), ("c", 2)]);
     client.ask("FLUSHALL");
     // They may be freed in the background.
-    until("nobody is left", || worst(&mut client, 64).is_empty().then_some(()));
+    until("no key is left", || worst(&mut client, 64).is_empty().then_some(()));
     for line in ["DEHYDRATOR.LATE COUNT 0", "DEHYDRATOR.LATE COUNT x", "DEHYDRATOR.LATE k"] {
         assert!(client.refused(line).starts_with("ERR "), "{line}");
     }

@@ -48,7 +48,7 @@ fn a_client_is_unblocked_with_an_error_when_a_policy_is_set() {
         let other = Sleeper::start(&server, "DEHYDRATOR.POLL other BLOCK 0");
         client.ask(&format!("DEHYDRATOR.ONDUE k {policy}"));
         asleep.into_iter().for_each(|sleeper| is_told_of_the_policy(&sleeper.error()));
-        assert_eq!(waiters(&server), 1, "who waits for another key sleeps on");
+        assert_eq!(waiters(&server), 1, "a client of another key stays blocked");
         client.ask("DEHYDRATOR.PUSH other 0 element id");
         assert_eq!(other.reply(), texts(&["element"]));
         client.ask("DEL k");

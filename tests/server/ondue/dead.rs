@@ -556,7 +556,7 @@ fn a_stuck_dead_letter_is_moved_by_a_new_policy_and_after_a_restart() {
                         assert_eq!(died(&mut client, "other", 100), ids);
                     } else {
                         let mut given = Vec::new();
-                        until("all are given out again", || {
+                        until("all are delivered again", || {
                             let reply = cmd("DEHYDRATOR.POLL k WITHIDS").query(&mut client);
                             let more: Vec<(String, String)> = reply.expect("pairs");
                             given.extend(more.into_iter().map(|(id, _)| id));

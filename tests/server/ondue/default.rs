@@ -85,7 +85,7 @@ fn dead_letters_go_to_the_stream_even_after_a_flush() {
         client.ask("FLUSHALL");
         client.ask("DEHYDRATOR.PUSH jobs:1 0 x poison");
         for _ in 0..2 {
-            until("it is given out", || {
+            until("it is delivered", || {
                 let reply = client.ask("DEHYDRATOR.POLL jobs:1 LEASE 1");
                 matches!(reply, Value::Array(rows) if !rows.is_empty()).then_some(())
             });

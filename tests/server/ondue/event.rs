@@ -118,7 +118,7 @@ fn an_element_due_during_a_long_reply_is_announced() {
         for id in 0..100_000 {
             push.arg(0).arg("element").arg(id);
         }
-        push.exec(&mut client).expect("they are put away");
+        push.exec(&mut client).expect("they are pushed");
         hear(&mut events, "what is due");
         // The reply takes longer than that.
         let mut both = redis::pipe();

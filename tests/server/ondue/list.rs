@@ -253,7 +253,7 @@ fn dead_letters_go_to_the_list_by_themselves_and_on_a_poll() {
         at(5, id, " DELIVERIES 2").exec(&mut client).expect("OK");
     }
     client.ask("DEHYDRATOR.PUSH k 0 alive alive");
-    until("it is given out", || {
+    until("it is delivered", || {
         (client.ask("DEHYDRATOR.POLL k") == texts(&["alive"])).then_some(())
     });
     client.ask("DEL dead");
