@@ -16,7 +16,7 @@ SOON = ["--maintenance-interval", "10", "--worker-ttl", "25"]
 
 class RqOnRedis(Contender):
     name = "RQ with its scheduler"
-    waits = "the server; a scheduler looks each second"
+    waits = "the server; a scheduler polls every second"
     packages = ("rq", "redis")
     broker = "redis"
     options: tuple[str, ...] = ("--with-scheduler",)

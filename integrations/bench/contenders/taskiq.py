@@ -12,7 +12,7 @@ UPDATE = 1
 
 class TaskiqOnRedis(Contender):
     name = "taskiq-redis: stream broker, list schedules"
-    waits = "the server; a scheduler looks each second"
+    waits = "the server; a scheduler polls every second"
     packages = ("taskiq", "taskiq-redis", "redis")
     broker = "redis"
 
