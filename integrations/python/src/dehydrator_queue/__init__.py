@@ -1,4 +1,4 @@
-"""Delayed jobs in Redis and Valkey, by the module dehydrator.
+"""Delayed jobs in Redis and Valkey, with the module Dehydrator.
 
     jobs = Queue("redis://127.0.0.1:6379", "jobs")
     jobs.put({"mail": "anna"}, delay=5)

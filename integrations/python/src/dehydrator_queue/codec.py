@@ -1,4 +1,4 @@
-"""How what is put away becomes bytes, and back."""
+"""Converts payloads to bytes and back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Codec(Protocol):
-    """Turns payloads into bytes and back. Whatever `decode` raises makes a dead letter of the element."""
+    """Converts payloads to bytes and back. If `decode` raises an error, the element becomes a dead letter."""
 
     def encode(self, payload: Any) -> bytes: ...
 
@@ -15,7 +15,7 @@ class Codec(Protocol):
 
 
 class Json:
-    """JSON in UTF-8: the codec of a queue that is told no other."""
+    """JSON in UTF-8: the default codec of a queue."""
 
     def encode(self, payload: Any) -> bytes:
         return json.dumps(payload, separators=(",", ":"), ensure_ascii=False).encode()
@@ -25,7 +25,7 @@ class Json:
 
 
 class Raw:
-    """The bytes themselves."""
+    """The bytes, unchanged."""
 
     def encode(self, payload: Any) -> bytes:
         return payload.encode() if isinstance(payload, str) else bytes(payload)

@@ -1,4 +1,4 @@
-"""A broker for Dramatiq: delayed messages wait in the server, and not in a worker's memory.
+"""A broker for Dramatiq: delayed messages wait in the server, not in a worker's memory.
 
 dramatiq.set_broker(DehydratorBroker(url="redis://127.0.0.1:6379/0"))
 """
@@ -24,20 +24,20 @@ from dehydrator_queue.server import Server
 from dehydrator_queue.terms import reason_of
 from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
 
-#: In the options of a message: which of the messages of one id it is.
+#: In the options of a message: distinguishes messages with one id.
 OPTION = "dehydrator_id"
 
-#: Seconds. Acks are sent between two polls, so none sleeps longer.
+#: Seconds. Acks are sent between two polls, so none blocks longer.
 LONGEST_BLOCK = 1.0
 
-#: Seconds between two looks whether there is room, when as many messages as may be are in hand.
+#: Seconds between two checks for free capacity, when the maximum number of messages is held.
 PAUSE = 0.02
 
 
 class DehydratorBroker(Broker):
-    """Puts messages away by PUSH, takes them by POLL under a lease that is renewed, and acknowledges them by SETTLE.
+    """Sends messages with PUSH, takes them with POLL and a renewed lease, and acknowledges them with SETTLE.
 
-    A message that is rejected goes to the stream of dead letters, with the reason: `dramatiq:<queue>:dead`.
+    A rejected message goes to the stream of dead letters, with the reason: `dramatiq:<queue>:dead`.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class DehydratorBroker(Broker):
         keep_dead: Keep = timedelta(days=7),
         **options: Any,
     ) -> None:
-        """`options` are those of the client library: `host` and `port`, say, in place of a URL.
+        """`options` are those of the client library, for example `host` and `port` instead of a URL.
 
-        `keep_dead`: for how long dead letters are kept, as on Redis, or how many; None: all of them.
+        `keep_dead`: for how long to keep dead letters, as on Redis, or how many; None: all of them.
         """
         keep_words(keep_dead)
         self.keep_dead = keep_dead
@@ -74,7 +74,7 @@ class DehydratorBroker(Broker):
         return f"{{{name}}}" if is_cluster(self.client) else name
 
     def ask(self, *words: Any) -> Any:
-        """Sends a command until it arrives."""
+        """Retries a command until it arrives."""
         try:
             return self.server.ask(Question(words, lambda reply: reply))
         except Exception as error:
@@ -97,7 +97,7 @@ class DehydratorBroker(Broker):
         return self.queues.copy()
 
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
-        """Puts a message away for `delay` milliseconds. Its id is that of the message, if that is free."""
+        """Sends a message with a delay of `delay` milliseconds. Its id is that of the message, if that is free."""
         message = message.copy(options={OPTION: str(uuid4())})
         self.emit_before("enqueue", message, delay)
         key, element = self.key(message.queue_name), message.encode()
@@ -110,7 +110,7 @@ class DehydratorBroker(Broker):
         return message
 
     def cancel(self, message: Message[Any]) -> bool:
-        """Takes back a message that no worker has; returns whether it was there."""
+        """Cancels a message that no worker has; returns whether it existed."""
         key = self.key(message.queue_name)
         element = message.encode()
         for name in names_of_message(message.message_id, message.options.get(OPTION, "")):
@@ -122,7 +122,7 @@ class DehydratorBroker(Broker):
         return DehydratorConsumer(self, queue_name, prefetch, timeout)
 
     def flush(self, queue_name: str) -> None:
-        """Drops all messages of a queue, also those that are in hand."""
+        """Drops all messages of a queue, including those that workers have."""
         self.ask("UNLINK", self.key(queue_name))
 
     def flush_all(self) -> None:
@@ -130,7 +130,7 @@ class DehydratorBroker(Broker):
             self.flush(queue_name)
 
     def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
-        """Waits until nothing is in a queue: due, delayed or in hand."""
+        """Waits until a queue is empty: nothing due, delayed or with a worker."""
         deadline = None if timeout is None else time.monotonic() + timeout / 1000
         while self.ask("DEHYDRATOR.LEN", self.key(queue_name)):
             if deadline is not None and time.monotonic() >= deadline:
@@ -176,7 +176,7 @@ class DehydratorConsumer(Consumer):
         lease_ms = self.broker.leases.lease_ms
         question = poll([self.key], room, lease_ms, self.token, milliseconds(self.block))
         try:
-            # What a connection that broke kept from us comes by the same token.
+            # The same token gets the messages of a reply that was lost.
             self.taken = self.broker.server.ask(question)
         except Exception as error:
             if passes(error):
@@ -190,7 +190,7 @@ class DehydratorConsumer(Consumer):
         self.broker.leases.settle(tag)
 
     def nack(self, message: MessageProxy) -> None:
-        """Moves a message to the dead letters, with what its actor raised."""
+        """Moves a message to the dead letters, with its actor's error."""
         tag = message.options.get(OPTION, "")
         lease = self.broker.leases.get(tag)
         if lease is None:
@@ -199,7 +199,7 @@ class DehydratorConsumer(Consumer):
         error = message._exception
         reason = "rejected" if error is None else reason_of(error)
         element = message._message.copy(options={OPTION: tag.rpartition("/")[0]}).encode()
-        # While the server is away Dramatiq calls this again: until then the lease is held.
+        # While the server is down, Dramatiq calls this again: until then the lease is held.
         self._bury(lease, element, reason)
         self.broker.leases.drop(tag)
         self.tags.discard(tag)
@@ -216,7 +216,7 @@ class DehydratorConsumer(Consumer):
             self.broker.leases.release(tag)
 
     def close(self) -> None:
-        """Gives back what was taken and not handed out."""
+        """Gives back messages that were taken and not passed on."""
         while self.taken:
             delivery = self.taken.pop()
             self.broker.ask("DEHYDRATOR.RELEASE", self.key, 0, delivery.token, delivery.id)

@@ -1,14 +1,14 @@
-"""What can go wrong, and what a worker's function may raise."""
+"""The errors of this package, and errors that a worker's function can raise."""
 
 from dehydrator_queue.moment import Duration, in_seconds
 
 
 class DehydratorError(Exception):
-    """Stands above all errors of this package."""
+    """The base class of all errors of this package."""
 
 
 class ModuleMissingError(DehydratorError):
-    """Says that the server has not loaded the module."""
+    """The server has not loaded the module."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -18,7 +18,7 @@ class ModuleMissingError(DehydratorError):
 
 
 class ModuleTooOldError(DehydratorError):
-    """Says that the server's module lacks a command that this package needs."""
+    """The server's module lacks a command that this package needs."""
 
     def __init__(self, command: str) -> None:
         super().__init__(
@@ -28,11 +28,11 @@ class ModuleTooOldError(DehydratorError):
 
 
 class Reject(Exception):
-    """Raised by a worker's function: the job goes to the dead letters now, with this reason."""
+    """Raised by a worker's function: the job becomes a dead letter now, with this reason."""
 
 
 class Retry(Exception):
-    """Raised by a worker's function: the job is given out again after `delay`, if it has attempts left."""
+    """Raised by a worker's function: the job is delivered again after `delay`, if it has attempts left."""
 
     def __init__(self, delay: Duration, reason: str = "the work asked to be tried again") -> None:
         super().__init__(reason)

@@ -1,4 +1,4 @@
-"""What a worker has in hand, whose leases are to be renewed."""
+"""The jobs of a worker, whose leases must be renewed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dehydrator_queue.job import Delivery, Job
 
 
 class Held:
-    """Jobs in hand, by their leases. Safe for many threads."""
+    """The current jobs, by their leases. Safe for many threads."""
 
     def __init__(self) -> None:
         self._jobs: dict[tuple[str, str, bytes], tuple[Delivery, Job]] = {}
@@ -24,7 +24,7 @@ class Held:
             self._jobs.pop((delivery.key, delivery.token, delivery.id), None)
 
     def lose(self, key: str, token: str, id: bytes) -> Job | None:
-        """Returns the job whose lease is over, if its work still runs; once."""
+        """Returns the job whose lease was lost, if its work still runs; only once."""
         with self._lock:
             _, job = self._jobs.pop((key, token, id), (None, None))
         if job is not None:
@@ -32,7 +32,7 @@ class Held:
         return job
 
     def lose_all(self) -> list[tuple[Delivery, Job]]:
-        """Returns what still runs, and holds it no more."""
+        """Returns the jobs that still run, and forgets them."""
         with self._lock:
             lost, self._jobs = list(self._jobs.values()), {}
         for _, job in lost:

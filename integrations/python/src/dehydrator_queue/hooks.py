@@ -1,4 +1,4 @@
-"""What a worker tells of what it does: to the log, and to whoever overrides these methods."""
+"""The events of a worker: written to the log, and passed to overridden methods."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ class Hooks:
         log.warning("%s: %s failed, attempt %d, again in %.1f s: %r", job.queue, job.id, job.attempt, delay, error)
 
     def buried(self, delivery: Delivery, reason: str) -> None:
-        """Hears of what became a dead letter here; what the server itself moves there is not heard of."""
+        """Called for jobs that became dead letters here, but not for those that the server moved itself."""
         log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
 
     def lost(self, job: Job) -> None:
-        """Hears of a job that was cancelled, that another worker has by now, or that a stop cut off."""
+        """Called for a job that was cancelled, that another worker has by now, or that a stop interrupted."""
         log.warning("%s: %s was lost: cancelled, its lease ran out, or the worker stopped", job.queue, job.id)
 
     def interrupted(self, error: Exception) -> None:
-        """Hears each time before a command is sent again."""
+        """Called each time before a command is resent."""
         log.warning("the server does not answer, asking again: %r", error)
 
     def crashed(self, error: BaseException) -> None:
-        """Hears of what was raised beside the work: by a hook, or by a server that refused."""
+        """Called for errors outside of the work: by a hook, or by the server."""
         log.error("while a job was ended: %r", error, exc_info=error)
 
 
 class Guarded(Hooks):
-    """Calls hooks. What one of them raises goes to `crashed`, or to the log, and no further: a worker outlives it."""
+    """Calls hooks. If one raises an error, `crashed` is called, or the log is written, and the worker continues."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks

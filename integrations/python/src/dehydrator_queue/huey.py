@@ -1,4 +1,4 @@
-"""Huey whose tasks with a delay or an ETA wait in the server, which pushes them to Huey's own list when they are due.
+"""Huey with delayed tasks in the server, which pushes them to Huey's own list when they are due.
 
 huey = DehydratorHuey("my-app", url="redis://127.0.0.1:6379/0")
 """
@@ -21,10 +21,10 @@ from dehydrator_queue.verbs import as_bytes
 class DehydratorStorage(RedisStorage):
     """Huey's storage in Redis, whose schedule is a dehydrator, `huey.later.<name>`.
 
-    What waits in the sorted set of Huey's own storage is still moved by the consumers' schedulers.
+    The consumers' schedulers still move tasks in the sorted set of Huey's own storage.
     """
 
-    #: Whether the moments that Huey hands over, without a time zone, are in UTC.
+    #: Whether the times that Huey passes, without a time zone, are in UTC.
     utc = True
 
     @property
@@ -34,10 +34,10 @@ class DehydratorStorage(RedisStorage):
     def add_to_schedule(self, data: bytes, ts: datetime) -> None:
         moment = ts.replace(tzinfo=timezone.utc) if self.utc else ts.astimezone()
         pipe = self.conn.pipeline()
-        # Said each time: somebody may have flushed the database.
+        # Sent each time, because the database may have been flushed.
         pipe.execute_command("DEHYDRATOR.ONDUE", self.later_key, "LIST", self.queue_key, "LEFT")
         delay = milliseconds(moment - datetime.now(timezone.utc))
-        # As in a sorted set, the same bytes are there once.
+        # As in a sorted set, equal bytes exist once.
         pipe.execute_command(
             "DEHYDRATOR.PUSH", self.later_key, delay, data, hashlib.sha256(data).hexdigest(), "REPLACE"
         )

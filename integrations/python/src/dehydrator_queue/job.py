@@ -1,4 +1,4 @@
-"""What a worker is given."""
+"""The jobs of a worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def id_text(id: bytes | str) -> str:
-    """Returns an id as text; bytes that are no UTF-8 come back the same by `id_bytes`."""
+    """Returns an id as text; `id_bytes` restores bytes that are not UTF-8."""
     return id if isinstance(id, str) else id.decode("utf-8", "surrogateescape")
 
 
@@ -21,7 +21,7 @@ def id_bytes(id: bytes | str) -> bytes:
 
 @dataclass(frozen=True)
 class Delivery:
-    """An element that the server gave out under a lease."""
+    """An element that the server delivered with a lease."""
 
     key: str
     id: bytes
@@ -36,14 +36,14 @@ class Job:
 
     id: str
     payload: Any
-    #: How often it was given out, this time included.
+    #: How often it was delivered, including this time.
     attempt: int
-    #: The name of the queue that it is from.
+    #: The name of its queue.
     queue: str
-    #: The name of the lease: two attempts at one job never share it. Good for fencing what the work itself writes.
+    #: The token of the lease, different for each attempt. It can fence the writes of the work.
     token: str
-    #: Set when the job was cancelled, is another worker's by now, or was cut off by a stop: the work should end, and
-    #: its result counts no more.
+    #: Set when the job was cancelled, another worker has it, or a stop interrupted it: the work should end, and
+    #: its result is ignored.
     lost: threading.Event = field(default_factory=threading.Event, repr=False)
 
     @classmethod
@@ -54,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Item:
-    """One of several payloads that are put away at once."""
+    """One of several payloads that are put into a queue at once."""
 
     payload: Any
     id: str | bytes | None = None
@@ -64,15 +64,15 @@ class Item:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What the queue knows of an element that is in it."""
+    """An element of the queue, as a reader sees it."""
 
     id: str
     payload: Any
-    #: When it is due, or when its lease ends, in seconds since 1970 by the server's clock.
+    #: Its deadline, or the end of its lease, in seconds since 1970 by the server's clock.
     due: float
-    #: How often it was given out.
+    #: How often it was delivered.
     attempts: int
-    #: Whether a worker has it, under a lease that runs.
+    #: Whether a worker has it, with a running lease.
     leased: bool
 
 
@@ -84,5 +84,5 @@ class DeadLetter:
     id: str
     element: bytes
     attempts: int
-    #: Why it is one; empty if it was given out as often as it may be, and its last worker said nothing.
+    #: The reason; empty if it reached its delivery limit without a reason from its last worker.
     reason: str

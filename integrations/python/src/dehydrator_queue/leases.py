@@ -1,4 +1,4 @@
-"""The messages that a process has in hand for a framework, and the thread that renews their leases."""
+"""The messages that a process holds for a framework, and the thread that renews their leases."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dehydrator_queue.library import passes
 
 log = logging.getLogger("dehydrator_queue")
 
-#: Seconds between attempts at what a broken connection, or a failover, kept from the server.
+#: Seconds between retries after a broken connection or a failover.
 ANEW = 1.0
 
 
 @dataclass(frozen=True)
 class Lease:
-    """Under which token a message is held, and where. `key` is the whole name."""
+    """The key and the token of a held message. `key` is the full name."""
 
     key: str
     id: bytes
@@ -31,14 +31,14 @@ class Lease:
 
 
 class Leases:
-    """The leases of one consumer, by a tag that it chose. Safe for many threads: acks come from any."""
+    """The leases of one consumer, by tags of its choice. Thread-safe: acks come from any thread."""
 
     def __init__(
         self, client: Callable[[], Any], lease_ms: int, renewed: Callable[[str], None] = lambda key: None
     ) -> None:
-        """`client`: makes a client that waits no longer for a reply than a lease bears (`reply_in`), for many threads.
+        """`client`: creates a thread-safe client with a reply timeout that suits the lease (`reply_in`).
 
-        `renewed`: hears of each queue in which leases were renewed, in another thread.
+        `renewed`: called for each queue in which leases were renewed, in another thread.
         """
         self._client = client
         self._tell = renewed
@@ -56,7 +56,7 @@ class Leases:
         RENEWER.watch(self)
 
     def settle(self, tag: str) -> None:
-        """Says that the work is done: the message goes."""
+        """Settles a message: the work is done."""
         self._end(tag, "DEHYDRATOR.SETTLE")
 
     def release(self, tag: str) -> None:
@@ -64,7 +64,7 @@ class Leases:
         self._end(tag, "DEHYDRATOR.RELEASE", 0)
 
     def release_all(self) -> None:
-        """Gives back what is in hand, in the order in which it came."""
+        """Gives back the held messages, in their order of arrival."""
         for tag in list(self._held):
             self.release(tag)
 
@@ -80,7 +80,7 @@ class Leases:
         except Exception as error:
             if not passes(error):
                 raise
-            # The token makes it safe to send again, also over another connection.
+            # The token makes it safe to resend, even on another connection.
             log.warning("%s of %r is sent again: %s", command, lease.id, error)
             RENEWER.again(client, words, self.lease_ms / 1000)
 
@@ -88,21 +88,21 @@ class Leases:
         return self._held.get(tag)
 
     def drop(self, tag: str) -> Lease | None:
-        """Holds a lease no longer, and sends nothing."""
+        """Forgets a lease, without a command."""
         with self._lock:
             return self._held.pop(tag, None)
 
     def forget(self) -> None:
-        """Drops all without a word: they are the parent process's, and so is who may have held the lock at the fork."""
+        """Forgets all leases, which belong to the parent process, as may a holder of the lock at the fork."""
         self._lock = threading.Lock()
         self._held = {}
 
     def until_renewal(self) -> float:
-        """Returns in how many seconds to renew."""
+        """Returns the seconds until the next renewal."""
         return max(0.0, self._due - time.monotonic())
 
     def renew(self) -> None:
-        """Renews all that is in hand, if a third of the time of a lease has passed. What fails is due again soon."""
+        """Renews all held messages, if a third of a lease has passed. A failed renewal is retried soon."""
         if self.until_renewal() > 0:
             return
         self._due = time.monotonic() + self.lease_ms / 3000
@@ -129,13 +129,13 @@ class Leases:
 
 
 class Renewer:
-    """One thread for each process that has messages in hand: a pool of one task blocks the loop while it works."""
+    """One thread per process that holds messages: a pool of one task blocks the loop while it works."""
 
     def __init__(self) -> None:
         self._forget()
 
     def _forget(self) -> None:
-        """Begins anew, also in a child process: a fork takes no threads along, and what it copies is the parent's."""
+        """Starts afresh, also in a child process: a fork copies no threads, and the copied state is the parent's."""
         self._thread: threading.Thread | None = None
         self._watched: WeakSet[Leases] = WeakSet()
         self._again: list[tuple[Any, tuple[Any, ...], float]] = []
@@ -153,7 +153,7 @@ class Renewer:
         self._wake.set()
 
     def again(self, client: Any, words: tuple[Any, ...], seconds: float) -> None:
-        """Sends a command until it arrives, or until its lease has run out anyway."""
+        """Retries a command until it arrives, or until its lease has expired."""
         with self._lock:
             self._again.append((client, words, time.monotonic() + seconds))
         self._wake.set()
@@ -166,7 +166,7 @@ class Renewer:
             waits = [leases.until_renewal() for leases in watched] + [ANEW] * len(again)
             wait = min(waits, default=None)
             del again
-            # Nothing is kept alive meanwhile.
+            # Do not keep the object alive meanwhile.
             del watched
             if wake.wait(wait):
                 wake.clear()

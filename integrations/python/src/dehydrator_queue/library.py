@@ -1,4 +1,4 @@
-"""The client library: redis-py or valkey-py, whichever is there. They have the same names but for one."""
+"""The client library: redis-py or valkey-py, whichever is installed. All names but one are the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 
 class Client(Protocol):
-    """Sends a command and returns its reply: `redis.Redis`, `redis.RedisCluster`, `valkey.Valkey` and so on."""
+    """A client that sends a command and returns its reply: `redis.Redis`, `redis.RedisCluster`, `valkey.Valkey`..."""
 
     def execute_command(self, *args: Any, **options: Any) -> Any: ...
 
@@ -40,9 +40,9 @@ def _errors(*names: str) -> tuple[type[Exception], ...]:
 
 
 ResponseError = _errors("ResponseError")
-# A wrong password is an error of the connection in these libraries; trying again does not mend it.
+# These libraries treat a wrong password as a connection error; retrying does not help.
 _LASTING = _errors("AuthenticationError", "AuthorizationError", "NoPermissionError")
-#: What a connection raises that broke, or a server that is away.
+#: The errors of a broken connection, or of a server that is down.
 BROKEN: tuple[type[Exception], ...] = (
     *_errors("ConnectionError", "TimeoutError", "ClusterDownError", "MasterDownError"),
     OSError,
@@ -50,20 +50,20 @@ BROKEN: tuple[type[Exception], ...] = (
 _SILENCE = (*_errors("TimeoutError"), TimeoutError)
 _PASSING_WORDS = (
     *("UNBLOCKED", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN"),
-    # A script runs for too long. With its blank: BUSYGROUP is something else.
+    # A script runs for too long. With the blank, because BUSYGROUP is something else.
     "BUSY ",
 )
 _PASSING_KINDS = _errors("ReadOnlyError", "BusyLoadingError", "TryAgainError", "SlotNotCoveredError")
-# Also raised for keys in several slots, which lasts: the words tell them apart.
+# Also raised for keys in several slots, which is permanent: the text distinguishes them.
 _CLUSTER = _errors("RedisClusterException", "ValkeyClusterException")
 _CLUSTER_AWAY = ("Redis Cluster cannot be connected", "Valkey Cluster cannot be connected", "All slots are not covered")
 
-#: Seconds for which a reply is waited for where nothing sleeps. Then it is asked for by another connection.
+#: Reply timeout in seconds for commands that do not block. Then they are retried on another connection.
 REPLY = 5.0
 
 
 def passes(error: Exception) -> bool:
-    """Returns whether the same command, sent again in a while, may succeed."""
+    """Returns whether the same command may succeed later."""
     if isinstance(error, _PASSING_KINDS):
         return True
     if isinstance(error, _LASTING):
@@ -76,15 +76,15 @@ def passes(error: Exception) -> bool:
 
 
 def doubts_others(error: Exception) -> bool:
-    """Returns whether the connections that nobody uses may be no better: as silent, or to the same wrong server."""
+    """Returns whether idle connections may have the same problem: silent, or to the same wrong server."""
     return isinstance(error, _SILENCE) or not isinstance(error, BROKEN)
 
 
 def connect(url: str | None, timeout: float, *, asyncio: bool = False, **options: Any) -> Any:
-    """Makes a client. `timeout`: for how many seconds it waits for a reply. Without a URL, `options` say it all.
+    """Creates a client. `timeout`: the reply timeout in seconds. Without a URL, `options` have the address.
 
-    Beside the URLs of the library there are `redis+cluster://host:port` for a cluster, and
-    `redis+sentinel://user:password@host:port,host:port/name/db` for what Sentinel calls `name`.
+    In addition to the URLs of the library, there are `redis+cluster://host:port` for a cluster, and
+    `redis+sentinel://user:password@host:port,host:port/name/db` for the primary that Sentinel calls `name`.
     """
     scheme, _, rest = (url or "redis://").partition("://")
     library, kind = LIBRARIES[0], "Redis"
@@ -92,7 +92,7 @@ def connect(url: str | None, timeout: float, *, asyncio: bool = False, **options
         library, kind = import_module("valkey"), "Valkey"
     package = import_module(f"{library.__name__}.asyncio") if asyncio else library
     options.setdefault("socket_timeout", timeout)
-    # redis-py's own limit, 100 since its version 8, is an error for whoever comes next.
+    # redis-py's own limit (100 since version 8) raises an error for the next user.
     options.setdefault("max_connections", 2**31)
     if url is None:
         return getattr(package, kind)(**options)
@@ -107,9 +107,10 @@ def connect(url: str | None, timeout: float, *, asyncio: bool = False, **options
 
 
 class LaterCluster:
-    """A cluster's client that connects at its first command.
+    """A cluster client that connects at its first command.
 
-    The library's own connects when it is made, and raises if no node answers. So nobody could begin before the cluster.
+    The library's own connects when it is created, and raises an error if no node replies. So no program could start
+    before the cluster.
     """
 
     def __init__(self, make: Callable[[], Any], address: str) -> None:
@@ -137,7 +138,7 @@ def _sentinel(library: str, url: str, asyncio: bool, options: dict[str, Any]) ->
     name, _, db = parts.path.strip("/").partition("/")
     if not name:
         raise ValueError("a URL of Sentinel ends with the name of the master: redis+sentinel://host:26379/mymaster")
-    # The library's own reading of what stands before the hosts, such as a password with escapes.
+    # The library parses the part before the hosts, such as a password with escapes.
     parsed = urlsplit(urlunsplit((parts.scheme, f"{user}@host" if user else "host", "", "", "")))
     for option, value in (("username", parsed.username), ("password", parsed.password)):
         if value:
@@ -152,7 +153,7 @@ def _sentinel(library: str, url: str, asyncio: bool, options: dict[str, Any]) ->
 
 
 def forget_connections(client: Any) -> Any:
-    """Closes the connections that nobody uses, so that the next command asks for the address again."""
+    """Closes idle connections, so that the next command looks up the address again."""
     pool = getattr(client, "connection_pool", None)
     return pool.disconnect(inuse_connections=False) if pool is not None else None
 
@@ -163,9 +164,9 @@ def is_cluster(client: Any) -> bool:
 
 
 def addresses(client: Any) -> set[Any]:
-    """Returns where the server and the database of a client are found; an empty set: unknown.
+    """Returns the addresses of a client's server and database; an empty set if unknown.
 
-    Clients of one server have one in common, if they were made with the same names.
+    Clients of one server have one in common, if they were created with the same names.
     """
     if isinstance(client, LaterCluster):
         return {client.address}
@@ -182,13 +183,13 @@ def addresses(client: Any) -> set[Any]:
 
 
 def _host_port(host: str, port: Any) -> str:
-    """Names a node as the library names those of a cluster."""
+    """Returns the name of a node, as the library names cluster nodes."""
     return f"{'127.0.0.1' if host == 'localhost' else host}:{port}"
 
 
 def check_kind(client: Any, *, asyncio: bool) -> None:
-    """Raises TypeError for a client of the other kind. A command of such a client is not sent, or is not awaited."""
-    # What traces calls may wrap a coroutine function in a plain one.
+    """Raises TypeError for a client of the other kind, whose commands would not be sent, or not awaited."""
+    # Tracing tools may wrap a coroutine function in a plain one.
     of_asyncio = any(one.__module__.startswith(("redis.asyncio", "valkey.asyncio")) for one in type(client).mro())
     if (of_asyncio or iscoroutinefunction(client.execute_command)) != asyncio:
         hint = "it is not of asyncio; use dehydrator_queue" if asyncio else "it is of asyncio; use dehydrator_queue.aio"
@@ -196,12 +197,12 @@ def check_kind(client: Any, *, asyncio: bool) -> None:
 
 
 def reply_in(lease_ms: int) -> float:
-    """Returns for how many seconds a reply is waited for where a lease hangs on it: there is time to ask again."""
+    """Returns the timeout in seconds for replies about leases: short enough to retry within the lease."""
     return min(REPLY, lease_ms / 3000)
 
 
 def read_timeout(client: Any) -> float | None:
-    """Returns for how many seconds the client waits for a reply; None: for ever, or unknown."""
+    """Returns the client's reply timeout in seconds; None: unlimited, or unknown."""
     pool = getattr(client, "connection_pool", None)
     options = getattr(pool, "connection_kwargs", None) or getattr(client, "connection_kwargs", None) or {}
     timeout = options.get("socket_timeout")

@@ -1,4 +1,4 @@
-"""Durations and moments, as Python has them and as the server wants them."""
+"""Converts durations and points in time for the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Duration = float | timedelta
 
 
 def _finite(number: object, meant: str) -> float:
-    # A bool is a number to Python, and a slip of the pen here.
+    # A bool is a number in Python, but a mistake here.
     if not isinstance(number, Real) or isinstance(number, bool):
         raise TypeError(f"{meant}, not {number!r}")
     if not math.isfinite(number):
@@ -26,12 +26,12 @@ def in_seconds(duration: Duration) -> float:
 
 def milliseconds(duration: Duration) -> int:
     """Returns a duration in whole milliseconds, rounded up: never early."""
-    # Digits beyond a microsecond are those of the float, as in 0.1 * 3.
+    # Digits beyond a microsecond are rounding errors, as in 0.1 * 3.
     return max(0, math.ceil(round(in_seconds(duration) * 1000, 3)))
 
 
 def unix_milliseconds(moment: datetime | float) -> int:
-    """Returns a moment, or a number of seconds since 1970, in milliseconds since 1970, rounded up."""
+    """Returns a point in time, or a number of seconds since 1970, in milliseconds since 1970, rounded up."""
     if isinstance(moment, datetime):
         if moment.tzinfo is None:
             raise ValueError("say in which time zone: datetime.now(timezone.utc), not datetime.now()")

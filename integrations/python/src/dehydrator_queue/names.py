@@ -1,27 +1,27 @@
-"""The ids under which a framework's messages wait: by the id of a task its message is found."""
+"""The ids of a framework's messages, which are found by the id of their task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-#: A task may have several messages at a time: one in hand, and its retry that waits.
+#: A task can have several messages at a time: one with a worker, and a waiting retry.
 NAMES_OF_ONE = 3
 
 
 def names_of_task(task_id: str) -> list[str]:
-    """Returns where messages of a task are looked for."""
+    """Returns the ids that messages of a task can have."""
     return [task_id, *(f"{task_id}:{n}" for n in range(1, NAMES_OF_ONE))]
 
 
 def names_of_message(task_id: Any, unique: str) -> Iterator[str]:
-    """Yields the ids that a message may have, in the order in which they are tried. The last one, `unique`, is free."""
+    """Yields the ids that a message can have, in the order of attempts. The last one, `unique`, is free."""
     if isinstance(task_id, str) and task_id:
         yield from names_of_task(task_id)
     yield unique
 
 
-#: Takes what no worker has, by its ids, and replies the elements. A message that is worked on is not there to be taken.
+#: Takes elements that no worker has, by their ids, and replies them. A message with a running lease is not taken.
 TAKE = """
 local taken = {}
 for _, id in ipairs(ARGV) do
@@ -44,5 +44,5 @@ def push_words(key: str, delay_ms: int, element: bytes, name: str) -> tuple[Any,
 
 
 def look_words(key: str, name: str) -> tuple[Any, ...]:
-    """Asks what is under a name that was taken. The library may have sent a PUSH twice: then it is that very one."""
+    """Reads the element of an id that exists. If the library has sent a PUSH twice, it is the same element."""
     return ("DEHYDRATOR.LOOK", key, name)

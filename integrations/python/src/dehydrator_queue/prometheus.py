@@ -1,4 +1,4 @@
-"""Counts of what a worker does, for Prometheus: `Worker(..., hooks=PrometheusHooks())`."""
+"""Counters of a worker's jobs, for Prometheus: `Worker(..., hooks=PrometheusHooks())`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dehydrator_queue.job import Delivery, Job
 
 
 class PrometheusHooks(Hooks):
-    """Logs, and counts: `dehydrator_worker_jobs_total` by queue and outcome, and the seconds that work took."""
+    """Logs and counts: `dehydrator_worker_jobs_total` by queue and outcome, and the duration of the work in seconds."""
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
         self.jobs = Counter("dehydrator_worker_jobs", "Jobs that ended", ["queue", "outcome"], registry=registry)

@@ -4,7 +4,7 @@
     queue.enqueue_in(timedelta(minutes=5), send, "anna")
 
 and `rq worker --queue-class dehydrator_queue.rq.Queue --job-class dehydrator_queue.rq.Job`. When a job is due the
-server pushes its id to RQ's own list (ONDUE LIST), for which RQ's workers wait.
+server pushes its id to RQ's own list (ONDUE LIST), on which RQ's workers block.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from dehydrator_queue.library import ResponseError
 from dehydrator_queue.moment import milliseconds
 from dehydrator_queue.server import explain
 
-#: The field of a job's hash that says when its dehydrator pushes it to its queue.
+#: The field of a job's hash with the time when its dehydrator pushes it to its queue.
 DUE = "dehydrator_due"
 
 
 def waiting_key(queue_key: str, at_front: bool = False) -> str:
-    """Returns the key of the dehydrator that holds what a queue is to get later, at its end or at its front."""
+    """Returns the key of the dehydrator for a queue's delayed jobs, at its end or at its front."""
     return f"{queue_key}:later:front" if at_front else f"{queue_key}:later"
 
 
@@ -35,9 +35,9 @@ def waiting_keys(queue_key: str) -> list[str]:
 
 
 class Job(rq.job.Job):
-    """A job that leaves the dehydrator too when it is cancelled or deleted, and is queued when it has left it."""
+    """A job that is also removed from the dehydrator when cancelled or deleted, and is queued when due."""
 
-    #: When its dehydrator pushed it to its queue, if no worker has begun it since.
+    #: When its dehydrator pushed it to its queue, if no worker has started it since.
     pushed_at: datetime | None = None
 
     def _remove_from_registries(self, pipeline: Any = None, remove_from_queue: bool = True) -> None:
@@ -61,7 +61,7 @@ class Job(rq.job.Job):
             self._status = JobStatus.QUEUED
 
     def _was_pushed(self) -> bool:
-        """Returns whether its dehydrator has pushed it to its queue: the server tells nobody but the list."""
+        """Returns whether its dehydrator has pushed it to its queue: the server only changes the list."""
         due = due_of(self)
         if due is None or due > datetime.now(timezone.utc):
             return False
@@ -77,7 +77,7 @@ class Queue(rq.Queue):
     job_class = Job
 
     def schedule_job(self, job: Any, datetime: datetime, pipeline: Any = None, unique: bool = False) -> Any:
-        """Puts a job away until `datetime`. One that waits under its id already takes the new moment."""
+        """Schedules a job for `datetime`. A waiting job with its id gets the new time."""
         if unique:
             raise ValueError("unique=True is not there for scheduled jobs: an id that waits already is replaced")
         at_front = job.should_enqueue_at_front()
@@ -86,7 +86,7 @@ class Queue(rq.Queue):
         pipe.sadd(self.redis_queues_keys, self.key)
         self._persist_job(job, pipe, status=JobStatus.SCHEDULED)
         pipe.hset(job.key, DUE, utcformat(datetime.astimezone(timezone.utc)))
-        # Said each time: somebody may have flushed the database.
+        # Sent each time, because the database may have been flushed.
         pipe.execute_command("DEHYDRATOR.ONDUE", key, "LIST", self.key, "LEFT" if at_front else "RIGHT")
         pipe.execute_command("DEHYDRATOR.PUSH", key, _from_now(datetime), job.id, job.id, "REPLACE")
         pipe.execute_command("DEHYDRATOR.REM", waiting_key(self.key, not at_front), job.id)
@@ -98,7 +98,7 @@ class Queue(rq.Queue):
         return job
 
     def scheduled_job_ids(self) -> list[str]:
-        """Returns the ids of the jobs that wait, in the order in which they are due."""
+        """Returns the ids of the waiting jobs, in the order of their deadlines."""
         rows = []
         for key in waiting_keys(self.key):
             rows += self.connection.execute_command("DEHYDRATOR.RANGE", key, "-", "+")[1]
@@ -106,12 +106,12 @@ class Queue(rq.Queue):
 
     @classmethod
     def dequeue_any(cls, *args: Any, **options: Any) -> Any:
-        """Returns the next job as RQ does, but for one that was cancelled while it waited in the server."""
+        """Returns the next job like RQ, except for one that was cancelled while it waited in the server."""
         while (found := super().dequeue_any(*args, **options)) is not None:
             job, queue = found
             status = job.get_status(refresh=False)
             if status == JobStatus.CANCELED:
-                # Where RQ keeps what was taken and has not begun.
+                # RQ's list of jobs that were taken and not started.
                 job.connection.lrem(queue.intermediate_queue_key, 1, job.id)
                 continue
             pushed_at = due_of(job) if status == JobStatus.SCHEDULED else getattr(job, "pushed_at", None)
@@ -123,11 +123,11 @@ class Queue(rq.Queue):
 
 
 def due_of(job: Any) -> datetime | None:
-    """Returns when a job is, or was, due, if it was put away in a dehydrator."""
+    """Returns the deadline of a job, if it was scheduled in a dehydrator."""
     due = job.connection.hget(job.key, DUE)
     return utcparse(as_text(due)) if due is not None else None
 
 
 def _from_now(moment: datetime) -> int:
-    """Returns how many milliseconds it is until then, by this clock. Without a time zone it is in the local one."""
+    """Returns the milliseconds until then, by this clock. Times without a time zone are local."""
     return milliseconds(moment.astimezone(timezone.utc) - datetime.now(timezone.utc))

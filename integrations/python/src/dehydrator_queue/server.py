@@ -1,4 +1,4 @@
-"""The server, asked until it answers."""
+"""The server, with retries."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from dehydrator_queue.verbs import Question
 
 T = TypeVar("T")
 
-#: How long to wait before a command is sent again, in seconds: the first time, and at most.
+#: The delay before a command is resent, in seconds: the first time, and at most.
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 
-#: Newer than others: a server that knows it knows all that this package needs.
+#: The newest command that this package needs: a server that knows it knows all of them.
 NEWEST = "DEHYDRATOR.REJECT"
 
-#: Commands that are refused for what they lack, and do nothing. They name a key: a cluster takes none without.
+#: Commands that are refused for missing arguments. They have a key, which a cluster needs.
 PROBES = (("DEHYDRATOR.POLL", "COUNT"), (NEWEST,))
 
 
 def explain(error: Exception, command: str) -> Exception:
-    """Returns a clearer error, if the server does not know the command."""
+    """Returns a clearer error if the server does not know the command."""
     if not isinstance(error, ResponseError) or knows(error):
         return error
     return ModuleTooOldError(command) if command in ("DEHYDRATOR.RELEASE", NEWEST) else ModuleMissingError()
 
 
 def knows(error: Exception) -> bool:
-    """Returns whether a command without all its arguments was refused for that, and so is known."""
-    # In a pipeline other words stand ahead of these.
+    """Returns whether a command was refused because arguments are missing, so that the server knows it."""
+    # In a pipeline, other words precede these.
     return isinstance(error, ResponseError) and "unknown command 'DEHYDRATOR" not in str(error)
 
 
 class Server:
-    """Sends each command again until there is a reply, or until patience ends. All commands here bear that."""
+    """Resends each command until there is a reply, or patience ends. All commands here are safe to repeat."""
 
     def __init__(self, client: Client, patience: float) -> None:
         check_kind(client, asyncio=False)
@@ -50,7 +50,7 @@ class Server:
         give_up: Callable[[], bool] = lambda: False,
         tell: Callable[[Exception], Any] = lambda error: None,
     ) -> T:
-        """Returns the answer. `patience` in seconds; `tell` hears of each error that is not the last."""
+        """Returns the reply. `patience` in seconds; `tell` is called for each error except the last."""
         end = time.monotonic() + (self.patience if patience is None else patience)
         pause = FIRST_PAUSE
         while True:
@@ -62,7 +62,7 @@ class Server:
                     raise clearer from (None if clearer is error else error)
                 tell(error)
                 if doubts_others(error):
-                    # What broke is closed by the library.
+                    # The library closes broken connections.
                     forget_connections(self.client)
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
@@ -73,7 +73,7 @@ class Server:
         give_up: Callable[[], bool] = lambda: False,
         tell: Callable[[Exception], Any] = lambda error: None,
     ) -> None:
-        """Raises what is wrong if the module is not there, or too old."""
+        """Raises an explanation if the module is missing or too old."""
         for words in PROBES:
             try:
                 question = Question((words[0], key, *words[1:]), lambda reply: None)

@@ -28,15 +28,15 @@ from dehydrator_queue.worker import GRACE
 
 log = logging.getLogger("dehydrator_queue")
 
-#: The label that says how many seconds a task waits.
+#: The label with the delay of a task in seconds.
 DELAY = "delay_seconds"
 
-#: taskiq's own: how many seconds a retry waits, and which one it is.
+#: taskiq's own labels: the delay of a retry in seconds, and its number.
 RETRY_DELAY, RETRIES = "delay", "_retries"
 
 
 class DehydratorBroker(AsyncBroker):
-    """Puts tasks away by PUSH, takes them by POLL under a lease that is renewed, and acknowledges them by SETTLE."""
+    """Sends tasks with PUSH, takes them with POLL and a renewed lease, and acknowledges them with SETTLE."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class DehydratorBroker(AsyncBroker):
         task_id_generator: Callable[[], str] | None = None,
         **options: Any,
     ) -> None:
-        """`count`: how many tasks are taken at a time. `keep_dead`: how many dead letters are kept, or, as a timedelta,
-        for how long; all, if it is not given. `options` are those of the client library's `from_url`.
+        """`count`: how many tasks are taken at a time. `keep_dead`: how many dead letters to keep, or, as a timedelta,
+        for how long; by default all. `options` are those of the client library's `from_url`.
         """
         keep_words(keep_dead)
         self._keep_dead = keep_dead
@@ -63,7 +63,7 @@ class DehydratorBroker(AsyncBroker):
         self._url, self._options = url, options
         self._patience = patience
         self._server = Server(self._connect(reply_in(self._lease_ms)), patience)
-        # Beside each its ack, for as long as anybody can call it.
+        # Each with its ack, as long as that can be called.
         self._held: dict[tuple[str, bytes], tuple[Delivery, ref[Any]]] = {}
         self._renewing: asyncio.Task[None] | None = None
 
@@ -80,7 +80,7 @@ class DehydratorBroker(AsyncBroker):
             self._renewing = asyncio.create_task(self._renew())
 
     async def shutdown(self) -> None:
-        """Gives back what was taken and not acknowledged, also what is being worked on: its ack does nothing then."""
+        """Gives back unacknowledged tasks, including running ones, whose acks then do nothing."""
         try:
             if self._renewing is not None:
                 self._renewing.cancel()
@@ -91,28 +91,28 @@ class DehydratorBroker(AsyncBroker):
             await self._server.client.aclose()  # type: ignore[attr-defined]
 
     async def kick(self, message: BrokerMessage) -> None:
-        """Puts a task away, for as many seconds as its label `delay_seconds` says."""
+        """Sends a task, with the delay in its label `delay_seconds`."""
         key = message.labels.get("queue_name") or self.queue_name
         delay = milliseconds(self._delay_of(message.labels))
         for name in names_of_message(message.task_id, uuid4().hex):
             if await self._ask(*push_words(key, delay, message.message, name)) is not None:
                 return
-            # Two tasks of one id are told apart by what they carry; the very same again is one.
+            # Two tasks with one id differ by their contents; an identical one is the same task.
             if as_bytes(await self._ask(*look_words(key, name)) or b"") == message.message:
                 return
 
     def _delay_of(self, labels: dict[str, Any]) -> float:
-        # SmartRetryMiddleware leaves the wait to the broker, if it has no source of schedules.
+        # SmartRetryMiddleware leaves the delay to the broker, if it has no schedule source.
         scheduled = any(getattr(middleware, "schedule_source", None) for middleware in self.middlewares)
         retry = labels.get(RETRY_DELAY) if labels.get(RETRIES) and not scheduled else None
         return float(retry or labels.get(DELAY) or 0)
 
     async def cancel(self, task_id: str, queue_name: str | None = None) -> bool:
-        """Takes back a task that no worker has; returns whether it was there."""
+        """Cancels a task that no worker has; returns whether it existed."""
         return bool(await self._ask(*take_words(queue_name or self.queue_name, *names_of_task(task_id))))
 
     async def listen(self) -> AsyncGenerator[bytes | AckableMessage, None]:
-        """Yields what is due, each with its `ack`."""
+        """Yields due tasks, each with its `ack`."""
         server = Server(self._connect(self._block_ms / 1000 + GRACE), patience=float("inf"))
         token: str | None = None
         taken: list[tuple[Delivery, AckableMessage]] = []
@@ -136,7 +136,7 @@ class DehydratorBroker(AsyncBroker):
         finally:
             unused = [delivery for delivery, _ in taken]
             if token is not None:
-                # The reply may have been on its way: the token has it told again.
+                # The reply may have been on its way: the token repeats it.
                 question = poll([self.queue_name], self._count, self._lease_ms, token, None)
                 with suppress(*BROKEN):
                     given = await self._server.ask(question, patience=0)
@@ -145,7 +145,7 @@ class DehydratorBroker(AsyncBroker):
             await server.client.aclose()  # type: ignore[attr-defined]
 
     def _fault_of(self, delivery: Delivery) -> str | None:
-        """Returns why the receiver could not run a message: it would acknowledge it, and it would be lost."""
+        """Returns why the receiver could not run a message, which it would acknowledge and lose."""
         try:
             message = self.formatter.loads(message=delivery.element)
             message.parse_labels()
@@ -156,7 +156,7 @@ class DehydratorBroker(AsyncBroker):
         return None
 
     async def _bury(self, delivery: Delivery, reason: str) -> None:
-        """Moves a message to the dead letters. If that fails it comes again when its lease has run out."""
+        """Moves a message to the dead letters. If that fails, it is delivered again when its lease expires."""
         self._held.pop((delivery.token, delivery.id), None)
         log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
         dead = dead_of(delivery.key, self._server.client)
@@ -169,14 +169,14 @@ class DehydratorBroker(AsyncBroker):
         async def ack() -> None:
             self._held.pop((delivery.token, delivery.id), None)
             settle = Question(("DEHYDRATOR.SETTLE", delivery.key, delivery.token, delivery.id), bool)
-            # After that it has come again anyway.
+            # After that, it has been delivered again anyway.
             await self._server.ask(settle, patience=max(self._lease_ms / 1000, self._patience))
 
         self._held[delivery.token, delivery.id] = delivery, ref(ack)
         return AckableMessage(data=delivery.element, ack=ack)
 
     async def _release(self, *deliveries: Delivery) -> None:
-        """Gives messages back, due at once. If that fails they come again when their leases have run out."""
+        """Gives messages back, due at once. If that fails, they are delivered again when their leases expire."""
         for delivery in deliveries:
             self._held.pop((delivery.token, delivery.id), None)
         words = [word for delivery in deliveries for word in (delivery.token, delivery.id)]
@@ -187,12 +187,12 @@ class DehydratorBroker(AsyncBroker):
             log.warning("%s: %d could not be given back: %r", self.queue_name, len(deliveries), error)
 
     async def _renew(self) -> None:
-        """Renews what is in hand, three times in the time of a lease."""
+        """Renews the current jobs, three times per lease."""
         while True:
             await asyncio.sleep(self._lease_ms / 3000)
             for name, (delivery, ack) in list(self._held.items()):
                 if ack() is None:
-                    # The receiver dropped it: a middleware raised, say. Its lease runs out, and it comes again.
+                    # The receiver dropped it, for example because a middleware failed.
                     log.warning("%s: nobody will acknowledge %r", delivery.key, delivery.id)
                     del self._held[name]
             held = [delivery for delivery, _ in self._held.values()]
@@ -201,7 +201,7 @@ class DehydratorBroker(AsyncBroker):
             words = [word for delivery in held for word in (delivery.token, delivery.id)]
             renew = ("DEHYDRATOR.RENEW", self.queue_name, self._lease_ms, *words)
             try:
-                # For as long as the leases run by now.
+                # As long as the leases still run.
                 renewed = await self._server.ask(Question(renew, list), patience=2 * self._lease_ms / 3000)
             except Exception as error:
                 if not passes(error):

@@ -1,4 +1,4 @@
-"""The terms on which a worker works, and what becomes of a job that failed."""
+"""The settings of a worker, and the handling of failed jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dehydrator_queue.moment import Duration, in_seconds, milliseconds
 
 @dataclass(frozen=True)
 class Terms:
-    """Durations in milliseconds, but for the back-off and the stop."""
+    """Durations in milliseconds, except for the back-off and the stop."""
 
     concurrency: int
     lease_ms: int
@@ -45,7 +45,7 @@ class Terms:
 
     @property
     def renewal(self) -> float:
-        """Seconds between renewals: two may fail before a lease runs out."""
+        """Seconds between renewals: two may fail before a lease expires."""
         return self.lease_ms / 3000
 
     def is_last(self, delivery: Delivery) -> bool:
@@ -55,32 +55,32 @@ class Terms:
 
 @dataclass(frozen=True)
 class Again:
-    """To be given out again in `delay` seconds."""
+    """To be delivered again in `delay` seconds."""
 
     delay: float
 
 
 @dataclass(frozen=True)
 class Dead:
-    """To go to the dead letters now."""
+    """To become a dead letter now."""
 
     reason: str
 
 
 def reason_of(error: BaseException) -> str:
-    """Returns in one line why something failed."""
+    """Returns the reason of a failure, in one line."""
     text = str(error)
     if isinstance(error, Reject):
         return text or "rejected"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-#: Why a last attempt is a dead letter that a stop cut off.
+#: The reason of a dead letter whose last attempt a stop interrupted.
 CUT_OFF = "the worker stopped before the work ended"
 
 
 def verdict(error: BaseException, delivery: Delivery, terms: Terms) -> Again | Dead:
-    """Says what becomes of a job whose work raised `error`."""
+    """Returns the fate of a job whose work raised `error`."""
     if isinstance(error, Reject):
         return Dead(reason_of(error))
     if terms.is_last(delivery):

@@ -1,4 +1,4 @@
-"""The threads in which a worker's jobs run."""
+"""The threads of a worker's jobs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from queue import SimpleQueue
 
 from dehydrator_queue.job import Delivery
 
-#: Seconds between two looks at whether the wait for threads is over.
+#: Seconds between two checks whether the wait for threads is over.
 SLICE = 0.1
 
 
 class Threads:
-    """Daemon threads: a process can end while one of them still works. Those of concurrent.futures prevent that."""
+    """Daemon threads, so that a process can end while one still works. Those of concurrent.futures prevent that."""
 
     def __init__(self, count: int, serve: Callable[[Delivery], None]) -> None:
         self._serve = serve

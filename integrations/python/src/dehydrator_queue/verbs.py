@@ -1,4 +1,4 @@
-"""The commands: for each the words to send, and how to read the reply. Nothing here talks to a server."""
+"""The commands: their words, and the parsing of their replies. Nothing here connects to a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
 
 T = TypeVar("T")
 
-#: Makes a dead letter of what is still held, with the reason, in one step, and drops what is too much or too old.
+#: Turns a job that is still held into a dead letter, with the reason, atomically; drops excess or old dead letters.
 BURY = """
 local kind = redis.call('TYPE', KEYS[2]).ok
 if kind ~= 'none' and kind ~= 'stream' then
@@ -28,11 +28,11 @@ if least then redis.call('XTRIM', KEYS[2], ARGV[6], least) end
 return 1
 """
 
-#: How many dead letters are kept, or for how long; all of them, without end.
+#: How many dead letters to keep, or for how long; by default all.
 Keep = int | timedelta | None
 
-#: Puts dead letters away again, due at once, with a count that begins anew. One whose id is in the queue stays.
-#: NX would refuse an id that LIMIT REMEMBER has the server remember, as it does what BURY settled.
+#: Puts dead letters back, due at once, with a new delivery count. One whose id is in the queue stays.
+#: NX would refuse an id that the server remembers (LIMIT REMEMBER), such as those that BURY settled.
 REVIVE = """
 local revived = 0
 local dead = redis.call('XRANGE', KEYS[2], '-', '+', 'COUNT', ARGV[1])
@@ -48,20 +48,20 @@ end
 return revived
 """
 
-#: How many elements one command carries at most, and how many bytes of them, if it is more than one.
+#: The maximum number of elements per command, and of bytes, if there are several.
 BATCH, BATCH_BYTES = 1000, 1 << 20
 
 
 @dataclass(frozen=True)
 class Question(Generic[T]):
-    """A command and how its reply is read. Each may be sent twice without harm."""
+    """A command and the parser of its reply. Each is safe to repeat."""
 
     words: tuple[Any, ...]
     read: Callable[[Any], T]
 
 
 def name_of(id: str | bytes | None) -> bytes:
-    """Returns the id under which a payload is put away: the given one, or one that is drawn."""
+    """Returns the id of a payload: the given one, or a generated one."""
     if id is not None and not id:
         raise ValueError("an id is not empty; without one, an id is drawn")
     return id_bytes(uuid.uuid4().hex if id is None else id)
@@ -77,12 +77,12 @@ def new_token() -> str:
 
 
 def as_bytes(reply: Any) -> bytes:
-    """Returns a reply in bytes, also of a client that was told to decode replies."""
+    """Returns a reply in bytes, even if the client decodes replies."""
     return reply.encode() if isinstance(reply, str) else bytes(reply)
 
 
 def pairs(reply: Any) -> dict[str, Any]:
-    """Returns what is a map in RESP3, and an array of names and values in RESP2."""
+    """Parses a map in RESP3, or an array of names and values in RESP2."""
     if not isinstance(reply, dict):
         reply = dict(zip(reply[::2], reply[1::2], strict=True))
     return {id_text(name): value for name, value in reply.items()}
@@ -104,7 +104,7 @@ def _deliveries(key: str, reply: Any) -> list[Delivery]:
 
 
 def poll(keys: Sequence[str], count: int, lease_ms: int, token: str, block_ms: int | None) -> Question[list[Delivery]]:
-    """Leases what is due in the first of the keys that has something."""
+    """Leases due elements of the first key that has any."""
     options: list[Any] = ["COUNT", count, "LEASE", lease_ms, "TOKEN", token]
     if block_ms is not None:
         options += ["BLOCK", max(1, block_ms)]
@@ -115,7 +115,7 @@ def poll(keys: Sequence[str], count: int, lease_ms: int, token: str, block_ms: i
 
 
 def keep_words(keep: Keep) -> tuple[Any, ...]:
-    """Returns by what to trim a stream."""
+    """Returns the trim options of a stream."""
     if keep is None:
         return ()
     if isinstance(keep, timedelta):
@@ -162,7 +162,7 @@ class Verbs:
         words.append("REPLACE" if replace else "NX")
         if at is not None:
             words += ["AT", unix_milliseconds(at)]
-        # An id that was drawn is there only if the same command arrived before.
+        # A generated id exists only if the same command arrived before.
         return Question(tuple(words), lambda reply: id_text(id) if drawn or reply is not None else None)
 
     def put_many(self, items: Iterable[Item], replace: bool) -> list[Question[list[str | None]]]:
@@ -175,7 +175,7 @@ class Verbs:
             here, option = list(ids), "REPLACE" if replace else "NX"
 
             def read(reply: Any) -> list[str | None]:
-                # An id that was drawn is there only if the same command arrived before. -1: there is no room.
+                # A generated id exists only if the same command arrived before. -1: a limit is reached.
                 told = zip(here, reply, strict=True)
                 return [id if one == 1 or (drawn and one == 0) else None for (id, drawn), one in told]
 
@@ -200,7 +200,7 @@ class Verbs:
 
     def postpone(self, id: str | bytes, delay: Duration, at: datetime | float | None) -> Question[bool]:
         _check_moments(delay, at)
-        # A ttl of 0 would take the element from the worker that has it; a millisecond does not.
+        # A ttl of 0 would take the element from its worker; a millisecond does not.
         words: list[Any] = ["DEHYDRATOR.TOUCH", self.key, id_bytes(id), max(1, milliseconds(delay))]
         if at is not None:
             words += ["AT", unix_milliseconds(at)]
@@ -221,7 +221,7 @@ class Verbs:
         return Question(words, lambda reply: None)
 
     def page(self, start: Any) -> Question[tuple[Any, list[Waiting]]]:
-        """Lists a thousand from `start` on, and where the next page begins, or None."""
+        """Lists a thousand from `start` on, and returns the start of the next page, or None."""
 
         def read(reply: Any) -> tuple[Any, list[Waiting]]:
             rows = [
@@ -267,7 +267,7 @@ class Verbs:
         return Question(bury_words(self.dead, delivery, delivery.element, reason, self.keep), _is_one)
 
     def limit_attempts(self, attempts: int) -> Question[None]:
-        # The server itself knows no age: those are dropped by the next one that BURY makes.
+        # ONDUE has no age limit: BURY drops old ones with the next dead letter.
         most = keep_words(self.keep) if isinstance(self.keep, int) else ()
         words = ("DEHYDRATOR.ONDUE", self.key, "HOLD", "DELIVERIES", attempts, "STREAM", self.dead, *most)
         return Question(words, lambda reply: None)

@@ -21,15 +21,15 @@ from dehydrator_queue.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdi
 from dehydrator_queue.threads import Threads
 from dehydrator_queue.verbs import Question, new_token, poll
 
-#: How much longer than a block the worker waits for the reply, in seconds.
+#: The reply timeout beyond the block, in seconds.
 GRACE = 5.0
 
-#: No more are taken at once, however many threads there are.
+#: The maximum number of jobs per POLL, whatever the number of threads.
 MOST_AT_ONCE = 100
 
 
 def by_name(queues: Any, kind: type[Any]) -> dict[str, Any]:
-    """Returns the queues of a worker by their names, if one worker can serve them: by one command."""
+    """Returns the queues of a worker by their names, if one command can serve them."""
     some = [queues] if hasattr(queues, "verbs") else list(queues)
     if not some:
         raise ValueError("a worker needs a queue")
@@ -44,11 +44,11 @@ def by_name(queues: Any, kind: type[Any]) -> dict[str, Any]:
 
 
 class Worker:
-    """Takes what is due, and calls `work` with a Job, in `concurrency` threads.
+    """Takes due jobs, and calls `work` with each Job, in `concurrency` threads.
 
-    What `work` returns from is settled. If it raises, the job is given out again, after a back-off, until it was given
-    out `attempts` times; then it goes to the dead letters, with the reason. While it runs, its lease is renewed. If the
-    worker dies, the job is given to another one when the lease has run out.
+    If `work` returns, the job is settled. If it raises an error, the job is delivered again, after a back-off, until it
+    was delivered `attempts` times; then it becomes a dead letter, with the reason. While it runs, its lease is renewed.
+    If the worker dies, another worker gets the job when the lease expires.
     """
 
     def __init__(
@@ -64,10 +64,10 @@ class Worker:
         hooks: Hooks | None = None,
         stop_timeout: Duration | None = None,
     ) -> None:
-        """Several queues are asked in their order: the first that has something is served.
+        """Several queues are polled in their order: the first with due jobs is served.
 
-        `block`: how long one question sleeps in the server, and so how long a stop may take. `stop_timeout`: how long a
-        stop waits for work to end; without one it waits for all.
+        `block`: how long a POLL blocks in the server, and so how long a stop can take. `stop_timeout`: how long a
+        stop waits for work to end; by default without limit.
         """
         self._queues: dict[str, Queue] = by_name(queues, Queue)
         self._work = work
@@ -80,20 +80,20 @@ class Worker:
         self._free = threading.Semaphore(concurrency)
 
     def stop(self, timeout: Duration | None = None) -> None:
-        """Has the worker take nothing more, finish what it has in hand, and return from `run`.
+        """Makes the worker take no more jobs, finish its current ones, and return from `run`.
 
-        Work that has not ended within `timeout`, or the worker's `stop_timeout`, is cut off: `job.lost` is set, and the
-        job is given back at once, or a dead letter if this was its last attempt. Its thread goes on until it ends, or
-        until the process does.
+        Work that does not end within `timeout`, or the worker's `stop_timeout`, is interrupted: `job.lost` is set, and
+        the job is given back at once, or becomes a dead letter if this was its last attempt. Its thread continues until
+        it ends, or until the process does.
         """
         wait = self._terms.stop_timeout if timeout is None else in_seconds(timeout)
         self._stop_by = min(self._stop_by, time.monotonic() + wait)
         self._stopping.set()
 
     def run(self, *, signals: bool = True) -> None:
-        """Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is raised.
+        """Works until `stop`, or SIGTERM or SIGINT. Raises permanent errors.
 
-        A `stop` that comes before ends it at once. When it has returned it may be called again.
+        An earlier `stop` ends it at once. After it has returned, it can be called again.
         """
         if not self._running.acquire(blocking=False):
             raise RuntimeError("the worker is running")
@@ -115,7 +115,7 @@ class Worker:
         server = Server(first.patient(self._terms.block_ms / 1000 + GRACE), patience=float("inf"))
         block_ms = self._terms.block_ms
         if (timeout := read_timeout(server.client)) is not None:
-            # A client of the user's own may wait for a shorter time: a reply must come before that.
+            # The user's client may have a shorter timeout: the reply must come before that.
             block_ms = min(block_ms, int(timeout * 500))
         server.check(first.name, self._stopping.is_set, self._hooks.interrupted)
         self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
@@ -144,7 +144,7 @@ class Worker:
                     own.client.close()  # type: ignore[attr-defined]
 
     def _take(self, server: Server, block_ms: int, threads: Threads) -> None:
-        """Waits for a free thread, and for as many jobs as there are free threads."""
+        """Waits for a free thread, and for up to as many jobs as there are free threads."""
         if not self._free.acquire(timeout=0.2):
             return
         room = 1
@@ -164,13 +164,13 @@ class Worker:
         try:
             self._do(delivery)
         except Exception as error:
-            # It was neither settled nor given back, and comes again when its lease has run out.
+            # It was neither settled nor given back, so it is delivered again when its lease expires.
             self._hooks.crashed(error)
         finally:
             self._free.release()
 
     def _cut_off(self) -> None:
-        """Gives back what is still worked on."""
+        """Gives back the jobs whose work still runs."""
         for delivery, job in self._held.lose_all():
             verbs = self._queues[delivery.key].verbs
             last = self._terms.is_last(delivery)
@@ -178,14 +178,14 @@ class Worker:
             try:
                 self._leases.ask(question, tell=self._hooks.interrupted)
             except Exception as error:
-                # It comes again when its lease has run out.
+                # It is delivered again when its lease expires.
                 self._hooks.crashed(error)
             self._hooks.lost(job)
 
     def _do(self, delivery: Delivery) -> None:
         queue = self._queues[delivery.key]
         if self._stopping.is_set() and not self._terms.is_last(delivery):
-            # The question slept in the server when the stop was asked for. Others have time for this.
+            # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
             self._ask(queue.verbs.release(0, delivery.token, delivery.id))
             return
         try:
@@ -207,7 +207,7 @@ class Worker:
         if job.lost.is_set():
             return
         if failure is None:
-            # A 0 may mean that the first of two SETTLEs was answered by a connection that broke.
+            # A 0 can mean that a first SETTLE worked, but its reply was lost.
             self._ask(queue.verbs.settle(delivery.token, delivery.id))
             self._hooks.succeeded(job, seconds)
             return
@@ -222,7 +222,7 @@ class Worker:
         if self._terms.attempts is not None:
             self._ask(queue.verbs.bury(delivery, reason))
         else:
-            # Where dead letters go is not this worker's to say: the policy of the queue says it, or nothing does.
+            # This worker does not configure dead letters: the policy of the queue does, if any.
             try:
                 self._ask(queue.verbs.reject(delivery.token, delivery.id))
             except ResponseError as error:
@@ -232,16 +232,16 @@ class Worker:
         self._hooks.buried(delivery, reason)
 
     def _ask(self, question: Question[Any]) -> Any:
-        """Asks for as long as a lease: after that the answer no longer counts."""
+        """Retries for the duration of a lease: after that, the reply is useless."""
         patience = max(self._terms.lease_ms / 1000, 10.0)
         return self._leases.ask(question, patience, tell=self._hooks.interrupted)
 
     def _renew(self) -> None:
-        """Renews what is in hand, three times in the time of a lease, until the worker has ended."""
+        """Renews the current jobs, three times per lease, until the worker has ended."""
         while not self._ended.wait(self._terms.renewal):
             for name, held in self._held.by_queue().items():
                 try:
-                    # For as long as the leases run by now.
+                    # As long as the leases still run.
                     renewed = self._leases.ask(
                         self._queues[name].verbs.renew(self._terms.lease_ms, held),
                         2 * self._terms.renewal,

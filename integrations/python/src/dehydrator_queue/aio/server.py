@@ -1,4 +1,4 @@
-"""The server, asked until it answers: see dehydrator_queue.server."""
+"""The server, with retries: see dehydrator_queue.server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Server:
-    """Sends each command again until there is a reply, or until patience ends. All commands here bear that."""
+    """Resends each command until there is a reply, or patience ends. All commands here are safe to repeat."""
 
     def __init__(self, client: Client, patience: float) -> None:
         check_kind(client, asyncio=True)
@@ -32,7 +32,7 @@ class Server:
         give_up: Callable[[], bool] = lambda: False,
         tell: Callable[[Exception], Any] = lambda error: None,
     ) -> T:
-        """Returns the answer. `patience` in seconds; `tell` hears of each error that is not the last."""
+        """Returns the reply. `patience` in seconds; `tell` is called for each error except the last."""
         end = time.monotonic() + (self.patience if patience is None else patience)
         pause = FIRST_PAUSE
         while True:
@@ -44,7 +44,7 @@ class Server:
                     raise clearer from (None if clearer is error else error)
                 tell(error)
                 if doubts_others(error) and inspect.isawaitable(closed := forget_connections(self.client)):
-                    # One that is silent may also be so about its end.
+                    # A silent connection may not report its end either.
                     with suppress(*BROKEN):
                         await closed
             await asyncio.sleep(pause)
@@ -53,7 +53,7 @@ class Server:
     async def _send(self, words: Sequence[Any]) -> Any:
         if sys.version_info >= (3, 12):
             return await self.client.execute_command(*words)
-        # The library sends by asyncio.wait_for, which loses a cancellation that comes in that moment (gh-86296).
+        # The library sends with asyncio.wait_for, which can lose a cancellation (gh-86296).
         sending = asyncio.ensure_future(self.client.execute_command(*words))
         try:
             await asyncio.wait({sending})
@@ -69,7 +69,7 @@ class Server:
         give_up: Callable[[], bool] = lambda: False,
         tell: Callable[[Exception], Any] = lambda error: None,
     ) -> None:
-        """Raises what is wrong if the module is not there, or too old."""
+        """Raises an explanation if the module is missing or too old."""
         for words in PROBES:
             try:
                 question = Question((words[0], key, *words[1:]), lambda reply: None)

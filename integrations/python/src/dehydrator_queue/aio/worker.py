@@ -1,4 +1,4 @@
-"""A worker of asyncio: see dehydrator_queue.worker, of which this is the same in tasks."""
+"""A worker for asyncio: like dehydrator_queue.worker, with tasks."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dehydrator_queue.worker import GRACE, MOST_AT_ONCE, by_name
 
 
 class Worker:
-    """Takes what is due, and awaits `work` with a Job, `concurrency` of them at a time.
+    """Takes due jobs, and awaits `work` with each Job, `concurrency` of them at a time.
 
-    What ends is settled, what raises is given out again: see dehydrator_queue.Worker. The work of a job that is lost is
+    Finished jobs are settled, failed ones delivered again: see dehydrator_queue.Worker. The work of a lost job is
     cancelled.
     """
 
@@ -57,26 +57,26 @@ class Worker:
         self._ending: set[asyncio.Task[None]] = set()
 
     def stop(self, timeout: Duration | None = None) -> None:
-        """Has the worker take nothing more, finish what it has in hand, and return from `run`.
+        """Makes the worker take no more jobs, finish its current ones, and return from `run`.
 
-        Work that has not ended within `timeout`, or the worker's `stop_timeout`, is cancelled, and the job is given
-        back at once, or a dead letter if this was its last attempt.
+        Work that does not end within `timeout`, or the worker's `stop_timeout`, is cancelled, and the job is given
+        back at once, or becomes a dead letter if this was its last attempt.
         """
         wait = self._terms.stop_timeout if timeout is None else in_seconds(timeout)
         self._stop_by = min(self._stop_by, time.monotonic() + wait)
         self._stopping = True
 
     async def run(self, *, signals: bool = True) -> None:
-        """Works until `stop`, or SIGTERM or SIGINT. An error that will not pass by itself is raised.
+        """Works until `stop`, or SIGTERM or SIGINT. Raises permanent errors.
 
-        A `stop` that comes before ends it at once. When it has returned it may be called again.
+        An earlier `stop` ends it at once. After it has returned, it can be called again.
         """
         if self._running:
             raise RuntimeError("the worker is running")
         self._running = True
         loop, caught = asyncio.get_running_loop(), []
         if signals:
-            # Elsewhere than in the main thread, and on Windows, there are none to be caught.
+            # Only the main thread can catch signals, and not on Windows.
             with suppress(NotImplementedError, RuntimeError, ValueError):
                 for number in (signal.SIGTERM, signal.SIGINT):
                     loop.add_signal_handler(number, self.stop)
@@ -94,7 +94,7 @@ class Worker:
         server = Server(first.patient(self._terms.block_ms / 1000 + GRACE), patience=float("inf"))
         block_ms = self._terms.block_ms
         if (timeout := read_timeout(server.client)) is not None:
-            # A client of the user's own may wait for a shorter time: a reply must come before that.
+            # The user's client may have a shorter timeout: the reply must come before that.
             block_ms = min(block_ms, int(timeout * 500))
         await server.check(first.name, lambda: self._stopping, self._hooks.interrupted)
         self._leases = Server(first.patient(reply_in(self._terms.lease_ms)), patience=0)
@@ -123,7 +123,7 @@ class Worker:
                     await own.client.aclose()  # type: ignore[attr-defined]
 
     async def _take(self, server: Server, block_ms: int) -> None:
-        """Waits for room, and for as many jobs as there is room for."""
+        """Waits for free capacity, and for up to that many jobs."""
         room = min(self._terms.concurrency - len(self._ending), MOST_AT_ONCE)
         if room == 0:
             await asyncio.wait(self._ending, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
@@ -138,11 +138,11 @@ class Worker:
         try:
             await self._do(delivery)
         except Exception as error:
-            # It was neither settled nor given back, and comes again when its lease has run out.
+            # It was neither settled nor given back, so it is delivered again when its lease expires.
             self._hooks.crashed(error)
 
     async def _cut_off(self) -> None:
-        """Cancels what is still worked on, and gives it back."""
+        """Cancels the work that still runs, and gives its jobs back."""
         for delivery, job in self._held.lose_all():
             if (work := self._works.get(id(job))) is not None:
                 work.cancel()
@@ -152,14 +152,14 @@ class Worker:
             try:
                 await self._leases.ask(question, tell=self._hooks.interrupted)
             except Exception as error:
-                # It comes again when its lease has run out.
+                # It is delivered again when its lease expires.
                 self._hooks.crashed(error)
             self._hooks.lost(job)
 
     async def _do(self, delivery: Delivery) -> None:
         queue = self._queues[delivery.key]
         if self._stopping and not self._terms.is_last(delivery):
-            # The question slept in the server when the stop was asked for. Others have time for this.
+            # The POLL was blocked in the server when the stop was requested. Other workers can do this job.
             await self._ask(queue.verbs.release(0, delivery.token, delivery.id))
             return
         try:
@@ -183,7 +183,7 @@ class Worker:
         if job.lost.is_set():
             return
         if failure is None:
-            # A 0 may mean that the first of two SETTLEs was answered by a connection that broke.
+            # A 0 can mean that a first SETTLE worked, but its reply was lost.
             await self._ask(queue.verbs.settle(delivery.token, delivery.id))
             self._hooks.succeeded(job, seconds)
             return
@@ -198,7 +198,7 @@ class Worker:
         if self._terms.attempts is not None:
             await self._ask(queue.verbs.bury(delivery, reason))
         else:
-            # Where dead letters go is not this worker's to say: the policy of the queue says it, or nothing does.
+            # This worker does not configure dead letters: the policy of the queue does, if any.
             try:
                 await self._ask(queue.verbs.reject(delivery.token, delivery.id))
             except ResponseError as error:
@@ -208,17 +208,17 @@ class Worker:
         self._hooks.buried(delivery, reason)
 
     async def _ask(self, question: Question[Any]) -> Any:
-        """Asks for as long as a lease: after that the answer no longer counts."""
+        """Retries for the duration of a lease: after that, the reply is useless."""
         patience = max(self._terms.lease_ms / 1000, 10.0)
         return await self._leases.ask(question, patience, tell=self._hooks.interrupted)
 
     async def _renew(self) -> None:
-        """Renews what is in hand, three times in the time of a lease."""
+        """Renews the current jobs, three times per lease."""
         while True:
             await asyncio.sleep(self._terms.renewal)
             for name, held in self._held.by_queue().items():
                 try:
-                    # For as long as the leases run by now.
+                    # As long as the leases still run.
                     renewed = await self._leases.ask(
                         self._queues[name].verbs.renew(self._terms.lease_ms, held),
                         2 * self._terms.renewal,

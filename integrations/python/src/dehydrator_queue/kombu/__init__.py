@@ -1,4 +1,4 @@
-"""A transport of kombu, for Celery: tasks with a countdown or an ETA wait in the server.
+"""A transport for kombu and Celery: tasks with a countdown or an ETA wait in the server.
 
     app.conf.broker_url = "redis://127.0.0.1:6379/0"
     app.conf.broker_transport = "dehydrator_queue.kombu:Transport"

@@ -1,6 +1,6 @@
-"""Celery's remote-control commands `revoke` and `scheduled`, which here know of what waits in the server too.
+"""Celery's remote-control commands `revoke` and `scheduled`, extended to tasks that wait in the server.
 
-They are registered as Celery's guide has it for commands of one's own, under the names of Celery's, which they call.
+They are registered like custom commands, as Celery's guide describes, under Celery's names, and call Celery's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dehydrator_queue.verbs import BATCH
 
 log = logging.getLogger("dehydrator_queue.kombu")
 
-#: As Celery's own timer has it for tasks with an ETA.
+#: Like Celery's own timer for tasks with an ETA.
 PRIORITY = 6
 
 
@@ -25,7 +25,7 @@ def register(**_: Any) -> None:
 
     @control.control_command(name="revoke", variadic="task_id", signature="[id1 [id2 [... [idN]]]]")
     def revoke(state: Any, task_id: Any, *args: Any, **kwargs: Any) -> Any:
-        """Revoke task by task id (or list of ids), also where it waits in the server."""
+        """Revoke task by task id (or list of ids), including tasks that wait in the server."""
         reply = control.revoke(state, task_id, *args, **kwargs)
         if (channel := _channel(state)) is not None:
             channel.revoked.extend([task_id] if isinstance(task_id, str) else task_id or [])
@@ -43,7 +43,7 @@ def register(**_: Any) -> None:
 
 
 def _channel(state: Any) -> Any:
-    """Returns the channel by which a worker is given its tasks, if it is one of ours."""
+    """Returns the channel from which a worker gets its tasks, if it is one of ours."""
     channel = getattr(state.consumer.task_consumer, "channel", None)
     return channel if hasattr(channel, "leases") else None
 
@@ -73,7 +73,7 @@ def _waiting(state: Any, channel: Any, key: str) -> list[dict[str, Any]]:
 try:
     from celery.signals import worker_ready
 except ImportError:
-    # kombu is used without Celery.
+    # kombu without Celery.
     pass
 else:
     worker_ready.connect(register)

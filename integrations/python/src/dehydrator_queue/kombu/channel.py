@@ -29,15 +29,15 @@ from dehydrator_queue.verbs import BATCH, Keep, bury_words, new_token, pairs
 log = logging.getLogger("dehydrator_queue.kombu")
 
 
-#: Transport options beside those of the Redis transport.
+#: Transport options in addition to those of the Redis transport.
 OPTIONS = ("queue_key", "keep_dead", "lease")
 
-#: Seconds. The default of the Redis transport's `visibility_timeout` is an hour, as nothing renews that.
+#: Seconds. The Redis transport's `visibility_timeout` defaults to an hour, because nothing renews it.
 LEASE = 300
 
 
 class Dehydrated(base.Channel):
-    """Puts messages away by PUSH, takes them by MPOLL under a lease, and acknowledges them by SETTLE.
+    """Sends messages with PUSH, takes them with MPOLL and a lease, and acknowledges them with SETTLE.
 
     Exchanges, bindings, fanout and connections are those of the Redis transport.
     """
@@ -45,15 +45,15 @@ class Dehydrated(base.Channel):
     QoS = QoS
     connection: Any
 
-    #: In seconds. It is renewed while the worker lives, however long a task takes: this is how soon its work is given
-    #: to another worker when it dies. Without one, `visibility_timeout` says it, if that is given, or else LEASE.
+    #: In seconds. It is renewed while the worker lives, however long a task takes: this is how soon another worker
+    #: gets its tasks when it dies. The default is `visibility_timeout`, if that is given, or else LEASE.
     lease: float | None = None
 
-    #: The name of the key of a queue, behind `global_keyprefix`. A list of the Redis transport has the name of its
-    #: queue: so old and new workers do not disturb each other while one takes the place of the other.
+    #: The key of a queue, after `global_keyprefix`. The Redis transport's list has the name of its
+    #: queue, so old and new workers do not disturb each other during a migration.
     queue_key = "dehydrator:{queue}"
 
-    #: How many messages that cannot be read are kept, or, as a timedelta, for how long.
+    #: How many unreadable messages to keep, or, as a timedelta, for how long.
     keep_dead: Keep = None
 
     from_transport_options = (*base.Channel.from_transport_options, *OPTIONS)
@@ -61,7 +61,7 @@ class Dehydrated(base.Channel):
     _lease_pool: Any = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        #: Ids of tasks that were revoked while they may wait here.
+        #: Ids of revoked tasks that may wait here.
         self.revoked: deque[str] = deque()
         self._token = new_token()
         self._polled: dict[str, str] = {}
@@ -72,19 +72,19 @@ class Dehydrated(base.Channel):
         lease_ms = max(100, int(float(lease) * 1000))
         self.leases = Leases(self._create_lease_client, lease_ms, self._prolong_held)
         if not self.ack_emulation:
-            # As on Redis: what was delivered is gone.
+            # As on Redis, delivered messages are gone.
             self.QoS = virtual.QoS
         try:
             self._check_module()
         except Exception:
             self.connection.cycle.discard(self)
-            # Or the end of its connections would end the polling of other channels, in an older kombu.
+            # In older versions of kombu, the end of its connections would end the polling of other channels.
             self.connection = None
             self._disconnect_pools()
             raise
 
     def _check_module(self) -> None:
-        # The first one would write, which a replica refuses: no connection is made to one.
+        # The first command writes, which a replica refuses, so that no connection to a replica is used.
         for words in (("DEHYDRATOR.REM", self._key("no queue", 0), "no message"), (NEWEST,)):
             try:
                 with self.conn_or_acquire() as client:
@@ -100,9 +100,9 @@ class Dehydrated(base.Channel):
 
     @contextmanager
     def _reconnecting(self) -> Iterator[None]:
-        """Takes it for a broken connection when a server says that it is no primary any more, or not ready.
+        """Treats it as a broken connection if a server is no longer a primary, or not ready.
 
-        A worker ends at such a reply, but it connects again, maybe to another server, when a connection breaks.
+        A worker ends at such a reply, but reconnects, perhaps to another server, when a connection breaks.
         """
         try:
             yield
@@ -115,18 +115,18 @@ class Dehydrated(base.Channel):
         try:
             super().close()
         finally:
-            # That may end early where a connection is broken, and what is in hand would be held without end.
+            # This may end early if a connection is broken, and the messages would be held forever.
             self.leases.release_all()
 
     def _create_lease_client(self) -> Any:
-        """Makes a client for what leases hang on. One of kombu's own waits for a reply without end."""
+        """Creates a client for leases. One of kombu's waits for a reply without limit."""
         with self._lease_lock:
             if self._lease_pool is None:
                 sentinels = getattr(self, "_sentinel_manager", None)
                 self._lease_pool = self._get_pool()
                 self._lease_pool.connection_kwargs["socket_timeout"] = reply_in(self.leases.lease_ms)
                 if sentinels is not None:
-                    # It is there for kombu to close those of its own pool.
+                    # It is for kombu, which closes those of its own pool.
                     self._sentinel_manager = sentinels
             return self.Client(connection_pool=self._lease_pool)
 
@@ -137,7 +137,7 @@ class Dehydrated(base.Channel):
             pool.disconnect()
 
     def _after_fork(self) -> None:
-        # The thread that renews may have held it.
+        # The renewing thread may have held it.
         self._lease_lock = threading.Lock()
         super()._after_fork()
         self.leases.forget()
@@ -154,7 +154,7 @@ class Dehydrated(base.Channel):
     def _keys(self, queue: str) -> list[str]:
         return [self._key(queue, pri) for pri in self.priority_steps]
 
-    # Putting away
+    # Sending
 
     def _put(self, queue: str, message: dict[str, Any], **kwargs: Any) -> None:
         key = self._key(queue, self._get_message_priority(message, reverse=False))
@@ -163,7 +163,7 @@ class Dehydrated(base.Channel):
         lifetimes = self._lifetimes(queue, delay)
         batch = kwargs.get("_publish_batch")
         if batch is not None:
-            # Nobody reads the replies: the id is one that nobody else has.
+            # The replies are not read: the id is unique.
             batch.add("execute_command", *push_words(key, delay, element, tag))
             for words in lifetimes:
                 batch.add("execute_command", *words)
@@ -178,15 +178,15 @@ class Dehydrated(base.Channel):
             self._prolong(client, lifetimes)
 
     def _lifetimes(self, queue: str, ms: int) -> list[tuple[Any, ...]]:
-        """Returns what to send for a queue with `x-expires` when it is used.
+        """Returns the commands for a queue with `x-expires` when it is used.
 
-        Its keys go after that time without use, but not while something in it is to stay for `ms`.
+        Its keys expire after that time without use, but not while an element must stay for `ms`.
         """
-        # An older kombu has no such queues.
+        # Older versions of kombu have no such queues.
         expires = getattr(self, "_expires", {}).get(queue)
         if expires is None:
             return []
-        # The client of the Redis transport puts the global prefix before the key.
+        # The client of the Redis transport adds the global prefix to the key.
         keys = [self._q_for_pri(queue, pri) for pri in self.priority_steps]
         return [("PEXPIRE", key, ms + expires, how) for key in keys for how in ("NX", "GT")]
 
@@ -224,7 +224,7 @@ class Dehydrated(base.Channel):
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         if timeout is None:
-            # An older kombu has no such option.
+            # Older versions of kombu have no such option.
             timeout = getattr(self, "brpop_timeout", 1)
         self._deliver_revoked()
         queues = self._queue_cycle.consume(len(self.active_queues))
@@ -233,7 +233,7 @@ class Dehydrated(base.Channel):
         self._polled = {self._key(queue, pri): queue for pri in self.priority_steps for queue in queues}
         self._in_poll = self.client.connection
         self._brpop_sent_at = monotonic()
-        # If the last reply was lost with its connection, this is the token of that question: it is answered again.
+        # If the last reply was lost with its connection, this is its token: the reply is repeated.
         words = self._poll_words(list(self._polled), self._token)
         self.client.connection.send_command(*words, "BLOCK", int((timeout or 0) * 1000))
 
@@ -243,7 +243,7 @@ class Dehydrated(base.Channel):
                 with self._reconnecting():
                     reply = self._read_poll(**options)
             except self.connection_errors:
-                # The next poll connects again.
+                # The next poll reconnects.
                 self.client.connection.disconnect()
                 raise
             self._token = new_token()
@@ -252,7 +252,7 @@ class Dehydrated(base.Channel):
             key = bytes_to_str(reply[0])
             queue = self._polled[key]
             self._queue_cycle.rotate(queue)
-            # Nobody reads a reply while the prefetch count is reached: its lease may be over by now.
+            # Replies are not read while the prefetch count is reached: the lease may have expired by now.
             stale = monotonic() - self._brpop_sent_at > self.leases.lease_ms / 2000
             message = self._message(key, reply[1][0], stale)
             if queue in self._no_ack or not self.ack_emulation:
@@ -293,7 +293,7 @@ class Dehydrated(base.Channel):
         return message
 
     def _message(self, key: str, row: Any, stale: bool) -> dict[str, Any]:
-        """Reads what was given out, and holds its lease from now on."""
+        """Parses delivered messages, and holds their leases from now on."""
         id, element, deliveries, token = row
         token = id_text(token)
         delivery = Delivery(key, id, element, deliveries, token)
@@ -316,13 +316,13 @@ class Dehydrated(base.Channel):
             if isinstance(message.get("headers"), dict):
                 message["headers"]["redelivered"] = True
             properties.setdefault("delivery_info", {})["redelivered"] = True
-        # While the connection still knows the address: an ack may be sent after its end.
+        # While the connection still has the address: an ack may be sent after its end.
         self._create_lease_client()
         self.leases.add(tag, Lease(key, id, token, deliveries))
         return message
 
     def _bury(self, delivery: Delivery, reason: str) -> None:
-        """Moves what no worker can read to the stream of dead letters."""
+        """Moves unreadable messages to the stream of dead letters."""
         log.error("%s: %r is a dead letter: %s", delivery.key, delivery.id, reason)
         words = bury_words(f"{delivery.key}:dead", delivery, delivery.element, reason, self.keep_dead)
         with self.conn_or_acquire() as client:
@@ -331,13 +331,13 @@ class Dehydrated(base.Channel):
             except self.ResponseError as error:
                 if passes(error):
                     raise
-                # Celery's worker would end at that.
+                # This would end Celery's worker.
                 log.error("%s: %r stays, and comes again when its lease is over: %s", delivery.key, delivery.id, error)
 
     # Revoking
 
     def _deliver_revoked(self) -> None:
-        """Takes revoked tasks out of the queues, and hands them to the worker, who knows that they are revoked."""
+        """Removes revoked tasks from the queues, and passes them to the worker, which knows that they are revoked."""
         while self.revoked:
             names = names_of_task(self.revoked.popleft())
             for queue in self.active_queues:
@@ -346,24 +346,24 @@ class Dehydrated(base.Channel):
                         self.connection._deliver(loads(bytes_to_str(element)), queue)
 
     def _take_free(self, key: str, *names: str) -> Any:
-        """Takes messages that wait; those that a worker has are left to it."""
+        """Takes waiting messages, but not those that a worker has."""
         with self.conn_or_acquire() as client:
             return client.execute_command(*take_words(key, *names))
 
     # Counting and emptying
 
     def _size(self, queue: str) -> int:
-        """Counts what nobody has: what is due, and what waits."""
+        """Counts the messages that no worker has: due and waiting."""
         return sum(self._free_in(key) for key in self._keys(queue))
 
     def _free_in(self, key: str) -> int:
         with self.conn_or_acquire() as client:
             told = pairs(client.execute_command("DEHYDRATOR.INFO", key))
-        # What is due although a worker holds it is in both: its lease has run out.
+        # Messages with expired leases are in both counts.
         return int(max(told["due"], told["length"] - told["leased"]))
 
     def _purge(self, queue: str) -> int:
-        """Removes what nobody has."""
+        """Removes the messages that no worker has."""
         return sum(self._purge_key(key) for key in self._keys(queue))
 
     def _purge_key(self, key: str) -> int:
@@ -381,6 +381,6 @@ class Channel(Dehydrated):
 
 
 class SentinelChannel(Dehydrated, base.SentinelChannel):
-    """A channel to the server that Sentinel names."""
+    """A channel to the server that Sentinel reports."""
 
     from_transport_options = (*base.SentinelChannel.from_transport_options, *OPTIONS)

@@ -1,6 +1,6 @@
-"""A patch of `kombu.Connection.switch`, for which kombu has no public way: of one connection, and not of the class.
+"""A patch of `kombu.Connection.switch`, for which kombu has no public API: for one connection, not for the class.
 
-A connection with several URLs goes on to the next by `switch`, which takes the transport that the scheme of the URL
+A connection with several URLs uses the next one with `switch`, which takes the transport that the scheme of the URL
 names, whatever `broker_transport` says: a worker would wait at lists from then on. The scheme cannot name our transport
 instead, as that of `rediss://` also says that the connection is encrypted.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def keep_transport(connection: Any) -> None:
-    """Has a connection keep its transport when it goes on to another of its URLs."""
+    """Makes a connection keep its transport when it switches to another of its URLs."""
     if "switch" in vars(connection):
         return
     switch = connection.switch

@@ -1,4 +1,4 @@
-"""When a task is due, as Celery says it in the headers of its message."""
+"""The ETA of a task, from the headers of its message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _moment(message: dict[str, Any]) -> datetime | None:
     eta = (message.get("headers") or {}).get("eta")
     if isinstance(eta, str):
         try:
-            # Python 3.10 does not know the Z.
+            # Python 3.10 does not support the Z.
             eta = datetime.fromisoformat(eta.replace("Z", "+00:00"))
         except ValueError:
             return None
@@ -20,9 +20,10 @@ def _moment(message: dict[str, Any]) -> datetime | None:
 
 
 def delay_ms(message: dict[str, Any]) -> int:
-    """Returns how long from now a message waits.
+    """Returns the delay of a message from now.
 
-    It is by the clock of the client, which made the ETA of a countdown: so that is right whatever the clock says.
+    It uses the client's clock, which also made the ETA of a countdown. So a countdown is right whatever that clock
+    shows.
     """
     eta = _moment(message)
     if eta is None:
@@ -31,9 +32,9 @@ def delay_ms(message: dict[str, Any]) -> int:
 
 
 def forget_future(message: dict[str, Any]) -> None:
-    """Takes the ETA from a message that is due by the server's clock, if the worker's clock is behind.
+    """Removes the ETA of a message that is due by the server's clock, if the worker's clock is behind.
 
-    The worker would keep it in memory until its own clock says so.
+    Otherwise the worker would keep it in memory until it is due by its own clock.
     """
     if delay_ms(message) > 0:
         message["headers"]["eta"] = None

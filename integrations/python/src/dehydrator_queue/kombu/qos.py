@@ -1,4 +1,4 @@
-"""What is delivered and not acknowledged yet: held under leases in the server, and nowhere else."""
+"""Delivered and unacknowledged messages, which are held under leases in the server only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kombu.transport import virtual
 
 
 class QoS(virtual.QoS):
-    """Acknowledges by SETTLE, gives back by RELEASE."""
+    """Acknowledges with SETTLE, gives back with RELEASE."""
 
     restore_at_shutdown = True
 
@@ -24,9 +24,9 @@ class QoS(virtual.QoS):
         super().ack(delivery_tag)
 
     def restore_unacked(self, client: Any = None) -> list[Any]:
-        """Gives back what is in hand, in the order in which it came."""
+        """Gives back the held messages, in their order of arrival."""
         self._flush()
-        # Celery closes a channel behind its connection where the server has gone. The leases run out then.
+        # If the server is gone, Celery closes a channel after its connection. Then the leases expire.
         connected = self.channel.connection is not None and self.channel.connection.client is not None
         give_back = self.channel.leases.release if connected else self.channel.leases.drop
         for tag in list(self._delivered):
@@ -38,4 +38,4 @@ class QoS(virtual.QoS):
         self.channel.leases.release(tag)
 
     def restore_visible(self, *args: Any, **kwargs: Any) -> None:
-        """Does nothing: a lease that has run out is due again by itself."""
+        """Does nothing: a message with an expired lease is due again by itself."""

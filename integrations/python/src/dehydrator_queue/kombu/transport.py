@@ -22,7 +22,7 @@ class Transport(base.Transport):
 
 
 class SentinelTransport(Transport):
-    """The same, by Sentinel."""
+    """The same, with Sentinel."""
 
     default_port = 26379
     Channel = SentinelChannel
