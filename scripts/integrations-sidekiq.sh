@@ -5,8 +5,8 @@
 #
 # usage: integrations-sidekiq.sh folder-of-servers [--quick | --bench]
 #
-#     --quick     the tests, with 500 jobs in the place of 20,000, on Sidekiq 6.4 and Redis 7.0, in less than a minute
-#     --bench     no tests: measure Sidekiq 8.1 beside its own poller, into target/bench-sidekiq/results.json
+#     --quick     the tests, with 500 jobs instead of 20,000, on Sidekiq 6.4 and Redis 7.0, in less than a minute
+#     --bench     no tests: compare Sidekiq 8.1 with its own poller, into target/bench-sidekiq/results.json
 #
 # All is unpacked into target/integrations-sidekiq: nothing of it is installed. Sidekiq 8 needs a newer Ruby than bookworm's, and
 # is run by sid's. Debian leaves Sidekiq's own tests out of its sources. With SIDEKIQ_SOURCES, a folder that holds the checkouts
