@@ -104,7 +104,7 @@ fn costs(node: &Node) -> String {
         both("ONDUE STREAM, per element", "ondue_stream"),
     ];
     let pipelined =
-        table(&head("pipelined, us of the server's main thread", &["alone", "durable"]), rows);
+        table(&head("pipelined, us of the server's main thread", &["standalone", "durable"]), rows);
     format!(
         "{pipelined}\nWithout pipelining, a request costs {} us more if one pass of the event loop reads many requests, and {} us \
          more on an idle server.\n",
@@ -137,7 +137,7 @@ fn how_many(node: &Node) -> String {
     let counts = [(1, ""), (1, DURABLE), (100, ""), (100, DURABLE)];
     let rows = counts.map(|(count, with)| {
         let us = node.job_us(count, with);
-        let durable = if with.is_empty() { "alone" } else { "durable" };
+        let durable = if with.is_empty() { "standalone" } else { "durable" };
         let nodes = rates.map(|rate| (rate * us / 1e6 / LOAD).ceil());
         row(&format!("`COUNT {count}`, {durable}"), &[&[us], &nodes[..]].concat())
     });
