@@ -22,6 +22,9 @@ const ELEMENTS: usize = 2000;
 /// callgrind.
 const DELAY: usize = 300;
 
+/// A request: its name, and the function that counts it.
+type Row = (&'static str, fn(&mut Host, usize) -> Profile);
+
 fn main() {
     let arguments: Vec<_> = env::args().skip(1).filter(|it| it != "--bench").collect();
     let lists = arguments.iter().any(|it| it == "--list");
@@ -34,7 +37,7 @@ fn main() {
             &format!("DEHYDRATOR.PUSH k {} element id-{number}", 3_600_000 + number % 8),
         );
     }
-    let rows: [(&str, fn(&mut Host, usize) -> Profile); 4] = [
+    let rows: [Row; 4] = [
         ("a PUSH", push),
         ("a SETTLE", settle),
         ("a sleeper that is woken with a lease", woken),

@@ -32,7 +32,7 @@ class CeleryOnRedis(Contender):
 class CeleryOnRedisForAnHour(CeleryOnRedis):
     name = "Celery on Redis, `visibility_timeout` an hour, the default"
     visibility = 3600
-    # What was in the hand of a worker that is killed comes again when the bench is long over.
+    # The jobs of a killed worker would be delivered again long after the bench.
     scenarios = ("quiet",)
 
 

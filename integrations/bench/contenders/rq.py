@@ -9,8 +9,8 @@ import sys
 
 from contenders.base import PROGRAMS, Contender, Program
 
-#: Workers look each ten seconds for what others left behind who died: jobs, and the lock of the scheduler. By default
-#: that is each ten minutes, and not before they have waited seven minutes for a job.
+#: Workers check every ten seconds for the jobs and the scheduler lock of dead workers. By default they check every ten
+#: minutes, and not before they have waited seven minutes for a job.
 SOON = ["--maintenance-interval", "10", "--worker-ttl", "25"]
 
 

@@ -6,7 +6,7 @@ import sys
 
 from contenders.base import PROGRAMS, VISIBILITY, Contender, Program
 
-#: What taskiq-redis delays has a process of its own, and by default is looked at once a minute. In seconds.
+#: taskiq-redis has a scheduler process, which by default polls once a minute. In seconds.
 UPDATE = 1
 
 

@@ -1,4 +1,4 @@
-"""Dramatiq. BENCH_URL is the broker; BENCH_BROKER says which."""
+"""Dramatiq. BENCH_URL is the address of the broker; BENCH_BROKER selects it."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""taskiq. BENCH_URL is the broker; BENCH_BROKER says which."""
+"""taskiq. BENCH_URL is the address of the broker; BENCH_BROKER selects it."""
 
 import asyncio
 import math

@@ -75,7 +75,7 @@ withEach("a cluster of three", (library) => {
       }
     }
     const sizes = await Promise.all(nodes.map(({ client }) => client.dbsize()));
-    // Nothing is in the queues any more, but what they were told of dead letters is kept.
+    // The queues are empty, but their policies for dead letters remain.
     assert.ok(Math.min(...sizes) > 0, `no node without a queue: ${sizes}`);
   });
 

@@ -8,7 +8,7 @@ import { RealServer } from "./servers.js";
 
 const HERE = new URL("../../", import.meta.url).pathname;
 
-/** A project that has what is in the package, as who installs it has, and neither library. */
+/** A project with the installed package, and neither library. */
 let project: string;
 
 function run(program: string, ...words: string[]): string {

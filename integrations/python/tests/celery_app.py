@@ -43,7 +43,7 @@ def flaky(self, name: str) -> str:
 
 @app.task(bind=True)
 def endless(self, name: str) -> None:
-    """Ends only if it was given out before."""
+    """Ends only at a redelivery."""
     store.rpush("begun", os.getpid())
     if not self.request.delivery_info["redelivered"]:
         time.sleep(600)

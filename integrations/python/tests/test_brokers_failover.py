@@ -1,4 +1,4 @@
-"""Dramatiq, taskiq and RQ while a replica becomes the primary, and what a worker that was killed had."""
+"""Dramatiq, taskiq and RQ during a failover, and the jobs of a killed worker."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_a_reply_that_is_lost_is_asked_for_again(server: RealServer) -> None:
         with consumer:
             with pytest.raises(TimeoutError):
                 connection.drain_events(timeout=0.1)
-            # The poll sleeps in the server: it is given the message, and nobody reads the reply.
+            # The poll is blocked in the server: it gets the message, and the reply is not read.
             publish(connection, 1)
             wait_until(lambda: server.client.execute_command("DEHYDRATOR.INFO", KEY)[5] == 1)
             consumer.channel.client.connection.disconnect()
@@ -340,7 +340,7 @@ def test_a_revoked_message_that_a_worker_takes_in_that_moment_is_left_to_it(
     send = redis.Redis.execute_command
 
     def late(client: redis.Redis, *words: Any, **options: Any) -> Any:
-        """Has another worker take what is due before this one, however it takes it."""
+        """Makes another worker take due messages before this one, by any command."""
         if words[0] == "DEHYDRATOR.PULL":
             assert send(server.client, "DEHYDRATOR.POLL", KEY, "LEASE", 60_000)
         return send(client, *words, **options)

@@ -10,7 +10,7 @@ from servers import RealServer
 
 
 def installs(extra: str) -> set[str]:
-    """Returns what an extra installs, by name."""
+    """Returns the requirements of an extra, by name."""
     some = requires("dehydrator-queue") or []
     return {re.match(r"[\w-]+", one)[0] for one in some if "extra ==" not in one or f'extra == "{extra}"' in one}
 

@@ -115,7 +115,7 @@ def test_many_are_weighed_not_only_counted(server: RealServer) -> None:
     with Queue(server.url, "jobs", codec=Raw()) as jobs:
         assert all(jobs.put_many(Item(bytes(300_000)) for _ in range(30)))
         assert all(jobs.put_many([Item(bytes(3_000_000)), Item(b"")]))
-    # Three of them are less than a megabyte; what is more than that goes alone.
+    # Three of them are less than a megabyte; larger ones are sent alone.
     stats = {name.lower(): told for name, told in server.client.info("commandstats").items()}
     assert stats["cmdstat_dehydrator.mpush"]["calls"] == 10 + 2
 
@@ -339,7 +339,7 @@ def test_dead_letters_are_listed_and_revived(server: RealServer) -> None:
 
 
 def bury(jobs: Queue, reason: str) -> bool:
-    """Makes a dead letter of what is due."""
+    """Turns the due job into a dead letter."""
     (delivery,) = jobs.server.ask(poll(["jobs"], 1, 60_000, "token", None))
     return jobs.server.ask(jobs.verbs.bury(delivery, reason))
 

@@ -300,7 +300,7 @@ def test_long_work_with_a_short_lease_is_done_once_when_its_connections_fall_sil
         begun.set()
         time.sleep(5)
         done.append(job.attempt)
-        # The lease is to be renewed on the one connection, and the end to be told on the next.
+        # The lease is renewed on one connection, and the job settled on the next.
         address.fall_silent()
 
     try:
@@ -390,7 +390,7 @@ def test_queues_of_two_databases_are_refused(server: RealServer, kind: str, othe
     one = queue(server.url, "a")
     with pytest.raises(ValueError, match="one worker serves one database of one server, and a and b are in two"):
         worker([one, queue(others.format(port=server.port), "b")], print)
-    # What is named in another way is the same one.
+    # Another name for the same server.
     worker([one, queue(server.url.replace("127.0.0.1", "localhost") + "/0", "b")], print)
     worker([queue(others.format(port=1), name) for name in "ab"], print)
 

@@ -32,7 +32,7 @@ def exceptions() -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests() -> None:
-    """Gives each of pytest-xdist's processes a server of its own, before Celery's conftest.py asks where it is."""
+    """Gives each of pytest-xdist's processes its own server, before Celery's conftest.py reads the address."""
     if process := os.environ.get("PYTEST_XDIST_WORKER"):
         ports = os.environ["DEHYDRATOR_PORTS"].split()
         for name in ("REDIS_PORT", "TEST_BROKER", "TEST_BACKEND"):
