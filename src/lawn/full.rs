@@ -9,7 +9,7 @@ use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
-use super::queues::{Blanked, PredictedSlot, Queues, Walk, WalkRows};
+use super::queues::{Blanked, PredictedRange, Queues, Walk, WalkRows};
 use super::store::{Handle, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
@@ -29,8 +29,8 @@ enum Vacated {
     NeedsRepair(Spot),
 }
 
-/// Moves a record to the tail of the predicted queue and gives it a new turn. Nearly all moves succeed here, with one
-/// look at the record and two at blocks.
+/// Moves a record to the tail of the cached queue of `ttl` and gives it a new turn. Nearly all moves succeed here, with
+/// one look at the record and two at blocks.
 ///
 /// # Errors
 ///
@@ -40,8 +40,8 @@ fn try_move_to_tail(
     queues: &mut Queues,
     records: &mut Records,
     handle: Handle,
-    turn: Turn,
-    predicted: PredictedSlot,
+    (ttl, turn): (u64, Turn),
+    predicted: PredictedRange,
 ) -> Result<(), Vacated> {
     let header = records.header(handle);
     let old_spot = header.spot();
@@ -49,10 +49,7 @@ fn try_move_to_tail(
     if blanked == Blanked::NeedsRepair {
         return Err(Vacated::NeedsRepair(old_spot));
     }
-    let spot = match predicted {
-        PredictedSlot::Queue(number) => queues.append_predicted(number, handle, turn),
-        PredictedSlot::Timeline(_) => None,
-    };
+    let spot = queues.append_recent(handle, ttl, turn, predicted);
     if let Some(spot) = spot {
         header.set_turn(turn, spot);
     }
@@ -102,14 +99,14 @@ impl Full {
             return Err(StartError::TooLate);
         }
         let turn = next_turn(&mut self.pushes, deadline);
-        let elements = self.len();
         let hash = self.index.hash(id);
         let Self { index, records, queues, .. } = self;
         // Prefetch bucket and block together, to wait for both at once.
-        let predicted = queues.predict_slot(ttl, turn, || index.prefetch(hash));
+        let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
         let vacancy = index.vacancy(hash, |handle| records.get(handle).has_id(id));
         let vacancy = vacancy.ok_or(StartError::Exists)?;
         let reservation = records.reserve(id, payload).ok_or(StartError::Full)?;
+        let elements = vacancy.elements();
         let spot = queues.push(records, reservation.handle, (ttl, turn), elements, predicted);
         records.write(reservation, id, payload, turn, spot);
         vacancy.fill(reservation.handle);
@@ -146,11 +143,11 @@ impl Full {
         let hash = self.index.hash(id);
         let Self { index, records, queues, pushes, .. } = self;
         let turn = Turn { deadline, push: *pushes % Turn::PUSHES };
-        let predicted = queues.predict_slot(ttl, turn, || index.prefetch(hash));
+        let predicted = queues.predict_range(ttl, turn, || index.prefetch(hash));
         let found = index.find(hash, |handle| {
             records.get(handle).has_id(id).then(|| {
                 *pushes += 1;
-                try_move_to_tail(queues, records, handle, turn, predicted)
+                try_move_to_tail(queues, records, handle, (ttl, turn), predicted)
             })
         });
         let Some((handle, moved)) = found else { return false };
@@ -343,7 +340,7 @@ impl Full {
         let turn = next_turn(&mut self.pushes, deadline);
         let reservation = self.records.reserve(id, payload).ok_or(StartError::Full)?;
         let elements = self.len();
-        let predicted = self.queues.predict_slot(ttl, turn, || {});
+        let predicted = self.queues.predict_range(ttl, turn, || {});
         let spot = self.queues.push(
             &mut self.records,
             reservation.handle,
@@ -359,8 +356,8 @@ impl Full {
     fn restart(&mut self, handle: Handle, ttl: u64, deadline: u64) -> Turn {
         let turn = next_turn(&mut self.pushes, deadline);
         let Self { queues, records, .. } = self;
-        let predicted = queues.predict_slot(ttl, turn, || {});
-        if let Err(vacated) = try_move_to_tail(queues, records, handle, turn, predicted) {
+        let predicted = queues.predict_range(ttl, turn, || {});
+        if let Err(vacated) = try_move_to_tail(queues, records, handle, (ttl, turn), predicted) {
             self.move_slow(handle, vacated, (ttl, turn), predicted);
         }
         turn
@@ -373,11 +370,11 @@ impl Full {
         handle: Handle,
         vacated: Vacated,
         (ttl, turn): (u64, Turn),
-        mut predicted: PredictedSlot,
+        mut predicted: PredictedRange,
     ) {
         if let Vacated::NeedsRepair(spot) = vacated {
             self.queues.repair_block(&mut self.records, spot);
-            predicted = self.queues.predict_slot(ttl, turn, || {});
+            predicted = self.queues.predict_range(ttl, turn, || {});
         }
         let elements = self.len();
         let spot = self.queues.push(&mut self.records, handle, (ttl, turn), elements, predicted);

@@ -189,6 +189,22 @@ impl Lawn {
         payload: &[u8],
         deadline: u64,
     ) -> Result<(), StartError> {
+        match &mut self.form {
+            Form::Small(_) => self.start_small(id, ttl, payload, deadline),
+            Form::Full(full) => full.start_at(id, ttl, payload, deadline),
+        }
+    }
+
+    /// Does what [`Lawn::start_at`] does, for a lawn in the small form. A function of its own, so that starts in a full
+    /// lawn need no more than one call.
+    #[inline(never)]
+    fn start_small(
+        &mut self,
+        id: &[u8],
+        ttl: u64,
+        payload: &[u8],
+        deadline: u64,
+    ) -> Result<(), StartError> {
         if let Form::Small(small) = &mut self.form {
             let max = (self.shared.small_max)();
             if let Some(done) = small.start_at(id, ttl, payload, deadline, max) {
