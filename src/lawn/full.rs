@@ -9,8 +9,8 @@ use super::element::{Element, Row};
 use super::error::{StartError, UpdateError};
 use super::index::{IdHash, Index};
 use super::lease::{Leases, Token};
-use super::queues::{Blanked, PredictedRange, Queues, Walk, WalkRows};
-use super::store::{Handle, Records, Spot};
+use super::queues::{Blanked, PredictedRange, Queues, Walk};
+use super::store::{Handle, Record, Records, Spot};
 use super::turn::{DEADLINE_MAX, Start, Turn};
 
 /// Returns the turn of an element that is pushed now, after `pushes` others.
@@ -124,12 +124,16 @@ impl Full {
         let Some(old) = self.find_hashed(hash, id) else {
             return self.start_at(id, ttl, payload, deadline);
         };
-        let new = self.insert_unindexed(id, ttl, payload, deadline)?;
-        self.index.replace(hash, old, new);
-        let record = self.records.get(old);
-        let (spot, deliveries) = (record.spot(), record.deliveries());
-        self.remove_from_queues(old, spot, deliveries);
+        if deadline > DEADLINE_MAX {
+            return Err(StartError::TooLate);
+        }
+        let new = self.rewrite(hash, old, id, payload).ok_or(StartError::Full)?;
         self.free(old);
+        let turn = self.records.turn(new);
+        if self.count_deliveries(new, 0) > 0 {
+            self.leases.forget(turn);
+        }
+        self.restart(new, ttl, deadline);
         Ok(())
     }
 
@@ -169,6 +173,20 @@ impl Full {
         Some(handle)
     }
 
+    /// Does what [`Full::stop`] does, if the element is held under this token.
+    pub fn settle(&mut self, id: &[u8], token: Token) -> Option<Handle> {
+        let hash = self.index.hash(id);
+        let Self { index, records, leases, .. } = self;
+        let (handle, spot) = index.remove(hash, |handle| {
+            let record = records.get(handle);
+            let is_it = record.has_id(id) && record.deliveries() > 0;
+            (is_it && leases.settle(record.turn(), token)).then(|| record.spot())
+        })?;
+        self.delivered -= 1;
+        self.queues.remove(&mut self.records, spot);
+        Some(handle)
+    }
+
     /// Returns the element of a record.
     #[inline(always)]
     pub fn at(&self, record: Handle) -> Element<'_> {
@@ -182,24 +200,28 @@ impl Full {
     }
 
     pub fn look(&self, id: &[u8]) -> Option<Element<'_>> {
-        let (_, record) = self.index.find(self.index.hash(id), |handle| {
-            Some(self.records.get(handle)).filter(|record| record.has_id(id))
-        })?;
-        Some(record.into())
+        self.record(id).map(Element::from)
     }
 
     /// Replaces an element's payload. Returns the old record; the caller must free it with [`Full::free`].
     pub fn update(&mut self, id: &[u8], payload: &[u8]) -> Result<Handle, UpdateError> {
         let hash = self.index.hash(id);
         let old = self.find_hashed(hash, id).ok_or(UpdateError::Missing)?;
+        self.rewrite(hash, old, id, payload).ok_or(UpdateError::Full)?;
+        Ok(old)
+    }
+
+    /// Copies a record with another payload. The copy takes the record's place everywhere; the caller must free the
+    /// record. Returns the copy. `None` if there is no room; then nothing has changed.
+    fn rewrite(&mut self, hash: IdHash, old: Handle, id: &[u8], payload: &[u8]) -> Option<Handle> {
         let record = self.records.get(old);
         let (turn, spot, deliveries) = (record.turn(), record.spot(), record.deliveries());
-        let reservation = self.records.reserve(id, payload).ok_or(UpdateError::Full)?;
+        let reservation = self.records.reserve(id, payload)?;
         self.records.write(reservation, id, payload, turn, spot);
         let new = reservation.handle;
         self.records.set_deliveries(new, deliveries);
         self.replace_handle(hash, old, new);
-        Ok(old)
+        Some(new)
     }
 
     pub fn lease_at(&mut self, id: &[u8], ttl: u64, deadline: u64, token: Option<Token>) -> bool {
@@ -279,27 +301,25 @@ impl Full {
         self.index.scan(cursor, count, |handle| show(self.records.get(handle).into()))
     }
 
-    pub fn iter_until(&self, now: u64) -> Walk<'_> {
-        self.iter_from(Turn::FIRST, now)
-    }
-
-    fn iter_from(&self, start: Turn, end: u64) -> Walk<'_> {
-        Walk::new(&self.records, &self.queues, start, end)
-    }
-
-    pub fn rows(&self, start: Start, end: u64) -> WalkRows<'_> {
+    pub fn rows(&self, start: Start, end: u64) -> Walk<'_> {
         let Start { deadline, behind } = start;
         // Push numbers are below 2^48, so the next number never wraps.
         let push = behind.map_or(0, |number| number.saturating_add(1));
-        WalkRows(self.iter_from(Turn { deadline, push }, end))
+        Walk::new(&self.records, &self.queues, Turn { deadline, push }, end)
     }
 
     pub fn row(&self, id: &[u8]) -> Option<Row<'_>> {
+        let record = self.record(id)?;
+        let ttl = self.queues.ttl(record.spot());
+        Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
+    }
+
+    #[inline(always)]
+    fn record(&self, id: &[u8]) -> Option<Record<'_>> {
         let (_, record) = self.index.find(self.index.hash(id), |handle| {
             Some(self.records.get(handle)).filter(|record| record.has_id(id))
         })?;
-        let ttl = self.queues.ttl(record.spot());
-        Some(Row { ttl, element: record.into(), number: Some(record.turn().push) })
+        Some(record)
     }
 
     #[inline(always)]
@@ -324,32 +344,6 @@ impl Full {
 
     pub(super) fn first_element(&self) -> Option<Element<'_>> {
         self.first().map(|(_, handle)| self.records.get(handle).into())
-    }
-
-    /// Stores a record and adds it to the order, but not to the index. The caller must do that.
-    fn insert_unindexed(
-        &mut self,
-        id: &[u8],
-        ttl: u64,
-        payload: &[u8],
-        deadline: u64,
-    ) -> Result<Handle, StartError> {
-        if deadline > DEADLINE_MAX {
-            return Err(StartError::TooLate);
-        }
-        let turn = next_turn(&mut self.pushes, deadline);
-        let reservation = self.records.reserve(id, payload).ok_or(StartError::Full)?;
-        let elements = self.len();
-        let predicted = self.queues.predict_range(ttl, turn, || {});
-        let spot = self.queues.push(
-            &mut self.records,
-            reservation.handle,
-            (ttl, turn),
-            elements,
-            predicted,
-        );
-        self.records.write(reservation, id, payload, turn, spot);
-        Ok(reservation.handle)
     }
 
     /// Restarts a record's timer. Returns its new turn.

@@ -30,4 +30,4 @@ mod walk;
 pub use block::{Blanked, PLACES};
 pub use heads::TIMELINE;
 pub use queues::{AHEAD, PredictedRange, Queues};
-pub use walk::{Walk, WalkRows};
+pub use walk::Walk;
