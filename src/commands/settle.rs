@@ -78,8 +78,13 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let mut removed = Batch::settled(context, key, until);
     let mut removal = dehydrator.removal(until);
     for Held { token, id } in held.iter() {
-        let held = removal.as_mut().filter(|removal| removal.lawn.holds(id.bytes(), token));
-        let is_settled = held.is_some_and(|removal| removal.settle(id.bytes()));
+        let is_settled = removal.as_mut().is_some_and(|removal| {
+            let is_held = removal.lawn.settle(id.bytes(), token).is_some();
+            if is_held {
+                removal.remember(id.bytes());
+            }
+            is_held
+        });
         if is_settled {
             removed.push_sent(id);
         }
