@@ -20,8 +20,8 @@ use crate::delivery;
 use crate::metrics::counters::{self, DELIVERIES};
 use crate::metrics::latency;
 use crate::pending::overdue::Serial;
+use crate::pending::schedule;
 use crate::pending::schedule::Task;
-use crate::pending::{blocked, schedule};
 use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
 use crate::server::key::Name;
@@ -173,7 +173,6 @@ fn resume(context: &Context, name: &Name, key: Str<'_>) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     if dehydrator.set_pause(None) {
         schedule::reset_overdue(name);
-        blocked::reset_overdue(name);
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }

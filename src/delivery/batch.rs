@@ -17,20 +17,17 @@ pub(super) fn batch_of_held(
     held: &[(Token, Str<'_>)],
     next: &mut usize,
 ) -> Vec<ElementCopy> {
-    let (mut batch, mut bytes) = (Vec::<ElementCopy>::new(), 0);
-    while *next < held.len() && batch.len() < BATCH && bytes < BATCH_BYTES {
-        let (token, id) = held[*next];
-        *next += 1;
-        let is_twice = || batch.iter().any(|other| other.id() == id.bytes());
-        if lawn.holds(id.bytes(), token)
-            && !is_twice()
-            && let Some(row) = lawn.row(id.bytes())
-        {
-            bytes += row.element.payload.len();
-            batch.push(ElementCopy::new(row.element, row.ttl, Some(token)));
-        }
-    }
-    batch
+    // An id may be listed twice.
+    let mut ids = Vec::new();
+    let (held, at) = (&held[*next..], next);
+    batch_of(held.iter().filter_map(|(token, id)| {
+        *at += 1;
+        let id = id.bytes();
+        let is_new = lawn.holds(id, *token) && !ids.contains(&id);
+        let row = is_new.then(|| lawn.row(id)).flatten()?;
+        ids.push(id);
+        Some(ElementCopy::new(row.element, row.ttl, Some(*token)))
+    }))
 }
 
 /// Collects the first of these copies into a batch.

@@ -40,7 +40,7 @@ use crate::replicate::{self, Batch};
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, Str, log_warning};
-use lawn::Token;
+use lawn::{Lawn, Token};
 
 /// The reason when elements are not dropped or published because clients may not write.
 pub const REFUSED: &str = "the server refuses writes now (NOREPLICAS, MISCONF)";
@@ -105,24 +105,18 @@ fn send(
         return (Vec::new(), Ok(()));
     };
     let mut command = SendCommand::of(route, policy.is_limit());
-    let adds = command.as_ref().is_some_and(|command| command.adds);
-    if adds && context.is_out_of_memory() {
-        return (Vec::new(), Err("OOM used memory > 'maxmemory'".to_owned()));
-    }
-    // XADD and RPUSH check this themselves.
-    if !adds && !context.lets_clients_write(key) {
-        return (Vec::new(), Err(REFUSED.to_owned()));
-    }
-    if adds && is_importing(context, key) {
-        return (Vec::new(), Err(IMPORTING.to_owned()));
-    }
-    let is_confirmed = |dehydrator: &Dehydrator| dehydrator.rules().trust.is_confirmed();
-    if inspect(context, key, is_confirmed) == Some(false) {
-        return (Vec::new(), Err(UNCONFIRMED.to_owned()));
+    // XADD and RPUSH check themselves whether clients may write.
+    let refusal = match command.adds {
+        true if context.is_out_of_memory() => Some("OOM used memory > 'maxmemory'"),
+        true if is_importing(context, key) => Some(IMPORTING),
+        false if !context.lets_clients_write(key) => Some(REFUSED),
+        _ => None,
+    };
+    if let Some(reason) = refusal {
+        return (Vec::new(), Err(reason.to_owned()));
     }
     let is_there = |copy: &ElementCopy, dehydrator: &Dehydrator| {
         dehydrator.rules().policy == *policy
-            && is_confirmed(dehydrator)
             // REJECT works during a pause.
             && (copy.token.is_some() || !dehydrator.is_paused(now))
             && copy.is_in(&dehydrator.lawn)
@@ -130,18 +124,26 @@ fn send(
     };
     let (mut sent, mut result) = (Vec::new(), Ok(()));
     let mut whole = None;
-    let most = if command.as_ref().is_some_and(|command| command.takes_all) { BATCH } else { 1 };
+    let most = if command.takes_all { BATCH } else { 1 };
     let mut left = batch.into_iter();
     while !left.as_slice().is_empty() {
         let mut load: Vec<_> = left.by_ref().take(most).collect();
         // Nothing calls out between this check and the command that sends them all.
-        inspect(context, key, |dehydrator| load.retain(|copy| is_there(copy, dehydrator)))
-            .unwrap_or_else(|| load.clear());
-        if load.is_empty() {
-            continue;
+        let is_confirmed = inspect(context, key, |dehydrator| {
+            load.retain(|copy| is_there(copy, dehydrator));
+            dehydrator.rules().trust.is_confirmed()
+        });
+        match is_confirmed {
+            None => break,
+            Some(false) => {
+                result = Err(UNCONFIRMED.to_owned());
+                break;
+            }
+            Some(true) if load.is_empty() => continue,
+            Some(true) => {}
         }
         whole.get_or_insert_with(AbortOnPanic::begin);
-        result = command.as_mut().map_or(Ok(()), |command| command.send(context, &load));
+        result = command.send(context, &load);
         trap::pass("sent");
         if result.is_err() {
             break;
@@ -220,31 +222,43 @@ pub fn failed(name: &Name, reason: &str) -> u64 {
 }
 
 /// Parks some of the first dead letters behind all other elements until they can be moved. Replicated once, however
-/// often they are retried.
+/// often they are retried. Returns how many were parked.
 fn park(context: &Context, key: Str<'_>, policy: &Policy, now: u64) -> u64 {
+    restart_each(context, key, policy, now, &[(STUCK, STUCK)], |lawn| {
+        let due = lawn.iter_until(now);
+        let dead = due.take_while(|(_, element)| policy.routes(element.deliveries)).take(BATCH);
+        dead.map(|(_, element)| element.id.to_vec()).collect()
+    })
+}
+
+/// Restarts elements with these TTLs and deadlines, one after the other, if the policy is still this one. `choose` returns
+/// the ids. Returns how many there are.
+fn restart_each(
+    context: &Context,
+    key: Str<'_>,
+    policy: &Policy,
+    now: u64,
+    timers: &[(u64, u64)],
+    choose: impl FnOnce(&mut Lawn) -> Vec<Vec<u8>>,
+) -> u64 {
     let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return 0 };
     if dehydrator.policy() != policy {
         return 0;
     }
     let Some(lawn) = dehydrator.lawn() else { return 0 };
-    let ids: Vec<Vec<u8>> = lawn
-        .iter_until(now)
-        .take_while(|(_, element)| policy.routes(element.deliveries))
-        .take(BATCH)
-        .map(|(_, element)| element.id.to_vec())
-        .collect();
-    let mut count = 0;
-    for id in ids {
-        if lawn.restart_at(&id, STUCK, STUCK) {
-            replicate::touched(context, key, &id, STUCK, STUCK);
-            count += 1;
+    let ids = choose(lawn);
+    for id in &ids {
+        for (ttl, deadline) in timers {
+            if lawn.restart_at(id, *ttl, *deadline) {
+                replicate::touched(context, key, id, *ttl, *deadline);
+            }
         }
     }
-    if count > 0 {
-        dehydrator.note_timer(STUCK, STUCK);
+    if !ids.is_empty() {
+        timers.iter().for_each(|(ttl, deadline)| dehydrator.note_timer(*ttl, *deadline));
         dehydrator.changed(c"dehydrator.touch");
     }
-    count
+    ids.len() as u64
 }
 
 /// The result of retrying stuck dead letters.
@@ -293,16 +307,10 @@ fn give_back_stuck(context: &Context, key: Str<'_>, policy: &Policy, now: u64) {
         let alive = first.filter(|row| !is_dead(row, policy)).take(BATCH);
         alive.map(|row| row.element.id.to_vec()).collect::<Vec<_>>()
     });
-    let Some(alive) = alive.filter(|ids| !ids.is_empty()) else { return };
-    let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
-    let Some(lawn) = dehydrator.lawn() else { return };
-    for id in alive {
+    if let Some(alive) = alive.filter(|ids| !ids.is_empty()) {
         // As RENEW with a ttl of 0.
-        if lawn.restart_at(&id, 0, now) {
-            replicate::touched(context, key, &id, 0, now);
-        }
+        restart_each(context, key, policy, now, &[(0, now)], |_| alive);
     }
-    dehydrator.changed(c"dehydrator.touch");
 }
 
 /// Moves held elements to the destination of dead letters, whatever their delivery counts, or parks them if they cannot be
@@ -355,29 +363,18 @@ fn park_rejected(
     held: &[(Token, Str<'_>)],
     rejected: &mut [bool],
 ) {
-    let Ok(mut dehydrator) = Writing::open_at(context, key, now) else { return };
-    if dehydrator.policy() != policy {
-        return;
-    }
-    let Some(lawn) = dehydrator.lawn() else { return };
-    let mut any = false;
-    for ((token, id), is_rejected) in held.iter().zip(rejected) {
-        if !lawn.holds(id.bytes(), *token) {
-            continue;
-        }
-        // The first timer ends the lease.
-        for (ttl, deadline) in [(0, now), (REJECTED, STUCK)] {
-            if lawn.restart_at(id.bytes(), ttl, deadline) {
-                replicate::touched(context, key, id.bytes(), ttl, deadline);
+    // The first timer ends the lease.
+    let timers = [(0, now), (REJECTED, STUCK)];
+    restart_each(context, key, policy, now, &timers, |lawn| {
+        let mut ids = Vec::new();
+        for ((token, id), is_rejected) in held.iter().zip(rejected) {
+            if lawn.holds(id.bytes(), *token) {
+                *is_rejected = true;
+                ids.push(id.bytes().to_vec());
             }
         }
-        *is_rejected = true;
-        any = true;
-    }
-    if any {
-        dehydrator.note_timer(REJECTED, STUCK);
-        dehydrator.changed(c"dehydrator.touch");
-    }
+        ids
+    });
 }
 
 /// Removes delivered elements.

@@ -10,7 +10,8 @@ use crate::server::{Context, OwnedStr};
 
 /// The server command that moves elements.
 pub(super) struct SendCommand {
-    name: &'static CStr,
+    /// `None`: elements are dropped.
+    name: Option<&'static CStr>,
     /// The arguments before the id, or before the element if only the element is sent.
     head: Vec<OwnedStr>,
     /// The names of the fields of a stream's entry. `None`: not a stream.
@@ -32,10 +33,10 @@ struct FieldNames {
 }
 
 impl SendCommand {
-    /// Returns the command for a route. `None`: elements are dropped.
-    pub(super) fn of(route: &Route, is_dead: bool) -> Option<Self> {
+    /// Returns the command for a route.
+    pub(super) fn of(route: &Route, is_dead: bool) -> Self {
         let plain = |name, key: &[u8]| Self {
-            name,
+            name: Some(name),
             head: vec![OwnedStr::new(key)],
             fields: None,
             takes_all: false,
@@ -43,7 +44,7 @@ impl SendCommand {
             is_ahead: false,
         };
         match route {
-            Route::Drop => None,
+            Route::Drop => Self { name: None, takes_all: true, ..plain(c"", b"") },
             Route::Stream { dest, maxlen } => {
                 let mut command = Self { adds: true, ..plain(c"XADD", dest) };
                 let trim = maxlen.map(MaxLen::words).into_iter().flatten();
@@ -53,27 +54,28 @@ impl SendCommand {
                     element: OwnedStr::new(b"element"),
                     deliveries: is_dead.then(|| OwnedStr::new(b"deliveries")),
                 });
-                Some(command)
+                command
             }
             Route::List { dest, end } => {
                 let name = match end {
                     End::Right => c"RPUSH",
                     End::Left => c"LPUSH",
                 };
-                Some(Self { takes_all: true, adds: true, ..plain(name, dest) })
+                Self { takes_all: true, adds: true, ..plain(name, dest) }
             }
-            Route::Publish { channel } => Some(plain(c"PUBLISH", channel)),
+            Route::Publish { channel } => plain(c"PUBLISH", channel),
         }
     }
 
     /// Sends these elements, in order.
     pub(super) fn send(&mut self, context: &Context, load: &[ElementCopy]) -> Result<(), String> {
+        let Some(name) = self.name else { return Ok(()) };
         let result = if self.fields.is_some() {
-            load.iter().try_for_each(|copy| self.add(context, copy))
+            load.iter().try_for_each(|copy| self.add(context, name, copy))
         } else {
             let elements = load.iter().map(|copy| &copy.payload);
             let words = self.head.iter().chain(elements).map(OwnedStr::as_str);
-            context.call(self.name, &words.collect::<Vec<_>>())
+            context.call(name, &words.collect::<Vec<_>>())
         };
         // After a client's command the server itself serves the clients blocked on the key.
         if self.adds && context.command().is_none() {
@@ -83,15 +85,15 @@ impl SendCommand {
     }
 
     /// Adds one element to the stream.
-    fn add(&mut self, context: &Context, copy: &ElementCopy) -> Result<(), String> {
+    fn add(&mut self, context: &Context, name: &CStr, copy: &ElementCopy) -> Result<(), String> {
         let Some(fields) = &self.fields else { return Ok(()) };
         let deliveries = OwnedStr::of_number(copy.deliveries.into());
         let mut pairs = vec![&fields.id, &copy.id, &fields.element, &copy.payload];
-        pairs.extend(fields.deliveries.iter().flat_map(|name| [name, &deliveries]));
+        pairs.extend(fields.deliveries.iter().flat_map(|field| [field, &deliveries]));
         let add = |id: &OwnedStr| {
             let pairs = pairs.iter().copied().map(OwnedStr::as_str);
             let words = self.head.iter().chain([id]).map(OwnedStr::as_str).chain(pairs);
-            context.call(self.name, &words.collect::<Vec<_>>())
+            context.call(name, &words.collect::<Vec<_>>())
         };
         // The id holds the time of delivery. The server's own `*` may use a cached time, which can be before the
         // deadline (Redis 8, Valkey 8).

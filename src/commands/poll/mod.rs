@@ -5,51 +5,52 @@
 //! | this file | POLL |
 //! | `mpoll` | MPOLL |
 //! | `request` | the arguments of both |
-//! | `give` | giving out due elements |
-//! | `sleep` | blocking a client when nothing is due |
-//! | `serve` | waking blocked clients in the order that [`pending`](crate::pending::blocked) keeps |
+//! | `give` | giving out due elements to a recipient: a reply, or what is taken for a blocked client |
+//! | `reply` | the reply of both |
+//! | `serve` | waking blocked clients, in the order that [`pending`](crate::pending::blocked) keeps |
 //! | `taken` | elements taken for a blocked client |
-//! | `unblocked` | woken clients: each receives its reply, or has disconnected |
-//! | `resends` | requests repeated over another connection |
+//! | `client` | a blocked client: from the command that blocks it to its reply, or to its disconnection |
+//!
+//! The life of a blocked client:
 //!
 //! ```text
-//!   POLL … BLOCK ─▶ sleep ─▶ pending::blocked: queued per key
-//!                                   │ its turn, at the end of a pass of the event loop
-//!                                   ▼
-//!                   taken ◀── serve: woken ─▶ unblocked ─▶ taken: replied, or given back
+//!   blocked   POLL … BLOCK ─▶ client::sleep ─▶ pending::blocked: queued per key ◀── every write records when to visit
+//!                                                   │ its turn, at the end of a pass of the event loop
+//!   woken                     serve ◀───────────────┘
+//!                               ├─▶ taken: due elements leave the lawn, and replicas are told
+//!                               ▼
+//!   replied   client::unblock ─▶ the server asks for the reply: the elements, nil, or an error
+//!   gone                    └──▶ the client has disconnected: serve gives the elements back
 //! ```
 
+mod client;
 mod give;
 mod mpoll;
+mod reply;
 mod request;
-mod resends;
 mod serve;
-mod sleep;
 mod taken;
-mod unblocked;
 
 use crate::data_type::Writing;
 use crate::pending::blocked::Outlook;
 use crate::server::string::Args;
-use crate::server::{CommandContext, Str, error::Result};
+use crate::server::{CommandContext, error::Result};
 
-use self::give::{held, take_due};
+use self::client::{must_wait, sleep};
+use self::reply::{reply_due, reply_held};
 use self::request::Poll;
-use self::resends::note_resend;
-use self::sleep::{must_wait, sleep};
 use super::{args, limits};
 
+pub use self::client::{flushed, swapped};
 pub use self::mpoll::mpoll;
 pub use self::serve::{backstop, next_us, serve};
-pub use self::unblocked::{flushed, swapped};
 
 /// Runs `POLL key [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the due elements in order, and
 /// removes them or, with LEASE, leases them. A TOKEN that holds elements already gets those instead. With BLOCK the
 /// client waits until some are due.
 pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
-    let Poll { key, block, take, word } = args::read(context, args, Poll::parse)?;
+    let Poll { key, block, take } = args::read(context, args, Poll::parse)?;
     let take = take.with_token();
-    let token = take.token_form(word.map(Str::bytes));
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
     // Checked before anything is given out.
@@ -57,11 +58,8 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
     // Most clients choose no token, which skips the search.
     if take.chosen_token().is_some()
         && let Some(lawn) = dehydrator.look()
-        && held(lawn, take, now).next().is_some()
+        && reply_held(context, key, lawn, take, now)
     {
-        let mut reply = context.reply_array_up_to(take.count);
-        held(lawn, take, now).for_each(|element| take.reply(&mut reply, &element, &token));
-        note_resend(key, take.token);
         return Ok(());
     }
 
@@ -72,15 +70,12 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         let asked = (key, next);
         if must_wait(context, asked, now) {
             drop(dehydrator);
-            if sleep(context, &[asked], timeout, (take, word), false) {
+            if sleep(context, &[asked], timeout, take) {
                 return Ok(());
             }
             dehydrator = Writing::open_at(context, key, now)?;
         }
     }
-    let mut reply = context.reply_array_up_to(take.count);
-    take_due(context, dehydrator, key, now, take, |element| {
-        take.reply(&mut reply, &element, &token);
-    });
+    reply_due(context, dehydrator, key, now, take).end();
     Ok(())
 }

@@ -5,14 +5,12 @@ use crate::data_type::{Dehydrator, Reading, Writing};
 use crate::pending::Take;
 use crate::pending::blocked::Outlook;
 use crate::server::command::access;
-use crate::server::reply::Array;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Str, error::Result};
 
-use super::give::{held, take_due};
+use super::client::{Asked, must_wait, sleep};
+use super::reply::{reply_due, reply_held};
 use super::request::{MPoll, parse_numkeys};
-use super::resends::note_resend;
-use super::sleep::{Asked, must_wait, sleep};
 use crate::commands::{args, limits};
 
 /// Runs `MPOLL numkeys key [key ...] [COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`. Replies the first key that
@@ -23,7 +21,7 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         (2..2 + parse_numkeys(args).unwrap_or(0)).for_each(|at| context.key_at(at, access::TAKE));
         return Ok(());
     }
-    let MPoll { keys, block, take, word } = args::read(context, args, MPoll::parse)?;
+    let MPoll { keys, block, take } = args::read(context, args, MPoll::parse)?;
     let take = take.with_token();
     let timeout = block.filter(|_| context.may_block());
     let now = clock::now();
@@ -31,8 +29,13 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
     let outlooks: Vec<_> =
         keys.iter().map(|key| outlook(context, *key, timeout.is_some())).collect::<Result<_>>()?;
     take.lease.map_or(Ok(0), |ttl| limits::lease(context, ttl, now))?;
-    if let Some(key) = reply_held(context, &keys, (take, word), now) {
-        note_resend(key, take.token);
+    // Most clients choose no token, which skips the search.
+    let replies_held = |key: &Str<'_>| {
+        let dehydrator = Reading::open(context, *key);
+        let lawn = dehydrator.as_ref().ok().and_then(|dehydrator| dehydrator.lawn());
+        lawn.is_some_and(|lawn| reply_held(context, *key, lawn, take, now))
+    };
+    if take.chosen_token().is_some() && keys.iter().any(replies_held) {
         return Ok(());
     }
 
@@ -46,17 +49,15 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
             }
         })
         .collect::<Result<_>>()?;
-    let Some(timeout) = timeout else {
-        reply_first(context, &asked, (take, word), now);
-        return Ok(());
-    };
-    let first = asked.iter().find(|asked| is_due(asked, now));
-    if first.is_none_or(|first| must_wait(context, *first, now))
-        && sleep(context, &asked, timeout, (take, word), true)
-    {
-        return Ok(());
+    if let Some(timeout) = timeout {
+        let first = asked.iter().find(|asked| is_due(asked, now));
+        if first.is_none_or(|first| must_wait(context, *first, now))
+            && sleep(context, &asked, timeout, take)
+        {
+            return Ok(());
+        }
     }
-    reply_first(context, &asked, (take, word), now);
+    reply_first(context, &asked, take, now);
     Ok(())
 }
 
@@ -75,49 +76,14 @@ fn outlook(context: &Context, key: Str<'_>, waits: bool) -> Result<Outlook> {
     })
 }
 
-/// Replies the elements that the client holds under its chosen token in the first of these keys that has any. Returns
-/// that key.
-fn reply_held<'a>(
-    context: &Context,
-    keys: &[Str<'a>],
-    (take, word): (Take, Option<Str<'_>>),
-    now: u64,
-) -> Option<Str<'a>> {
-    let token = take.token_form(word.map(Str::bytes));
-    take.chosen_token()?;
-    keys.iter().copied().find(|key| {
-        let Ok(dehydrator) = Reading::open(context, *key) else { return false };
-        let mut reply = None;
-        for element in dehydrator.lawn().into_iter().flat_map(|lawn| held(lawn, take, now)) {
-            take.reply(reply.get_or_insert_with(|| named(context, *key, take)), &element, &token);
-        }
-        reply.is_some()
-    })
-}
-
 /// Replies the due elements of the first key that gives some out, or nil.
-fn reply_first(
-    context: &Context,
-    asked: &[Asked<'_>],
-    (take, word): (Take, Option<Str<'_>>),
-    now: u64,
-) {
-    let token = take.token_form(word.map(Str::bytes));
+fn reply_first(context: &Context, asked: &[Asked<'_>], take: Take<'_>, now: u64) {
     for (key, _) in asked.iter().filter(|asked| is_due(asked, now)) {
         // Moving dead letters of an earlier key calls out, so this key may have another type now.
         let Ok(dehydrator) = Writing::open_at(context, *key, now) else { continue };
-        let mut reply = None;
-        take_due(context, dehydrator, *key, now, take, |element| {
-            take.reply(reply.get_or_insert_with(|| named(context, *key, take)), &element, &token);
-        });
-        if reply.is_some() {
+        if !reply_due(context, dehydrator, *key, now, take).is_empty() {
             return;
         }
     }
     context.reply_null_array();
-}
-
-/// Begins a reply with the key and an array for its elements.
-fn named<'a>(context: &'a Context, key: Str<'_>, take: Take) -> Array<'a> {
-    context.reply_named_array_up_to(key.bytes(), take.count)
 }

@@ -17,15 +17,13 @@ pub struct Poll<'a> {
     pub key: Str<'a>,
     /// How long to wait for an element to come due, in milliseconds; 0: forever.
     pub block: Option<u64>,
-    pub take: Take,
-    /// The token that the client chose, as it wrote it.
-    pub word: Option<Str<'a>>,
+    pub take: Take<'a>,
 }
 
 impl<'a> Poll<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (block, take, word) = parse_options(args, 2)?;
-        Ok(Self { key: required(args, 1)?, block, take, word })
+        let (block, take) = parse_options(args, 2)?;
+        Ok(Self { key: required(args, 1)?, block, take })
     }
 }
 
@@ -34,8 +32,7 @@ pub struct MPoll<'a> {
     /// At least one, all different, in the order in which they are tried.
     pub keys: Vec<Str<'a>>,
     pub block: Option<u64>,
-    pub take: Take,
-    pub word: Option<Str<'a>>,
+    pub take: Take<'a>,
 }
 
 impl<'a> MPoll<'a> {
@@ -44,8 +41,8 @@ impl<'a> MPoll<'a> {
         let mut keys: Vec<_> = args.from(2).take(numkeys).collect();
         let mut seen = HashSet::with_capacity_and_hasher(numkeys, RandomState::new());
         keys.retain(|key| seen.insert(key.bytes()));
-        let (block, take, word) = parse_options(args, 2 + numkeys)?;
-        Ok(Self { keys, block, take, word })
+        let (block, take) = parse_options(args, 2 + numkeys)?;
+        Ok(Self { keys, block, take: Take { is_named: true, ..take } })
     }
 }
 
@@ -56,7 +53,7 @@ pub fn parse_numkeys(args: Args<'_>) -> Result<usize> {
 }
 
 /// Reads `[COUNT n] [BLOCK ms] [LEASE ms [TOKEN token]] [WITHIDS]`, starting at argument `from`.
-fn parse_options(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take, Option<Str<'_>>)> {
+fn parse_options(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take<'_>)> {
     let (mut count, mut block, mut with_ids) = (None, None, false);
     let (mut lease, mut word) = (None, None);
     let mut options = Options::new(args, from);
@@ -70,12 +67,13 @@ fn parse_options(args: Args<'_>, from: usize) -> Result<(Option<u64>, Take, Opti
             _ => return Err(option.unexpected()),
         }
     }
-    let token = word.map(|word| chosen(word.bytes())).transpose()?;
+    let word = word.map(Str::bytes);
+    let token = word.map(chosen).transpose()?;
     if token.is_some() && lease.is_none() {
         return Err("syntax error, TOKEN needs LEASE".into());
     }
     let count = count.unwrap_or(usize::MAX).min(config::reply_max());
-    Ok((block, Take { count, with_ids, lease, token }, word))
+    Ok((block, Take { count, with_ids, is_named: false, lease, token, word }))
 }
 
 #[cfg(test)]

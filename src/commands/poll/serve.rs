@@ -14,19 +14,17 @@
 //! *Backstop.* Some changes do not pass through our commands: RENAME, COPY, MOVE, SWAPDB, RESTORE, a reload, a step of
 //! the wall clock, a slot that moved to another node. The [`backstop`], which the server's cron calls, finds them.
 
-use std::iter;
 use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{Dehydrator, inspect};
-use crate::metrics::latency::{self, OverdueSince};
-use crate::pending::blocked::{self, Lines, NextInLine, Outlook, Sleeper};
+use crate::pending::blocked::{self, Lines, Outlook, Sleeper};
 use crate::server::guard::trap;
 use crate::server::key::Name;
 use crate::server::{Context, Error, OwnedStr, Str};
 
+use super::client::{Outcome, give_back, has_returns, unblock};
 use super::taken::TakenElements;
-use super::unblocked::{Outcome, give_back, has_returns, unblock};
 use crate::commands::refusal;
 
 /// Clients served at the end of one pass of the event loop, at most; the rest are served after other clients have had
@@ -44,20 +42,18 @@ pub fn next_us() -> Option<u64> {
     blocked::with(|lines| lines.next_us(gives_back))
 }
 
-/// Unblocks the clients whose timeout has passed and, if `may_serve`, serves the clients of ready keys. Then marks keys
-/// with due elements as ready.
+/// Unblocks the clients that wait in vain and, if `may_serve`, serves the clients of ready keys. Then marks keys with due
+/// elements as ready.
 pub fn serve(context: &Context, may_serve: bool) {
-    time_out(context);
     let (now_us, gives_back) = (clock::monotonic_us(), has_returns());
-    let is_time = |lines: &mut Lines| (gives_back || lines.has_work()) && !lines.is_waiting(now_us);
-    if may_serve && blocked::with(is_time) {
-        blocked::with(|lines| lines.dismiss_some(SERVED_MAX));
-        let may_write = context.may_write();
-        if may_write {
-            give_back(context);
-        }
-        let left = serve_ready(context, may_write);
-        if !may_write && left > 0 && !blocked::with(|lines| lines.is_dismissing()) {
+    send_away(context, now_us);
+    if may_serve && blocked::with(|lines| lines.is_time(gives_back, now_us)) {
+        if context.may_write() {
+            if gives_back {
+                give_back(context);
+            }
+            serve_ready(context);
+        } else {
             blocked::with(|lines| lines.retry_at(now_us + RETRY_US));
         }
     }
@@ -65,99 +61,76 @@ pub fn serve(context: &Context, may_serve: bool) {
     blocked::with(|lines| lines.come_due(now));
 }
 
-/// Unblocks the clients whose timeout has passed. A client that repeated its request may have been given elements over
-/// the other connection: it receives those.
-fn time_out(context: &Context) {
-    let now_us = clock::monotonic_us();
+/// Unblocks clients whose timeout has passed, or whose keys give nothing out any more. A client that repeated its request
+/// may have been given elements over the other connection: when its time is over, it receives those.
+fn send_away(context: &Context, now_us: u64) {
     for _ in 0..SERVED_MAX {
-        let Some(sleeper) = blocked::with(|lines| lines.timed_out(now_us)) else { return };
-        let held =
-            TakenElements::of_held(context, &sleeper).filter(|_| may_still_ask(context, &sleeper));
-        if let Some(client) = blocked::with(|lines| lines.leave(&sleeper)) {
-            unblock(context, client, held.map_or(Outcome::TimedOut, Outcome::Given));
-        }
+        let next = blocked::with(|lines| lines.next_to_send_away(now_us));
+        let Some((sleeper, reason)) = next else { return };
+        let outcome = reason.map_or_else(
+            || {
+                let held = TakenElements::of_held(context, &sleeper);
+                let held = held.filter(|_| may_still_ask(context, &sleeper));
+                held.map_or(Outcome::TimedOut, Outcome::Given)
+            },
+            Outcome::SentAway,
+        );
+        finish(context, &sleeper, outcome);
     }
 }
 
-/// Serves the queues of ready keys in turn. A dismissed client takes nothing, so it is unblocked even if writes are not
-/// allowed; the others wait then. Returns how many more clients could be served in this pass.
-fn serve_ready(context: &Context, may_write: bool) -> usize {
+/// Takes a client out of its lines, and unblocks it. If the client has gone by itself, elements taken for it are given
+/// back.
+fn finish(context: &Context, sleeper: &Sleeper, outcome: Outcome) {
+    match (blocked::with(|lines| lines.leave(sleeper)), outcome) {
+        (Some(client), outcome) => unblock(context, client, outcome),
+        (None, Outcome::Given(taken)) => taken.give_back(context),
+        (None, _) => {}
+    }
+}
+
+/// Serves the lines of ready keys in turn.
+fn serve_ready(context: &Context) {
     let mut left = SERVED_MAX;
     for _ in 0..blocked::with(|lines| lines.ready()) {
-        if left == 0 {
-            break;
-        }
-        let Some(name) = blocked::with(Lines::next_ready) else { break };
-        let sent_away = send_away(context, &name, left);
-        left -= sent_away;
-        if sent_away == 0 && may_write {
+        if left > 0
+            && let Some(name) = blocked::with(Lines::next_ready)
+        {
             left -= serve_line(context, &name, left);
-        } else {
-            blocked::with(|lines| lines.put_back(&name));
         }
     }
-    left
 }
 
-/// Unblocks at most `most` of the dismissed clients of a key. Returns how many.
-fn send_away(context: &Context, name: &Name, most: usize) -> usize {
-    let mut count = 0;
-    while count < most
-        && let Some((client, reason)) = blocked::with(|lines| lines.take_dismissed(name))
-    {
-        unblock(context, client, Outcome::SentAway(reason));
-        count += 1;
-    }
-    count
-}
-
-/// Serves the clients of a key until nothing is due or `most` are served. The key is no longer ready afterwards. Returns
-/// how many were served.
+/// Serves the clients of a key until nothing is due or `most` are served. Returns how many were.
 fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
-    if !blocked::with(|lines| lines.begin_line(name)) {
-        return 0;
-    }
     let now = clock::now();
     let key = OwnedStr::new(&name.key);
-    let is_there = context.select_db(name.db);
-    let outlook = if is_there { look(context, key.as_str()) } else { Outlook::Next(None) };
-    blocked::note_name(context, name, outlook);
-    if !matches!(outlook, Outlook::Next(Some(next)) if next <= now) {
-        return 0;
-    }
-    if !context.lets_clients_write(key.as_str()) {
-        blocked::with(|lines| lines.revisit_at(name, Some(now + RETRY_US / 1000)));
+    if !context.select_db(name.db) || !context.lets_clients_write(key.as_str()) {
+        blocked::with(|lines| lines.postpone(name, now, Some(now + RETRY_US / 1000)));
         return 0;
     }
     let mut served = 0;
-    while served < most {
-        let Some(NextInLine { sleeper, from }) =
-            blocked::with(|lines| lines.next_in_line(name, now))
-        else {
-            return served;
-        };
+    while served < most
+        && let Some((sleeper, from)) = blocked::with(|lines| lines.next_in_line(name, now))
+    {
         if !may_still_ask(context, &sleeper) {
-            if let Some(client) = blocked::with(|lines| lines.leave(&sleeper)) {
-                unblock(context, client, Outcome::SentAway(refusal::no_right()));
-            }
+            finish(context, &sleeper, Outcome::SentAway(refusal::no_right()));
             served += 1;
             continue;
         }
         // The client stays in the table meanwhile: taking publishes an event, and another module may then do
         // anything, such as kill the client.
-        let taken = from.iter().find_map(|from| take(context, &sleeper, from));
-        let Some((taken, overdue)) = taken else { break };
+        let taken = from.iter().find_map(|from| TakenElements::take(context, &sleeper, from));
+        let Some(taken) = taken else {
+            // A change went unnoticed, or a due element cannot be taken: then the backstop tries again.
+            let outlook = look(context, key.as_str());
+            blocked::note_name(context, name, || outlook);
+            blocked::with(|lines| lines.postpone(name, now, None));
+            break;
+        };
         trap::pass("woken");
         served += 1;
-        latency::record(overdue.late_us(taken.deadline()));
-        match blocked::with(|lines| lines.leave(&sleeper)) {
-            Some(client) => unblock(context, client, Outcome::Given(taken)),
-            None => taken.give_back(context),
-        }
-    }
-    if served == 0 {
-        // An element was due but could not be taken: the backstop tries again.
-        blocked::with(|lines| lines.revisit_at(name, None));
+        finish(context, &sleeper, Outcome::Given(taken));
     }
     served
 }
@@ -165,27 +138,14 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
 /// Returns whether a client may still run the command in which it is blocked, on all of its keys: its rights may have
 /// been withdrawn since. BLPOP checks this too.
 fn may_still_ask(context: &Context, sleeper: &Sleeper) -> bool {
-    let count = sleeper.names.len();
     let keys = sleeper.names.iter().map(|name| OwnedStr::new(&name.key));
-    let words: Vec<_> = if sleeper.is_named {
-        let mpoll = [OwnedStr::new(b"DEHYDRATOR.MPOLL"), OwnedStr::of_number(count as u64)];
-        mpoll.into_iter().chain(keys).collect()
-    } else {
-        iter::once(OwnedStr::new(b"DEHYDRATOR.POLL")).chain(keys).collect()
-    };
+    let mut words = vec![OwnedStr::new(b"DEHYDRATOR.POLL")];
+    if sleeper.take().is_named {
+        words = vec![OwnedStr::new(b"DEHYDRATOR.MPOLL"), OwnedStr::of_number(keys.len() as u64)];
+    }
+    words.extend(keys);
     let words: Vec<_> = words.iter().map(OwnedStr::as_str).collect();
-    context.may_still_run(sleeper.client, &words)
-}
-
-/// Takes the due elements of one of the client's keys. Also returns since when they have been overdue.
-fn take(
-    context: &Context,
-    sleeper: &Sleeper,
-    from: &Name,
-) -> Option<(TakenElements, OverdueSince)> {
-    let overdue = blocked::with(|lines| lines.overdue(from))?;
-    let taken = TakenElements::take(context, sleeper, OwnedStr::new(&from.key).as_str())?;
-    Some((taken, overdue))
+    context.may_still_run(sleeper.connection, &words)
 }
 
 /// Checks the keys that clients wait for, one by one, while `go_on` returns true. The next call carries on from there.
@@ -195,7 +155,8 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
         if context.select_db(name.db) {
             let key = OwnedStr::new(&name.key);
             if context.serves(key.as_str()) {
-                blocked::note_name(context, &name, look(context, key.as_str()));
+                let outlook = look(context, key.as_str());
+                blocked::note_name(context, &name, || outlook);
             } else {
                 blocked::dismiss(context, &name, Error::SlotMoved);
             }

@@ -1,13 +1,15 @@
 //! The lines of blocked clients, and when each key is visited. This table calls no server function.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem;
 use std::ops::Bound;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
 
 use super::super::{Take, timer};
-use crate::metrics::latency::OverdueSince;
+use super::Outlook;
 use crate::server::Error;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
@@ -19,44 +21,43 @@ type Ticket = u64;
 pub struct Sleeper {
     /// The keys in the client's order, each once, all in one database.
     pub names: Vec<Rc<Name>>,
-    pub take: Take,
-    /// The token that the client has chosen, as it sent it.
-    pub word: Option<Rc<[u8]>>,
-    /// Whether the reply names the key.
-    pub is_named: bool,
     /// The connection, which identifies the user.
-    pub client: ClientId,
-    handle: ClientHandle,
+    pub connection: ClientId,
+    take: Take<'static>,
+    /// The token that the client has chosen, as it sent it.
+    word: Option<Box<[u8]>>,
+    /// `None`: it waits no more.
+    client: RefCell<Option<BlockedClient>>,
     ticket: Ticket,
     /// The timeout, on the monotonic clock, in microseconds.
     until_us: Option<u64>,
 }
 
-/// The client to serve next in the line of a key.
-pub struct NextInLine {
-    pub sleeper: Rc<Sleeper>,
-    /// The keys to try, in the client's order: those recorded as due, and last the key itself.
-    pub from: Vec<Rc<Name>>,
+impl Sleeper {
+    /// Returns the options of the request.
+    pub fn take(&self) -> Take<'_> {
+        Take { word: self.word.as_deref(), ..self.take }
+    }
 }
+
+/// Clients in the order of arrival.
+type Sleepers = BTreeMap<Ticket, Rc<Sleeper>>;
 
 /// The clients that wait for a key.
 #[derive(Default)]
 struct Line {
-    sleepers: BTreeMap<Ticket, Rc<Sleeper>>,
-    overdue: OverdueSince,
-    /// When the key is visited, in milliseconds since the epoch: its entry in [`Lines::times`].
+    sleepers: Sleepers,
+    /// When the key is to be visited, in milliseconds since the epoch: when its next element comes due, as far as is known.
     visit_at: Option<u64>,
-    /// Whether the key is ready.
+    /// Whether the key is in [`Lines::ready`]. Otherwise it is in [`Lines::times`], if it is to be visited.
     is_ready: bool,
-    /// The clients to reject, if any.
-    dismissed: Option<Dismissed>,
 }
 
-/// Clients that wait in vain.
-struct Dismissed {
-    reason: Error,
-    /// Clients with an earlier ticket than this.
-    before: Ticket,
+impl Line {
+    /// Returns whether an element is due at `now`, as far as is known.
+    fn is_due(&self, now: u64) -> bool {
+        self.visit_at.is_some_and(|at| at <= now)
+    }
 }
 
 /// See the [folder](super).
@@ -64,20 +65,21 @@ struct Dismissed {
 pub struct Lines {
     /// In the order of names, so that the backstop carries on after the last one it saw.
     by_name: BTreeMap<Rc<Name>, Line>,
-    by_client: HashMap<ClientHandle, (BlockedClient, Rc<Sleeper>), ahash::RandomState>,
-    /// When each key is visited, in milliseconds since the epoch.
+    by_client: HashMap<ClientHandle, Rc<Sleeper>, ahash::RandomState>,
+    /// When each key that is not ready is visited, in milliseconds since the epoch.
     times: BTreeSet<(u64, Rc<Name>)>,
-    /// Keys with due elements or rejected clients, in the order in which they became ready.
+    /// Keys with due elements, in the order in which they became ready.
     ready: VecDeque<Rc<Name>>,
     /// The timeout of each client, on the monotonic clock, in microseconds.
-    timeouts: BTreeMap<(u64, Ticket), ClientHandle>,
+    timeouts: BTreeMap<(u64, Ticket), Rc<Sleeper>>,
+    /// The lines of keys for which clients wait in vain, and why. The lines are taken out of `by_name`, so later clients of
+    /// the same key wait in a new one.
+    dismissed: VecDeque<(Error, Sleepers)>,
     tickets: Ticket,
     /// No client is served before this time on the monotonic clock, in microseconds.
     retry_us: u64,
     /// The last name that the backstop saw, or the one before it if no client waits for that any more.
     seen: Option<Rc<Name>>,
-    /// Rejects all clients with an earlier ticket than this, from the key after this one on.
-    all_dismissed: Option<(Ticket, Option<Rc<Name>>)>,
 }
 
 /// The clients that wait.
@@ -87,7 +89,7 @@ impl Lines {
         self.by_client.len()
     }
 
-    /// Returns whether no client waits.
+    /// Returns whether no client waits for a key.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
@@ -103,21 +105,16 @@ impl Lines {
         client: BlockedClient,
         names: impl Iterator<Item = Name>,
         until_us: Option<u64>,
-        take: Take,
-        word: Option<Rc<[u8]>>,
-        is_named: bool,
+        take: Take<'_>,
     ) -> Rc<Sleeper> {
-        let names = names.map(|name| self.shared(name)).collect();
         let (handle, ticket) = (client.handle(), self.tickets);
         self.tickets += 1;
-        let client_id = client.id();
         let sleeper = Rc::new(Sleeper {
-            names,
-            take,
-            word,
-            is_named,
-            client: client_id,
-            handle,
+            names: names.map(|name| self.shared(name)).collect(),
+            connection: client.id(),
+            take: take.without_word(),
+            word: take.word.map(Box::from),
+            client: RefCell::new(Some(client)),
             ticket,
             until_us,
         });
@@ -125,8 +122,8 @@ impl Lines {
             let line = self.by_name.entry(Rc::clone(name)).or_default();
             line.sleepers.insert(ticket, Rc::clone(&sleeper));
         }
-        self.timeouts.extend(until_us.map(|until_us| ((until_us, ticket), handle)));
-        self.by_client.insert(handle, (client, Rc::clone(&sleeper)));
+        self.timeouts.extend(until_us.map(|until_us| ((until_us, ticket), Rc::clone(&sleeper))));
+        self.by_client.insert(handle, Rc::clone(&sleeper));
         sleeper
     }
 
@@ -136,16 +133,17 @@ impl Lines {
         known.unwrap_or_else(|| Rc::new(name))
     }
 
-    /// Removes a client from its lines. `None`: it is being unblocked already.
-    pub fn leave(&mut self, sleeper: &Sleeper) -> Option<BlockedClient> {
-        // The server may have reused the handle.
-        self.by_client.get(&sleeper.handle).filter(|(_, it)| it.ticket == sleeper.ticket)?;
-        self.leave_by_itself(sleeper.handle)
-    }
-
     /// Removes a client that disconnects or is unblocked by the server. `None`: it is being unblocked already.
     pub fn leave_by_itself(&mut self, handle: ClientHandle) -> Option<BlockedClient> {
-        let (client, sleeper) = self.by_client.remove(&handle)?;
+        let sleeper = self.by_client.get(&handle).cloned()?;
+        self.leave(&sleeper)
+    }
+
+    /// Removes a client from its lines. `None`: it is being unblocked already.
+    pub fn leave(&mut self, sleeper: &Sleeper) -> Option<BlockedClient> {
+        // From now on the server may reuse the handle.
+        let client = sleeper.client.take()?;
+        self.by_client.remove(&client.handle());
         if let Some(until_us) = sleeper.until_us {
             self.timeouts.remove(&(until_us, sleeper.ticket));
         }
@@ -153,22 +151,57 @@ impl Lines {
             let Some(line) = self.by_name.get_mut(name) else { continue };
             line.sleepers.remove(&sleeper.ticket);
             if line.sleepers.is_empty() {
-                self.visit_at(name, None);
-                self.by_name.remove(name);
-                // Frees the name, which may be as long as a string.
-                if self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, name)) {
-                    let before = self.by_name.range(..Rc::clone(name)).next_back();
-                    self.seen = before.map(|(before, _)| Rc::clone(before));
-                }
+                self.remove_line(name);
             }
         }
         Some(client)
     }
 
-    /// Returns the first client whose timeout is over at a time on the monotonic clock, in microseconds.
-    pub fn timed_out(&self, now_us: u64) -> Option<Rc<Sleeper>> {
-        let (_, handle) = self.timeouts.first_key_value().filter(|((at, _), _)| *at <= now_us)?;
-        self.by_client.get(handle).map(|(_, sleeper)| Rc::clone(sleeper))
+    /// Removes the line of a key, and frees the name, which may be as long as a string. Returns the clients.
+    fn remove_line(&mut self, name: &Rc<Name>) -> Option<Sleepers> {
+        self.visit_at(name, None);
+        let line = self.by_name.remove(name)?;
+        if self.seen.as_ref().is_some_and(|seen| Rc::ptr_eq(seen, name)) {
+            let before = self.by_name.range(..Rc::clone(name)).next_back();
+            self.seen = before.map(|(before, _)| Rc::clone(before));
+        }
+        Some(line.sleepers)
+    }
+
+    /// Dismisses the clients that wait for a key now. Returns whether there are any.
+    pub(super) fn dismiss(&mut self, name: &Name, reason: Error) -> bool {
+        let name = self.by_name.get_key_value(name).map(|(name, _)| Rc::clone(name));
+        let Some(sleepers) = name.and_then(|name| self.remove_line(&name)) else { return false };
+        self.dismissed.push_back((reason, sleepers));
+        true
+    }
+
+    /// Dismisses the clients that wait now, for whatever key. O(keys).
+    pub(super) fn dismiss_all(&mut self, reason: &Error) {
+        self.times.clear();
+        self.ready.clear();
+        self.seen = None;
+        let lines = mem::take(&mut self.by_name).into_values();
+        self.dismissed.extend(lines.map(|line| (reason.clone(), line.sleepers)));
+    }
+
+    /// Returns the next client that is to be sent away, for a reason or because its timeout is over at a time on the
+    /// monotonic clock, in microseconds.
+    pub fn next_to_send_away(&mut self, now_us: u64) -> Option<(Rc<Sleeper>, Option<Error>)> {
+        let timeout = self.timeouts.first_key_value().filter(|((at, _), _)| *at <= now_us);
+        if let Some((_, sleeper)) = timeout {
+            return Some((Rc::clone(sleeper), None));
+        }
+        while let Some((reason, sleepers)) = self.dismissed.front_mut() {
+            while let Some((_, sleeper)) = sleepers.pop_first() {
+                // It may have left by itself since.
+                if sleeper.client.borrow().is_some() {
+                    return Some((sleeper, Some(reason.clone())));
+                }
+            }
+            self.dismissed.pop_front();
+        }
+        None
     }
 }
 
@@ -177,59 +210,46 @@ impl Lines {
     /// Returns when there is work next, on the monotonic clock, in microseconds. `at_once`: the caller has work now.
     pub fn next_us(&self, at_once: bool) -> Option<u64> {
         let timeout = self.timeouts.first_key_value().map(|((at, _), _)| *at);
-        let time = self.times.first().map(|(at, _)| timer::from_deadline(*at));
-        let time = if at_once || self.has_work() { Some(0) } else { time };
-        let time = time.map(|at| at.max(self.retry_us));
-        timeout.into_iter().chain(time).min()
+        let timeout = if self.dismissed.is_empty() { timeout } else { Some(0) };
+        let time = match self.times.first() {
+            _ if at_once || !self.ready.is_empty() => Some(0),
+            first => first.map(|(at, _)| timer::from_deadline(*at)),
+        };
+        timeout.into_iter().chain(time.map(|at| at.max(self.retry_us))).min()
     }
 
-    /// Returns whether a client is to be served or rejected.
-    pub fn has_work(&self) -> bool {
-        !self.ready.is_empty() || self.all_dismissed.is_some()
+    /// Returns whether clients are to be served at a time on the monotonic clock, in microseconds. `at_once` as above.
+    pub fn is_time(&self, at_once: bool, now_us: u64) -> bool {
+        (at_once || !self.ready.is_empty()) && self.retry_us <= now_us
     }
 
-    /// Returns whether [`Lines::retry_at`] postpones all work at a time on the monotonic clock.
-    pub fn is_waiting(&self, now_us: u64) -> bool {
-        now_us < self.retry_us
-    }
-
-    /// Postpones all work to a time on the monotonic clock, in microseconds.
+    /// Postpones serving to a time on the monotonic clock, in microseconds.
     pub fn retry_at(&mut self, at_us: u64) {
         self.retry_us = at_us;
     }
 
-    /// Records when the next element of a key comes due, or came due, in milliseconds since the epoch. Returns that
-    /// time if it newly sets the key's visit. For the clock see [`OverdueSince::note`].
+    /// Records when the clients of a key can be served, if there are any. Returns what is news of that.
     pub(super) fn note(
         &mut self,
         name: &Name,
-        next: Option<u64>,
-        clock_us: impl FnOnce() -> u64,
-    ) -> Option<u64> {
+        outlook: impl FnOnce() -> Outlook,
+    ) -> Option<Outlook> {
         let (name, line) = self.by_name.get_key_value(name)?;
-        let (name, before, is_ready) = (Rc::clone(name), line.visit_at, line.is_ready);
-        if !is_ready {
+        let outlook = outlook();
+        if let Outlook::Next(next) = outlook {
+            if line.visit_at == next {
+                return None;
+            }
+            let name = Rc::clone(name);
             self.visit_at(&name, next);
         }
-        self.by_name.get_mut(&name)?.overdue.note(next, clock_us);
-        next.filter(|_| !is_ready && before != next)
+        Some(outlook)
     }
 
-    /// Counts due elements of a key as overdue from now on.
-    pub(super) fn reset_overdue(&mut self, name: &Name) {
-        if let Some(line) = self.by_name.get_mut(name) {
-            line.overdue = OverdueSince::since_now();
-        }
-    }
-
-    /// Returns since when due elements of a key are overdue. `None`: no client waits for it.
-    pub fn overdue(&self, name: &Name) -> Option<OverdueSince> {
-        self.by_name.get(name).map(|line| line.overdue)
-    }
-
-    /// Sets the next visit to a key that is not ready, in milliseconds since the epoch, until it is recorded anew.
-    pub fn revisit_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
-        if self.by_name.get(name).is_some_and(|line| !line.is_ready) {
+    /// Postpones the visit to a key in which something seems to be due at `now` until `at`, both in milliseconds since
+    /// the epoch. `None`: until it is recorded anew, which the backstop does.
+    pub fn postpone(&mut self, name: &Rc<Name>, now: u64, at: Option<u64>) {
+        if self.by_name.get(name).is_some_and(|line| line.is_due(now)) {
             self.visit_at(name, at);
         }
     }
@@ -237,8 +257,8 @@ impl Lines {
     /// Sets when a key is visited.
     fn visit_at(&mut self, name: &Rc<Name>, at: Option<u64>) {
         let Some(line) = self.by_name.get_mut(name) else { return };
-        let before = std::mem::replace(&mut line.visit_at, at);
-        if before != at {
+        let before = mem::replace(&mut line.visit_at, at);
+        if before != at && !line.is_ready {
             before.map(|before| self.times.remove(&(before, Rc::clone(name))));
             self.times.extend(at.map(|at| (at, Rc::clone(name))));
         }
@@ -269,52 +289,43 @@ impl Lines {
 
     /// Makes the keys ready whose visit is due at `now`, in milliseconds since the epoch.
     pub fn come_due(&mut self, now: u64) {
-        while let Some((_, name)) = self.times.first().filter(|(at, _)| *at <= now) {
-            let name = Rc::clone(name);
-            self.make_ready(&name);
+        while self.times.first().is_some_and(|(at, _)| *at <= now)
+            && let Some((_, name)) = self.times.pop_first()
+        {
+            if let Some(line) = self.by_name.get_mut(&name) {
+                line.is_ready = true;
+                self.ready.push_back(name);
+            }
         }
     }
 
-    fn make_ready(&mut self, name: &Rc<Name>) {
-        self.visit_at(name, None);
-        let Some(line) = self.by_name.get_mut(name) else { return };
-        if !std::mem::replace(&mut line.is_ready, true) {
-            self.ready.push_back(Rc::clone(name));
-        }
-    }
-
-    /// Removes the key that has been ready longest from the queue. It counts as ready until [`Lines::begin_line`] or
-    /// [`Lines::put_back`].
+    /// Removes the key that has been ready longest from the queue. If nothing changes, it is ready again at the next
+    /// [`Lines::come_due`].
     pub fn next_ready(&mut self) -> Option<Rc<Name>> {
-        self.ready.pop_front()
-    }
-
-    /// Queues a key behind all that are ready.
-    pub fn put_back(&mut self, name: &Rc<Name>) {
-        if self.by_name.contains_key(name) {
-            self.ready.push_back(Rc::clone(name));
+        let name = self.ready.pop_front()?;
+        if let Some(line) = self.by_name.get_mut(&name)
+            && mem::take(&mut line.is_ready)
+        {
+            self.times.extend(line.visit_at.map(|at| (at, Rc::clone(&name))));
         }
+        Some(name)
     }
 
-    /// Marks a key as not ready, because its line is being served. Returns whether it has a line.
-    pub fn begin_line(&mut self, name: &Name) -> bool {
-        let line = self.by_name.get_mut(name);
-        line.map(|line| line.is_ready = false).is_some()
+    /// Returns the next client in the line of a key in which something is due at `now`, and the keys from which to serve
+    /// the client, in its order: those that are due, and last the key itself. `None`: no client waits, or the first
+    /// prefers another key, where others stand before it, and has to wait for that one.
+    pub fn next_in_line(
+        &mut self,
+        name: &Rc<Name>,
+        now: u64,
+    ) -> Option<(Rc<Sleeper>, Vec<Rc<Name>>)> {
+        let line = self.by_name.get(name).filter(|line| line.is_due(now))?;
+        let sleeper = Rc::clone(line.sleepers.first_key_value()?.1);
+        let keys = self.keys_to_serve_from(&sleeper, name, now)?;
+        Some((sleeper, keys))
     }
 
-    /// Returns the next client in the line of a key. `None`: no client waits, or the first prefers another key, where
-    /// others stand before it. Then this key is made ready again, behind that one.
-    pub fn next_in_line(&mut self, name: &Rc<Name>, now: u64) -> Option<NextInLine> {
-        let (_, first) = self.by_name.get(name)?.sleepers.first_key_value()?;
-        let sleeper = Rc::clone(first);
-        let from = self.keys_to_serve_from(&sleeper, name, now);
-        if from.is_none() {
-            self.make_ready(name);
-        }
-        Some(NextInLine { from: from?, sleeper })
-    }
-
-    /// Returns the keys of a [`NextInLine`]. `None`: the sleeper is not the first in the line of one of them.
+    /// Returns the keys from which to serve a client. `None`: it is not the first in the line of one of them.
     fn keys_to_serve_from(
         &self,
         sleeper: &Sleeper,
@@ -324,76 +335,19 @@ impl Lines {
         let mut keys = Vec::new();
         // Nearly always nothing else is due, and the other keys are skipped.
         let mut due = self.times.iter().take_while(|(at, _)| *at <= now);
-        if !self.ready.is_empty() || due.any(|(_, it)| it != name) {
-            for before in sleeper.names.iter().take_while(|it| *it != name) {
-                let Some(line) = self.by_name.get(before) else { continue };
-                if line.is_ready || line.visit_at.is_some_and(|at| at <= now) {
-                    let (first, _) = line.sleepers.first_key_value()?;
-                    if *first != sleeper.ticket {
-                        return None;
-                    }
-                    keys.push(Rc::clone(before));
-                }
+        let is_other_due = !self.ready.is_empty() || due.any(|(_, it)| it != name);
+        for before in sleeper.names.iter().take_while(|it| is_other_due && *it != name) {
+            let Some(line) = self.by_name.get(before).filter(|line| line.is_due(now)) else {
+                continue;
+            };
+            let (first, _) = line.sleepers.first_key_value()?;
+            if *first != sleeper.ticket {
+                return None;
             }
+            keys.push(Rc::clone(before));
         }
         keys.push(Rc::clone(name));
         Some(keys)
-    }
-}
-
-/// Rejected clients.
-impl Lines {
-    /// Rejects the clients that wait for a key now. Returns whether there are any.
-    pub(super) fn dismiss(&mut self, name: &Name, reason: Error) -> bool {
-        let Some((name, _)) = self.by_name.get_key_value(name) else { return false };
-        let name = Rc::clone(name);
-        self.dismiss_before(&name, reason, self.tickets);
-        true
-    }
-
-    fn dismiss_before(&mut self, name: &Rc<Name>, reason: Error, before: Ticket) {
-        self.make_ready(name);
-        if let Some(line) = self.by_name.get_mut(name) {
-            line.dismissed = Some(Dismissed { reason, before });
-        }
-    }
-
-    /// Rejects the clients that wait now, for whatever key.
-    pub(super) fn dismiss_all(&mut self) {
-        self.all_dismissed = Some((self.tickets, None));
-    }
-
-    /// Returns whether [`Lines::dismiss_all`] is unfinished.
-    pub fn is_dismissing(&self) -> bool {
-        self.all_dismissed.is_some()
-    }
-
-    /// Continues [`Lines::dismiss_all`] with the next few keys.
-    pub fn dismiss_some(&mut self, most: usize) {
-        let Some((before, after)) = self.all_dismissed.take() else { return };
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let names = self.by_name.range((from, Bound::Unbounded)).take(most);
-        let names: Vec<_> = names.map(|(name, _)| Rc::clone(name)).collect();
-        for name in &names {
-            self.dismiss_before(name, Error::SlotMoved, before);
-        }
-        if names.len() == most {
-            self.all_dismissed = Some((before, names.last().cloned()));
-        }
-    }
-
-    /// Removes the next rejected client of this key from its lines, and returns it with the reason. Serves later
-    /// clients again when none is left.
-    pub fn take_dismissed(&mut self, name: &Name) -> Option<(BlockedClient, Error)> {
-        let line = self.by_name.get_mut(name)?;
-        let Dismissed { reason, before } = line.dismissed.as_ref()?;
-        let first = line.sleepers.first_key_value().filter(|(ticket, _)| *ticket < before);
-        let Some((_, first)) = first else {
-            line.dismissed = None;
-            return None;
-        };
-        let (first, reason) = (Rc::clone(first), reason.clone());
-        self.leave(&first).map(|client| (client, reason))
     }
 }
 
@@ -403,7 +357,8 @@ mod tests {
 
     use super::*;
 
-    const TAKE: Take = Take { count: 1, with_ids: false, lease: None, token: None };
+    const TAKE: Take<'_> =
+        Take { count: 1, with_ids: false, is_named: false, lease: None, token: None, word: None };
 
     fn name(key: &str) -> Name {
         Name { db: 0, key: key.as_bytes().into() }
@@ -417,7 +372,7 @@ mod tests {
         until_us: Option<u64>,
     ) -> Rc<Sleeper> {
         let client = BlockedClient::fake(number);
-        lines.join(client, keys.iter().map(|key| name(key)), until_us, TAKE, None, false)
+        lines.join(client, keys.iter().map(|key| name(key)), until_us, TAKE)
     }
 
     fn join(lines: &mut Lines, number: usize, keys: &[&str]) -> Rc<Sleeper> {
@@ -443,22 +398,20 @@ mod tests {
 
     /// Drains the ready keys.
     fn ready(lines: &mut Lines) -> String {
-        let names = std::iter::from_fn(|| {
-            let name = lines.next_ready()?;
-            lines.begin_line(&name);
-            Some(text(&name))
-        });
-        names.collect()
+        std::iter::from_fn(|| lines.next_ready().map(|name| text(&name))).collect()
     }
 
     fn note(lines: &mut Lines, key: &str, next: Option<u64>) -> Option<u64> {
-        lines.note(&name(key), next, || 1_000_000)
+        match lines.note(&name(key), || Outlook::Next(next))? {
+            Outlook::Next(next) => next,
+            Outlook::Delivered => unreachable!(),
+        }
     }
 
     /// The ticket of the next client in the line of a key, and the keys to serve it from.
     fn next_in_line(lines: &mut Lines, key: &str, now: u64) -> Option<(Ticket, String)> {
-        let turn = lines.next_in_line(&Rc::new(name(key)), now)?;
-        Some((turn.sleeper.ticket, turn.from.iter().map(|name| text(name)).collect()))
+        let (sleeper, from) = lines.next_in_line(&Rc::new(name(key)), now)?;
+        Some((sleeper.ticket, from.iter().map(|name| text(name)).collect()))
     }
 
     #[test]
@@ -495,25 +448,40 @@ mod tests {
         assert_eq!(note(lines, "a", Some(7)), Some(7));
         assert_eq!(note(lines, "nobody's", Some(1)), None);
         lines.come_due(4);
-        assert!(!lines.has_work());
+        assert_eq!(lines.ready(), 0);
         lines.come_due(7);
         lines.come_due(7);
-        assert_eq!((lines.has_work(), lines.ready()), (true, 2));
-        // A note on a ready key is read when it is visited.
-        assert_eq!(note(lines, "b", Some(6)), None);
-        assert_eq!(ready(lines), "ba");
-        assert_eq!((lines.has_work(), note(lines, "b", Some(6))), (false, Some(6)));
+        assert_eq!(lines.ready(), 2);
+        // A ready key has its visit anyway.
+        assert_eq!(note(lines, "b", Some(6)), Some(6));
+        assert_eq!((ready(lines), ready(lines)), ("ba".to_owned(), String::new()));
+        lines.come_due(7);
+        assert_eq!(ready(lines), "ba", "something is still due in both");
         note(lines, "b", None);
+        note(lines, "a", None);
         lines.come_due(u64::MAX);
-        assert_eq!(ready(lines), "", "it has nothing any more");
+        assert_eq!(ready(lines), "", "they have nothing any more");
         // Its client leaves before it is visited.
         note(lines, "c", Some(1));
         lines.come_due(1);
         assert!(leaves(lines, 2));
-        let name = lines.next_ready().expect("it was ready");
-        assert!(!lines.begin_line(&name));
-        lines.put_back(&name);
-        assert_eq!(lines.ready(), 0);
+        assert_eq!((ready(lines), next_in_line(lines, "c", 1)), ("c".to_owned(), None));
+    }
+
+    #[test]
+    fn a_postponed_visit_is_not_due_and_a_later_one_stays() {
+        let lines = &mut Lines::default();
+        let a = Rc::clone(&join(lines, 0, &["a"]).names[0]);
+        note(lines, "a", Some(5));
+        lines.postpone(&a, 4, None);
+        assert!(next_in_line(lines, "a", 5).is_some(), "it was not due at 4");
+        lines.postpone(&a, 5, Some(25));
+        assert!(next_in_line(lines, "a", 24).is_none() && next_in_line(lines, "a", 25).is_some());
+        lines.come_due(25);
+        lines.postpone(&a, 25, None);
+        assert!(next_in_line(lines, "a", 25).is_none(), "it is not due until it is recorded anew");
+        assert_eq!(note(lines, "a", Some(5)), Some(5));
+        assert!(next_in_line(lines, "a", 25).is_some());
     }
 
     #[test]
@@ -547,37 +515,55 @@ mod tests {
             note(lines, key, Some(5));
         }
         assert_eq!(next_in_line(lines, "a", 5), None);
-        assert_eq!(ready(lines), "a", "it has its turn again");
+        lines.come_due(5);
+        assert_eq!(ready(lines), "ab", "it has its turn again");
         assert_eq!(next_in_line(lines, "b", 5), Some((0, "b".to_owned())));
         assert!(leaves(lines, 0));
         assert_eq!(next_in_line(lines, "a", 5), Some((1, "ba".to_owned())));
     }
 
+    /// Sends the next client away. Returns its ticket and the reason.
+    fn send_away(lines: &mut Lines) -> Option<(Ticket, Option<Error>)> {
+        let (sleeper, reason) = lines.next_to_send_away(0)?;
+        lines.leave(&sleeper).map(|_| (sleeper.ticket, reason))
+    }
+
     #[test]
-    fn waiting_clients_are_rejected_a_few_keys_at_a_time_and_later_ones_stay() {
+    fn dismissed_clients_are_sent_away_in_their_order_and_later_ones_stay() {
         let lines = &mut Lines::default();
-        for (number, key) in ["a", "b", "c"].iter().enumerate() {
-            join(lines, number, &[key, "d"]);
+        for (number, keys) in [["a", "d"], ["b", "d"], ["c", "d"]].iter().enumerate() {
+            join(lines, number, keys);
         }
-        lines.dismiss_all();
-        join(lines, 3, &["a"]);
-        assert!(lines.has_work() && lines.is_dismissing());
-        lines.dismiss_some(1);
-        assert!(lines.is_dismissing() && lines.ready() == 1, "there may be more keys");
-        let a = lines.next_ready().expect("it is ready");
-        let (client, reason) = lines.take_dismissed(&a).expect("one came before");
-        assert!((client.handle(), reason) == (BlockedClient::fake(0).handle(), Error::SlotMoved));
-        assert!(lines.take_dismissed(&a).is_none(), "the other came later");
-        assert_eq!(lines.len(), 3);
-        assert!(lines.by_name[&a].dismissed.is_none(), "it is looked after again");
-        for _ in ["b", "c", "d", "none"] {
-            lines.dismiss_some(1);
+        assert!(!lines.dismiss(&name("nobody's"), Error::Delivered));
+        assert!(lines.dismiss(&name("d"), Error::Delivered));
+        assert!(!lines.is_watched(&name("d")) && lines.is_watched(&name("a")));
+        join(lines, 3, &["d"]);
+        assert!(leaves(lines, 1), "it hangs up meanwhile");
+        assert_eq!((lines.next_us(false), lines.len()), (Some(0), 3));
+        assert_eq!(send_away(lines), Some((0, Some(Error::Delivered))));
+        assert_eq!(send_away(lines), Some((2, Some(Error::Delivered))));
+        assert_eq!(send_away(lines), None, "the other came later");
+        assert_eq!((lines.len(), lines.watched(), lines.next_us(false)), (1, 1, None));
+    }
+
+    #[test]
+    fn all_that_wait_are_dismissed_whatever_is_due_to_them() {
+        let lines = &mut Lines::default();
+        for (number, keys) in [["a", "b"], ["b", "c"]].iter().enumerate() {
+            join(lines, number, keys);
         }
-        assert!(!lines.is_dismissing());
-        while let Some(name) = lines.next_ready() {
-            while lines.take_dismissed(&name).is_some() {}
+        note(lines, "a", Some(1));
+        note(lines, "b", Some(2));
+        lines.come_due(1);
+        assert_eq!(next(lines), "a");
+        lines.dismiss_all(&Error::SlotMoved);
+        join(lines, 2, &["a"]);
+        assert!(lines.ready() == 0 && next_in_line(lines, "a", 9).is_none());
+        assert_eq!([next(lines), next(lines)], ["a", "a"]);
+        for ticket in [0, 1] {
+            assert_eq!(send_away(lines), Some((ticket, Some(Error::SlotMoved))));
         }
-        assert_eq!((lines.len(), lines.watched()), (1, 1));
+        assert_eq!((send_away(lines), lines.len(), lines.watched()), (None, 1, 1));
     }
 
     #[test]
@@ -587,18 +573,22 @@ mod tests {
         let early = join_until(lines, 1, &["a", "b"], Some(10));
         join(lines, 2, &["b"]);
         assert_eq!(lines.next_us(false), Some(10));
-        assert!(lines.timed_out(9).is_none());
-        assert!(lines.timed_out(30).is_some_and(|it| Rc::ptr_eq(&it, &early)));
+        assert!(lines.next_to_send_away(9).is_none());
+        let is_next = |lines: &mut Lines, client: &Rc<Sleeper>| {
+            let next = lines.next_to_send_away(30);
+            next.is_some_and(|(it, reason)| Rc::ptr_eq(&it, client) && reason.is_none())
+        };
+        assert!(is_next(lines, &early));
         assert!(lines.leave(&early).is_some() && lines.leave(&early).is_none());
         // The server reuses the handle.
         let another = join(lines, 1, &["a"]);
         assert!(lines.leave(&early).is_none());
         assert!(lines.leave(&another).is_some());
-        assert!(lines.timed_out(30).is_some_and(|it| Rc::ptr_eq(&it, &late)));
-        assert!(leaves(lines, 0) && lines.timed_out(30).is_none());
+        assert!(is_next(lines, &late));
+        assert!(leaves(lines, 0) && lines.next_to_send_away(30).is_none());
         assert_eq!((lines.next_us(false), lines.next_us(true)), (None, Some(0)));
         lines.retry_at(7);
-        assert!(lines.is_waiting(6) && !lines.is_waiting(7));
+        assert!(!lines.is_time(true, 6) && lines.is_time(true, 7) && !lines.is_time(false, 7));
         assert_eq!(lines.next_us(true), Some(7));
     }
 }

@@ -25,7 +25,6 @@
 mod lines;
 
 use std::cell::RefCell;
-use std::rc::Rc;
 
 use super::{Take, timer};
 use crate::clock;
@@ -33,7 +32,7 @@ use crate::server::blocked_client::BlockedClient;
 use crate::server::key::Name;
 use crate::server::{Context, Error, Str};
 
-pub use lines::{Lines, NextInLine, Sleeper};
+pub use lines::{Lines, Sleeper};
 
 /// When a client that waits for a key could be served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,62 +70,46 @@ pub fn is_ready() -> bool {
 }
 
 /// Queues a client that was just blocked for `keys`, which are all different, each with the time at which its next
-/// element comes due. The client waits for `timeout` milliseconds (0: for ever). `word`: the token that it has chosen,
-/// as it sent it. `is_named`: its reply names the key.
+/// element comes due. The client waits for `timeout` milliseconds (0: forever).
 pub fn join(
     context: &Context,
     client: BlockedClient,
     keys: &[(Str<'_>, Option<u64>)],
     timeout: u64,
-    take: Take,
-    word: Option<Str<'_>>,
-    is_named: bool,
+    take: Take<'_>,
 ) {
     let until_us =
         (timeout > 0).then(|| clock::monotonic_us().saturating_add(timeout.saturating_mul(1000)));
-    let word = word.map(|word| Rc::from(word.bytes()));
     let names = keys.iter().map(|(key, _)| Name::of(context, *key));
-    let sleeper = with(|lines| lines.join(client, names, until_us, take, word, is_named));
+    let sleeper = with(|lines| lines.join(client, names, until_us, take));
     // Passes are measured while a client is blocked.
     timer::listen();
     if let Some(until_us) = until_us {
         timer::at(context, until_us);
     }
     for (name, (_, next)) in sleeper.names.iter().zip(keys) {
-        note_name(context, name, Outlook::Next(*next));
+        note_name(context, name, || Outlook::Next(*next));
     }
 }
 
 /// Records when a key can serve clients, after a change. Evaluates `outlook` only if a client waits for the key, and
 /// builds the key's name only if any client is blocked.
 pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) {
-    if with(|lines| lines.is_empty()) {
-        return;
-    }
-    let name = Name::of(context, key);
-    if with(|lines| lines.is_watched(&name)) {
-        note_name(context, &name, outlook());
+    if with(|lines| !lines.is_empty()) {
+        note_name(context, &Name::of(context, key), outlook);
     }
 }
 
-/// Records when a key can serve clients, as just read from it.
-pub fn note_name(context: &Context, name: &Name, outlook: Outlook) {
-    match outlook {
-        Outlook::Next(next) => {
-            if let Some(next) = with(|lines| lines.note(name, next, clock::now_us)) {
-                timer::at_deadline(context, next);
-            }
-        }
-        Outlook::Delivered => dismiss(context, name, Error::Delivered),
+/// Records when a key can serve clients, as just read from it. The closure must not call out.
+pub fn note_name(context: &Context, name: &Name, outlook: impl FnOnce() -> Outlook) {
+    match with(|lines| lines.note(name, outlook)) {
+        Some(Outlook::Next(Some(next))) => timer::at_deadline(context, next),
+        Some(Outlook::Delivered) => dismiss(context, name, Error::Delivered),
+        _ => {}
     }
 }
 
-/// Counts due elements as overdue from now on, because a pause or a limit held them back before.
-pub fn reset_overdue(name: &Name) {
-    with(|lines| lines.reset_overdue(name));
-}
-
-/// Rejects all clients that wait for a key, a few at a time from the end of this pass or the next one on: Redis 7.0
+/// Dismisses all clients that wait for a key, a few at a time from the end of this pass or the next one on: Redis 7.0
 /// sends no reply to a client that CLIENT UNBLOCK meets while it is being unblocked.
 pub fn dismiss(context: &Context, name: &Name, reason: Error) {
     if with(|lines| lines.dismiss(name, reason)) {
@@ -134,8 +117,8 @@ pub fn dismiss(context: &Context, name: &Name, reason: Error) {
     }
 }
 
-/// Rejects all blocked clients: this server has become a replica.
+/// Dismisses all blocked clients: this server has become a replica.
 pub fn dismiss_all(context: &Context) {
-    with(Lines::dismiss_all);
+    with(|lines| lines.dismiss_all(&Error::SlotMoved));
     timer::soon(context);
 }

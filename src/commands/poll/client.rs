@@ -1,7 +1,11 @@
-//! Woken clients: the server sends each its reply, or finds that it has disconnected.
+//! A blocked client: the command that blocks it, and the reply when it is woken, unless it has disconnected.
 //!
 //! *The client has disconnected.* Elements taken for it are given back at the end of a pass of the event loop, because
 //! writes are not allowed when the server reports the disconnection.
+//!
+//! *It has asked again.* A client that lost its connection may repeat its request over another one, with the same token
+//! of its own choice, while elements taken for it are in flight to the first connection. It receives the same elements
+//! there, so they are not given back when the first connection turns out to be closed.
 //!
 //! *The server becomes a replica.* Redis 7.0 replies at the end of the pass in which clients were unblocked. Later servers
 //! reply in the next pass, after the commands that have arrived meanwhile. One of these may be REPLICAOF: then the server
@@ -11,17 +15,39 @@
 //! elements in flight are given back.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::mem;
 use std::rc::Rc;
 
-use hashbrown::HashMap;
-
-use crate::pending::{blocked, timer};
+use crate::pending::{Take, blocked, timer};
 use crate::server::blocked_client::{BlockedClient, ClientHandle, UnblockReply};
 use crate::server::command_filter::{CommandFilter, CommandObserver, CommandView};
 use crate::server::guard::{guard, trap};
-use crate::server::{Context, Error};
+use crate::server::{CommandContext, Context, Error, Str};
+use lawn::Token;
 
 use super::taken::TakenElements;
+
+/// A key, and when it can next give something out, in milliseconds since the epoch.
+pub(super) type Asked<'a> = (Str<'a>, Option<u64>);
+
+/// Returns whether a client must queue for this key: nothing is due, or others wait already.
+pub(super) fn must_wait(context: &Context, (key, next): Asked<'_>, now: u64) -> bool {
+    next.is_none_or(|next| next > now) || blocked::is_watched(context, key)
+}
+
+/// Blocks the client of this command until something is due in one of its keys, which are all different. After
+/// `timeout` milliseconds (0: never) it receives nil. Returns whether the client is blocked: the server refuses that for
+/// some clients.
+pub(super) fn sleep(
+    context: &CommandContext,
+    asked: &[Asked<'_>],
+    timeout: u64,
+    take: Take<'_>,
+) -> bool {
+    let Some(client) = BlockedClient::block::<Woken>(context) else { return false };
+    blocked::join(context, client, asked, timeout, take);
+    true
+}
 
 /// Why a client is unblocked.
 pub(super) enum Outcome {
@@ -34,43 +60,67 @@ pub(super) enum Outcome {
 }
 
 /// A woken client, until the server has replied to it or found it disconnected.
-pub(super) struct Unblocked {
-    client: ClientHandle,
+struct Woken {
     outcome: RefCell<Outcome>,
     replied: Cell<bool>,
 }
 
+/// The elements that have left the lawn and have not arrived.
+#[derive(Default)]
+struct InFlight {
+    /// Clients for which elements were taken, in the order in which they were woken.
+    woken: Vec<Rc<Woken>>,
+    /// Elements of disconnected clients, to be given back.
+    returns: Vec<TakenElements>,
+    /// Set while there are any.
+    filter: Option<CommandFilter>,
+}
+
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
-    /// Woken clients for which elements were taken.
-    static IN_FLIGHT: RefCell<HashMap<ClientHandle, Rc<Unblocked>, ahash::RandomState>> =
-        RefCell::default();
-    /// Set while elements are in flight or to be given back.
-    static FILTER: RefCell<Option<CommandFilter>> = const { RefCell::new(None) };
+    static IN_FLIGHT: RefCell<InFlight> = RefCell::default();
     /// For the filter, which the server calls without a context.
     static CONTEXT: OnceCell<Context> = const { OnceCell::new() };
-    /// Elements of disconnected clients, to be given back.
-    static RETURNS: RefCell<Vec<TakenElements>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Unblocks a client: the server replies the outcome.
 pub(super) fn unblock(context: &Context, client: BlockedClient, outcome: Outcome) {
     let is_given = matches!(outcome, Outcome::Given(_));
-    let (outcome, replied) = (RefCell::new(outcome), Cell::new(false));
-    let unblocked = Rc::new(Unblocked { client: client.handle(), outcome, replied });
+    let woken = Rc::new(Woken { outcome: RefCell::new(outcome), replied: Cell::new(false) });
     if is_given {
-        IN_FLIGHT.with_borrow_mut(|it| it.insert(client.handle(), Rc::clone(&unblocked)));
-        if FILTER.with_borrow(Option::is_none) {
-            CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
-            FILTER.set(CommandFilter::install::<BecomesReplica>(context));
-        }
+        IN_FLIGHT.with_borrow_mut(|all| {
+            all.woken.push(Rc::clone(&woken));
+            if all.filter.is_none() {
+                CONTEXT.with(|it| _ = it.get_or_init(|| context.detached()));
+                all.filter = CommandFilter::install::<BecomesReplica>(context);
+            }
+        });
     }
-    client.unblock(unblocked);
+    client.unblock(woken);
 }
 
 /// Returns whether elements are to be given back.
 pub(super) fn has_returns() -> bool {
-    RETURNS.with_borrow(|returns| !returns.is_empty())
+    IN_FLIGHT.with_borrow(|all| !all.returns.is_empty())
+}
+
+/// Gives back the elements of disconnected clients.
+pub(super) fn give_back(context: &Context) {
+    let returns = IN_FLIGHT.with_borrow_mut(|all| mem::take(&mut all.returns));
+    returns.iter().for_each(|taken| taken.give_back(context));
+    IN_FLIGHT.with_borrow_mut(|all| all.lift_filter(context));
+}
+
+impl InFlight {
+    /// Removes the command filter if nothing is in flight or to be given back.
+    fn lift_filter(&mut self, context: &Context) {
+        if self.woken.is_empty()
+            && self.returns.is_empty()
+            && let Some(filter) = self.filter.take()
+        {
+            filter.remove(context);
+        }
+    }
 }
 
 /// Records that a database was emptied, or all were (`None`): elements taken from it are not given back.
@@ -83,44 +133,28 @@ pub fn swapped(first: i32, second: i32) {
     each_taken(|taken| taken.swapped(first, second));
 }
 
+/// Records that a client was sent the elements that it holds in a key of a database under its token. If they are also in
+/// flight over another connection, and that one is closed, they are not given back.
+pub(super) fn note_resend(db: i32, key: Str<'_>, token: Option<Token>) {
+    each_taken(|taken| taken.resent(db, key, token));
+}
+
 /// Applies `change` to all elements in flight or to be given back.
 fn each_taken(mut change: impl FnMut(&mut TakenElements)) {
-    IN_FLIGHT.with_borrow(|all| {
-        for unblocked in all.values() {
+    IN_FLIGHT.with_borrow_mut(|all| {
+        for woken in &all.woken {
             // Borrowed while it is replied: it is not given back.
-            if let Ok(mut outcome) = unblocked.outcome.try_borrow_mut()
+            if let Ok(mut outcome) = woken.outcome.try_borrow_mut()
                 && let Outcome::Given(taken) = &mut *outcome
             {
                 change(taken);
             }
         }
+        all.returns.iter_mut().for_each(change);
     });
-    RETURNS.with_borrow_mut(|all| all.iter_mut().for_each(change));
 }
 
-/// Gives back the elements of disconnected clients.
-pub(super) fn give_back(context: &Context) {
-    give_back_returns(context);
-    lift_filter(context);
-}
-
-fn give_back_returns(context: &Context) {
-    for taken in RETURNS.take() {
-        taken.give_back(context);
-    }
-}
-
-/// Removes the command filter if nothing is in flight or to be given back.
-fn lift_filter(context: &Context) {
-    if IN_FLIGHT.with_borrow(|it| it.is_empty())
-        && !has_returns()
-        && let Some(filter) = FILTER.take()
-    {
-        filter.remove(context);
-    }
-}
-
-impl UnblockReply for Unblocked {
+impl UnblockReply for Woken {
     /// Replies the outcome. After a panic the elements are given back, as if the client had disconnected: their removal
     /// is replicated by now.
     fn reply(&self, context: &Context) {
@@ -140,18 +174,15 @@ impl UnblockReply for Unblocked {
 
     /// Queues the elements to be given back, if no reply was sent.
     fn done(self: Rc<Self>, context: &Context) {
-        IN_FLIGHT.with_borrow_mut(|it| {
-            // Another client may have the same handle by now.
-            if it.get(&self.client).is_some_and(|it| Rc::ptr_eq(it, &self)) {
-                it.remove(&self.client);
+        IN_FLIGHT.with_borrow_mut(|all| {
+            all.woken.retain(|it| !Rc::ptr_eq(it, &self));
+            let outcome = self.outcome.replace(Outcome::TimedOut);
+            if let (Outcome::Given(taken), false) = (outcome, self.replied.get()) {
+                all.returns.push(taken);
+                timer::soon(context);
             }
+            all.lift_filter(context);
         });
-        let outcome = self.outcome.replace(Outcome::TimedOut);
-        if let (Outcome::Given(taken), false) = (outcome, self.replied.get()) {
-            RETURNS.with_borrow_mut(|returns| returns.push(taken));
-            timer::soon(context);
-        }
-        lift_filter(context);
     }
 
     fn on_unblock(context: &Context, client: ClientHandle) {
@@ -183,11 +214,12 @@ fn give_back_all(context: &Context) {
     if !context.may_replicate() {
         return;
     }
-    give_back_returns(context);
-    let all: Vec<_> = IN_FLIGHT.with_borrow(|it| it.values().cloned().collect());
-    for unblocked in all.into_iter().filter(|it| !it.replied.get()) {
+    let (returns, woken) =
+        IN_FLIGHT.with_borrow_mut(|all| (mem::take(&mut all.returns), all.woken.clone()));
+    returns.iter().for_each(|taken| taken.give_back(context));
+    for woken in woken.iter().filter(|it| !it.replied.get()) {
         // The client receives this only if the server refuses the command. Otherwise the server disconnects it.
-        let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::SlotMoved));
+        let outcome = woken.outcome.replace(Outcome::SentAway(Error::SlotMoved));
         if let Outcome::Given(taken) = outcome {
             taken.give_back(context);
         }

@@ -1,0 +1,133 @@
+//! The reply of a POLL or an MPOLL.
+
+use crate::data_type::Writing;
+use crate::metrics::latency::LatenessBatch;
+use crate::pending::Take;
+use crate::server::reply::Array;
+use crate::server::string::Digits;
+use crate::server::{Context, Str};
+use lawn::{Element, Lawn};
+
+use super::client::note_resend;
+use super::give::{Recipient, held, take_due};
+
+/// A reply, which begins with its first element.
+pub(super) struct Reply<'a> {
+    context: &'a Context,
+    key: Str<'a>,
+    take: Take<'a>,
+    token: TokenForm<'a>,
+    rows: Option<Array<'a>>,
+}
+
+/// A token in a reply.
+enum TokenForm<'a> {
+    /// As the client wrote it.
+    Chosen(&'a [u8]),
+    /// In digits, as a string: languages whose only numbers are doubles would round it.
+    Drawn(Digits),
+}
+
+impl<'a> Reply<'a> {
+    /// Returns a reply with elements of a key.
+    pub(super) fn new(context: &'a Context, key: Str<'a>, take: Take<'a>) -> Self {
+        let token = match (take.word, take.token) {
+            (None, Some(token)) => TokenForm::Drawn(Digits::new(token.number())),
+            (word, _) => TokenForm::Chosen(word.unwrap_or_default()),
+        };
+        Self { context, key, take, token, rows: None }
+    }
+
+    /// Adds an element in the requested form, with the token of its lease.
+    pub(super) fn push(&mut self, element: &Element<'_>) {
+        let Element { id, payload, deliveries, .. } = *element;
+        let Take { lease, with_ids, .. } = self.take;
+        if self.rows.is_none() {
+            self.rows = Some(self.begin());
+        }
+        let Some(rows) = &mut self.rows else { return };
+        if lease.is_some() {
+            let mut row = rows.push_array(4);
+            row.push_bulk(id);
+            row.push_bulk(payload);
+            row.push_integer(deliveries.into());
+            row.push_bulk(match &self.token {
+                TokenForm::Chosen(word) => word,
+                TokenForm::Drawn(digits) => digits.bytes(),
+            });
+        } else if with_ids {
+            let mut pair = rows.push_array(2);
+            pair.push_bulk(id);
+            pair.push_bulk(payload);
+        } else {
+            rows.push_bulk(payload);
+        }
+    }
+
+    fn begin(&self) -> Array<'a> {
+        let Take { is_named, count, .. } = self.take;
+        if is_named {
+            self.context.reply_named_array_up_to(self.key.bytes(), count)
+        } else {
+            self.context.reply_array_up_to(count)
+        }
+    }
+
+    /// Returns whether it has no element.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_none()
+    }
+
+    /// Ends a reply that names no key: an array, which may be empty.
+    pub(super) fn end(self) {
+        if self.is_empty() {
+            self.begin();
+        }
+    }
+}
+
+/// A reply to a client that did not wait: the lateness of each element is recorded.
+struct Measured<'r, 'a> {
+    reply: &'r mut Reply<'a>,
+    lateness: LatenessBatch,
+}
+
+impl Recipient for Measured<'_, '_> {
+    fn give(&mut self, element: Element<'_>, deadline: u64) {
+        self.lateness.note(deadline);
+        self.reply.push(&element);
+    }
+}
+
+/// Takes due elements of a key and replies them. Returns the reply, which may be empty.
+pub(super) fn reply_due<'a>(
+    context: &'a Context,
+    mut dehydrator: Writing<'a>,
+    key: Str<'a>,
+    now: u64,
+    take: Take<'a>,
+) -> Reply<'a> {
+    let mut reply = Reply::new(context, key, take);
+    let lateness = LatenessBatch::begin(dehydrator.overdue(), now);
+    let mut measured = Measured { reply: &mut reply, lateness };
+    take_due(context, dehydrator, key, now, take, &mut measured);
+    drop(measured);
+    reply
+}
+
+/// Replies the elements that the client holds in a key under its chosen token, if there are any.
+pub(super) fn reply_held(
+    context: &Context,
+    key: Str<'_>,
+    lawn: &Lawn,
+    take: Take<'_>,
+    now: u64,
+) -> bool {
+    let mut reply = Reply::new(context, key, take);
+    held(lawn, take, now).for_each(|element| reply.push(&element));
+    if reply.is_empty() {
+        return false;
+    }
+    note_resend(context.selected_db(), key, take.token);
+    true
+}
