@@ -63,7 +63,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
     let Some(change) = change else { return show(context, key) };
     let mut dehydrator = Writing::open(context, key)?;
 
-    if dehydrator.set_limits(change) {
+    if dehydrator.change_rules(|rules| rules.limit(change)) {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
@@ -81,9 +81,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
 
 fn show(context: &CommandContext, key: Str<'_>) -> Result {
     let dehydrator = Reading::open(context, key)?;
-    let limits = dehydrator.dehydrator().and_then(|it| it.rules().limits.as_deref());
-    let none = Limits::default();
-    let Limits { length, held, rate, remember } = limits.unwrap_or(&none);
+    let Limits { length, held, rate, remember } = dehydrator.rules().limits();
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let mut reply = context.reply_open_map();
     reply.push(b"length").integer(number(*length));
@@ -115,7 +113,7 @@ pub fn given(context: &CommandContext, args: Args<'_>) -> Result {
     let Given { key, moment, count } = args::read(context, args, Given::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let is_noted = dehydrator.limits().is_some() && dehydrator.note_given(moment, count);
+    let is_noted = dehydrator.note_given(moment, count);
     if is_noted {
         replicate::verbatim(context);
         dehydrator.changed(c"dehydrator.given");

@@ -150,10 +150,10 @@ pub fn full() -> Error {
 ///
 /// # Errors
 ///
-/// [`Error::OutOfMemory`].
+/// [`Error::OUT_OF_MEMORY`].
 pub fn memory(context: &Context) -> Result {
     if context.is_out_of_memory() && !context.is_replaying() {
-        return Err(Error::OutOfMemory);
+        return Err(Error::OUT_OF_MEMORY);
     }
     Ok(())
 }

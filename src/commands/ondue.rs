@@ -96,7 +96,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
         && !context.is_replaying()
         && !context.may_publish_to(OwnedStr::new(channel).as_str())
     {
-        return Err(Error::NoChannel);
+        return Err(Error::NO_CHANNEL);
     }
     // A policy that only removes elements is allowed when memory is full, if the key exists.
     if policy.sends_elsewhere() {
@@ -110,7 +110,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
     // Failed deliveries are retried at once, also under an unchanged policy.
     let name = Name::of(context, key);
     schedule::succeeded(context, &name);
-    if dehydrator.set_policy(policy, trust) {
+    if dehydrator.change_rules(|rules| (rules.policy, rules.trust) = (policy, trust)) {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
@@ -126,7 +126,7 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
 ///
 /// # Errors
 ///
-/// [`Error::WrongTypeOf`].
+/// WRONGTYPE.
 fn dest_fits(context: &Context, policy: &Policy) -> Result {
     let (dest, kind, word, noun) = match policy.route() {
         Some(Route::Stream { dest, .. }) => (dest, KeyKind::Stream, "STREAM", "stream"),
@@ -134,7 +134,7 @@ fn dest_fits(context: &Context, policy: &Policy) -> Result {
         _ => return Ok(()),
     };
     if Key::has_other_kind(context, OwnedStr::new(dest).as_str(), kind) {
-        return Err(Error::WrongTypeOf(format!("{word} '{}' is not a {noun}", shown(dest))));
+        return Err(Error::Coded("WRONGTYPE", format!("{word} '{}' is not a {noun}", shown(dest)).into()));
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ pub fn pause(context: &CommandContext, args: Args<'_>) -> Result {
         }
     };
 
-    if dehydrator.set_pause(Some(pause)) {
+    if dehydrator.change_rules(|rules| rules.pause = Some(pause)) {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
@@ -83,7 +83,7 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
     let was_paused = dehydrator.is_paused(now);
 
-    if dehydrator.set_pause(None) {
+    if dehydrator.change_rules(|rules| rules.pause = None) {
         let name = Name::of(context, key);
         schedule::reset_overdue(&name);
         blocked::reset_overdue(&name);

@@ -161,7 +161,7 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         context.reply_null();
         return Ok(());
     }
-    let length = dehydrator.length_limit();
+    let length = dehydrator.rules().limits().length;
     let started = dehydrator.lawn_or_new(|lawn| {
         let (id, payload) = (id.bytes(), element.bytes());
         let before = lawn.len();
@@ -250,7 +250,7 @@ pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, None, now)?;
-    let length = dehydrator.length_limit();
+    let length = dehydrator.rules().limits().length;
     let mut id = generated_id();
     let start = |lawn: &mut Lawn| {
         // 128 random bits are unique in practice; the check makes it a guarantee.
@@ -336,7 +336,7 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
         return Err(refusal::remembered(first.id.bytes()));
     }
     let wanted = || elements.iter().zip(&deadlines).map(|(listed, deadline)| (*listed, *deadline));
-    let length = dehydrator.length_limit();
+    let length = dehydrator.rules().limits().length;
     let started = dehydrator.lawn_or_new(|lawn| match if_exists {
         IfExists::Replace => replace_all(context, lawn, wanted(), length),
         IfExists::Refuse | IfExists::Keep => {

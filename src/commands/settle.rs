@@ -145,7 +145,7 @@ fn restart(
 ) {
     let mut reply = context.reply_array(held.len());
     let mut any = false;
-    let (now, most) = (dehydrator.now(), dehydrator.held_limit());
+    let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
     let mut lawn = dehydrator.lawn();
     for Held { token, id } in held.iter() {
         let may_run = |lawn: &&mut Lawn| {

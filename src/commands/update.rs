@@ -127,7 +127,7 @@ pub fn touch(context: &CommandContext, args: Args<'_>) -> Result {
     // In an effect, a ttl of 0 gives back a held element. A client that sets the deadline by AT does not ask for that.
     let keeps_held = ttl == 0 && at.is_some() && !context.is_replaying();
     // Under a HELD limit, which counts live leases, TOUCH ends an expired lease instead of extending it.
-    let ends_over = dehydrator.held_limit() > 0 && deadline > now && !context.is_replaying();
+    let ends_over = dehydrator.rules().limits().held > 0 && deadline > now && !context.is_replaying();
     let mut count = 0;
     for id in request.ids() {
         let Some(lawn) = dehydrator.lawn() else { break };

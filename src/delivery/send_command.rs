@@ -76,7 +76,7 @@ impl SendCommand {
             context.call(self.name, &words.collect::<Vec<_>>())
         };
         // After a client's command the server itself serves the clients blocked on the key.
-        if self.adds && context.command().is_none() {
+        if self.adds && !context.is_command() {
             timer::request_extra_pass();
         }
         result

@@ -10,7 +10,7 @@ use crate::server::string::Digits;
 use crate::server::{Context, OwnedStr, Str, api, listeners};
 use lawn::Token;
 
-use super::effect::{announce_level, timer, verbatim};
+use super::effect::{announce_level, timer};
 
 /// Ids in one `REM`: enough to make its overhead small, few enough that a replica's buffers and the
 /// command itself stay small.
@@ -107,7 +107,7 @@ impl<'a> Batch<'a> {
     /// id.
     fn is_unheard(&mut self) -> bool {
         let is_first = !std::mem::replace(&mut self.any, true);
-        !self.is_heard && (!is_first || self.context.command().is_some())
+        !self.is_heard && (!is_first || self.context.is_command())
     }
 
     /// Replicates the rest of the batch. Returns whether the batch had any ids.
@@ -116,8 +116,8 @@ impl<'a> Batch<'a> {
         self.flush();
         if self.is_heard {
             BUFFER.set(std::mem::take(&mut self.buffer));
-        } else if let Some(command) = self.context.command().filter(|_| self.any) {
-            verbatim(command);
+        } else if self.any {
+            self.context.replicate_verbatim();
         }
         self.any
     }

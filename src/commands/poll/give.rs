@@ -15,7 +15,7 @@ use lawn::{DEADLINE_MAX, Element, Lawn, Token};
 /// the lateness of each element is recorded.
 pub(super) fn take_due<'a>(
     context: &'a Context,
-    mut dehydrator: Writing<'a>,
+    dehydrator: Writing<'a>,
     key: Str<'a>,
     now: u64,
     take: Take,
@@ -115,7 +115,7 @@ fn within_limits(dehydrator: &mut Writing<'_>, now: u64, take: Take) -> Take {
 /// Records and replicates that `count` elements were given out, if a rate limits that. The effect that takes or leases
 /// them is replicated before.
 fn note_given(context: &Context, dehydrator: &mut Writing<'_>, key: Str<'_>, now: u64, count: u64) {
-    if count > 0 && dehydrator.limits().is_some() && dehydrator.note_given(now, count) {
+    if count > 0 && dehydrator.note_given(now, count) {
         replicate::given(context, key, now, count);
     }
 }

@@ -197,7 +197,7 @@ pub fn backstop(context: &Context, mut go_on: impl FnMut() -> bool) {
             if context.serves(key.as_str()) {
                 blocked::note_name(context, &name, look(context, key.as_str()));
             } else {
-                blocked::dismiss(context, &name, Error::SlotMoved);
+                blocked::dismiss(context, &name, Error::SLOT_MOVED);
             }
         }
         if !go_on() {

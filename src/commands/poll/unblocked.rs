@@ -187,7 +187,7 @@ fn give_back_all(context: &Context) {
     let all: Vec<_> = IN_FLIGHT.with_borrow(|it| it.values().cloned().collect());
     for unblocked in all.into_iter().filter(|it| !it.replied.get()) {
         // The client receives this only if the server refuses the command. Otherwise the server disconnects it.
-        let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::SlotMoved));
+        let outcome = unblocked.outcome.replace(Outcome::SentAway(Error::SLOT_MOVED));
         if let Outcome::Given(taken) = outcome {
             taken.give_back(context);
         }

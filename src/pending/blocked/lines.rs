@@ -375,7 +375,7 @@ impl Lines {
         let names = self.by_name.range((from, Bound::Unbounded)).take(most);
         let names: Vec<_> = names.map(|(name, _)| Rc::clone(name)).collect();
         for name in &names {
-            self.dismiss_before(name, Error::SlotMoved, before);
+            self.dismiss_before(name, Error::SLOT_MOVED, before);
         }
         if names.len() == most {
             self.all_dismissed = Some((before, names.last().cloned()));
@@ -566,7 +566,7 @@ mod tests {
         assert!(lines.is_dismissing() && lines.ready() == 1, "there may be more keys");
         let a = lines.next_ready().expect("it is ready");
         let (client, reason) = lines.take_dismissed(&a).expect("one came before");
-        assert!((client.handle(), reason) == (BlockedClient::fake(0).handle(), Error::SlotMoved));
+        assert!((client.handle(), reason) == (BlockedClient::fake(0).handle(), Error::SLOT_MOVED));
         assert!(lines.take_dismissed(&a).is_none(), "the other came later");
         assert_eq!(lines.len(), 3);
         assert!(lines.by_name[&a].dismissed.is_none(), "it is looked after again");

@@ -117,7 +117,7 @@ pub fn note_name(context: &Context, name: &Name, outlook: Outlook) {
                 timer::at_deadline(context, next);
             }
         }
-        Outlook::Delivered => dismiss(context, name, Error::Delivered),
+        Outlook::Delivered => dismiss(context, name, Error::DELIVERED),
     }
 }
 

@@ -102,12 +102,6 @@ impl Context {
                 unsafe { api!(RedisModule_WrongArity(self.reply_ptr())) };
                 return;
             }
-            Error::WrongType => Error::WRONG_TYPE.to_owned(),
-            Error::WrongTypeOf(reason) => format!("WRONGTYPE {reason}"),
-            Error::SlotMoved => Error::SLOT_MOVED.to_owned(),
-            Error::Delivered => Error::DELIVERED.to_owned(),
-            Error::OutOfMemory => Error::OUT_OF_MEMORY.to_owned(),
-            Error::NoChannel => Error::NO_CHANNEL.to_owned(),
             Error::Coded(code, reason) => format!("{code} {reason}"),
             Error::Refused(reason) => format!("ERR {reason}"),
         };

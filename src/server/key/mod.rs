@@ -115,7 +115,7 @@ impl<'a> Key<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::WrongType`] if the value has another type.
+    /// [`Error::WRONG_TYPE`] if the value has another type.
     pub fn value(&self, kind: *mut RedisModuleType) -> Result<Option<NonNull<c_void>>> {
         if self.is_empty() {
             return Ok(None);
@@ -123,7 +123,7 @@ impl<'a> Key<'a> {
         // SAFETY: the key is open.
         unsafe {
             if api!(RedisModule_ModuleTypeGetType(self.raw.as_ptr())) != kind {
-                return Err(Error::WrongType);
+                return Err(Error::WRONG_TYPE);
             }
             Ok(NonNull::new(api!(RedisModule_ModuleTypeGetValue(self.raw.as_ptr()))))
         }
