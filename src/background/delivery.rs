@@ -25,6 +25,7 @@ use crate::pending::{blocked, schedule};
 use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
 use crate::server::key::Name;
+use crate::server::notify::EventClass;
 use crate::server::{Context, OwnedStr, Str};
 use crate::{clock, config};
 
@@ -129,7 +130,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
         return;
     }
     if schedule::announce(name) {
-        context.notify_module(c"dehydrator.due", key);
+        context.notify(EventClass::Module, c"dehydrator.due", key);
     }
     let Work::Due { deadline, sends } = find_work(context, key, now) else {
         return schedule::revisit(name);

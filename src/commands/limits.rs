@@ -97,9 +97,12 @@ fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Re
             format!("{word} '{asked}' is greater than dehydrator.max-ttl ({max} ms) allows");
         return Err(refusal::limit(reason));
     }
-    Lawn::deadline(ttl, now)
-        .map(|deadline| deadline.min(NEVER))
-        .map_err(|_| format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
+    match Lawn::deadline(ttl, now) {
+        Ok(deadline) => Ok(deadline.min(NEVER)),
+        Err(_) => {
+            Err(format!("{word} '{asked}' is too large: now + ttl must fit in 63 bits").into())
+        }
+    }
 }
 
 /// Returns the longest TTL that clients may use, if `ahead` is longer.

@@ -26,12 +26,9 @@ pub struct Ttl {
 }
 
 impl Ttl {
-    fn new(asked: u64) -> Self {
-        Self { ms: asked, asked }
-    }
-
     fn parse(word: Str<'_>) -> Result<Self> {
-        milliseconds("ttl", word.bytes()).map(Self::new)
+        let asked = milliseconds("ttl", word.bytes())?;
+        Ok(Self { ms: asked, asked })
     }
 
     /// Rounds the TTL up to a multiple of a power of two, the largest that adds at most `slack`, so that elements with
@@ -139,7 +136,7 @@ impl<'a> Push<'a> {
         if token.is_some() && deliveries == 0 {
             return Err("syntax error, TOKEN needs DELIVERIES".into());
         }
-        let ttl = chosen.with_slack(Ttl::new(timer.ttl))?;
+        let ttl = chosen.with_slack(Ttl { ms: timer.ttl, asked: timer.ttl })?;
         let PushOptions { if_exists, at, .. } = chosen;
         Ok(Self { key: required(args, 1)?, ttl, element, id, if_exists, at, deliveries, token })
     }
@@ -154,7 +151,9 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
     let now = dehydrator.now();
 
     let deadline = limits::deadline(context, ttl.asked, ttl.ms, at, now)?;
-    if if_exists != IfExists::Replace && refuses(context, &mut dehydrator, id) {
+    let replaces = matches!(if_exists, IfExists::Replace);
+    // Effects are never refused.
+    if !replaces && dehydrator.remembers(id.bytes(), now) && !context.is_replaying() {
         if if_exists == IfExists::Refuse {
             return Err(refusal::remembered(id.bytes()));
         }
@@ -191,11 +190,11 @@ pub fn push(context: &CommandContext, args: Args<'_>) -> Result {
         dehydrator.note_timer(ttl.ms, deadline);
     } else {
         let pushed = Pushed { key, ttl: ttl.ms, element, id, deadline };
-        replicate::pushed(context, &pushed, if_exists == IfExists::Replace);
+        replicate::pushed(context, &pushed, replaces);
     }
     defaults::apply(context, key, &mut dehydrator);
     counters::count(&PUSHES, 1);
-    if if_exists == IfExists::Replace {
+    if replaces {
         dehydrator.changed(c"dehydrator.push");
     } else {
         dehydrator.grown(c"dehydrator.push");
@@ -216,12 +215,6 @@ fn undo_if_over_limit(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64
     };
     drop(lawn.stop(id));
     Err(refusal)
-}
-
-/// Returns whether a push is refused because the dehydrator remembers the id. Effects are never refused.
-#[inline]
-fn refuses(context: &Context, dehydrator: &mut Writing<'_>, id: Str<'_>) -> bool {
-    dehydrator.remembers(id.bytes()) && !context.is_replaying()
 }
 
 /// `key ttl element [SLACK ms]`
@@ -327,8 +320,11 @@ pub fn mpush(context: &CommandContext, args: Args<'_>) -> Result {
     let deadlines: Vec<_> = elements.iter().map(deadline).collect::<Result<_>>()?;
     // Stays empty for a dehydrator that remembers no ids; otherwise one per element.
     let mut remembered = Vec::new();
-    if if_exists != IfExists::Replace && dehydrator.remembers_any() {
-        remembered.extend(elements.iter().map(|it| refuses(context, &mut dehydrator, it.id)));
+    if let Some(ids) = dehydrator.remembered()
+        && if_exists != IfExists::Replace
+        && !context.is_replaying()
+    {
+        remembered.extend(elements.iter().map(|it| ids.contains(it.id.bytes(), now)));
     }
     if if_exists == IfExists::Refuse
         && let Some((first, _)) = elements.iter().zip(&remembered).find(|(_, is)| **is)

@@ -49,12 +49,10 @@ impl<'a> HeldList<'a> {
         }
         let list = Self { args, from, len: words / 2 };
         // A refused command changes nothing, so all tokens are checked first.
-        (0..list.len).try_for_each(|at| list.get(at).map(drop))?;
+        for at in 0..list.len {
+            list.get(at)?;
+        }
         Ok(list)
-    }
-
-    pub fn len(&self) -> usize {
-        self.len
     }
 
     pub fn iter(self) -> impl Iterator<Item = Held<'a>> {
@@ -73,7 +71,7 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let Settle { key, held } = args::read(context, args, Settle::parse)?;
     let mut dehydrator = Writing::open(context, key)?;
 
-    let mut reply = context.reply_array(held.len());
+    let mut reply = context.reply_array(held.len);
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, key, until);
     let mut removal = dehydrator.removal(until);
@@ -143,7 +141,7 @@ fn restart(
     (ttl, deadline): (u64, u64),
     event: &'static CStr,
 ) {
-    let mut reply = context.reply_array(held.len());
+    let mut reply = context.reply_array(held.len);
     let mut any = false;
     let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
     let mut lawn = dehydrator.lawn();
@@ -179,7 +177,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
     };
     let rejected = match policy {
         // Elements of a missing key are not held.
-        None => vec![false; held.len()],
+        None => vec![false; held.len],
         Some(policy) if policy.is_limit() => {
             let held: Vec<_> = held.iter().map(|Held { token, id }| (token, id)).collect();
             delivery::reject(context, key, &policy, &held, now)

@@ -58,10 +58,13 @@ impl Dehydrator {
     pub fn census_share(&self) -> CensusShare {
         let Counts { elements, given_out, leased, ttls } = self.lawn.counts();
         // A lawn numbers its elements in 32 bits, so the counts fit.
-        let [elements, given_out, leased, ttls] =
-            [elements, given_out, leased, ttls].map(|count| count as u32);
-        let paused = (!self.has_default_rules() && self.rules().pause.is_some()).into();
-        CensusShare { elements, given_out, leased, ttls, paused }
+        CensusShare {
+            elements: elements as u32,
+            given_out: given_out as u32,
+            leased: leased as u32,
+            ttls: ttls as u32,
+            paused: (!self.has_default_rules() && self.rules().pause.is_some()).into(),
+        }
     }
 }
 
@@ -69,7 +72,7 @@ impl CensusShare {
     /// Counts a new dehydrator.
     pub fn add(new: &Dehydrator) {
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
-        Self::default().update_census(new);
+        Self::default().replace_by(new.census_share());
     }
 
     /// Removes a dehydrator, whose share this is.
@@ -78,14 +81,9 @@ impl CensusShare {
         DEHYDRATORS.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Replaces this share in the totals by the dehydrator's present one. O(1).
+    /// Replaces this share in the totals by another. O(1).
     #[inline]
-    pub fn update_census(self, dehydrator: &Dehydrator) {
-        self.replace_by(dehydrator.census_share());
-    }
-
-    #[inline]
-    fn replace_by(self, new: Self) {
+    pub fn replace_by(self, new: Self) {
         for (sum, old, new) in [
             (&ELEMENTS, self.elements, new.elements),
             (&GIVEN_OUT, self.given_out, new.given_out),

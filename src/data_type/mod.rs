@@ -104,13 +104,13 @@ impl<'a> Opened<'a> {
     fn dehydrator(&self) -> Option<&Dehydrator> {
         // SAFETY: the value is of our type, so a `Box<Dehydrator>` made it. It lives until the key is closed or other
         // code runs. While it is held, no other code runs or has a reference to it.
-        self.value.map(|value| unsafe { value.as_ref() })
+        Some(unsafe { self.value?.as_ref() })
     }
 
     #[inline]
     fn dehydrator_mut(&mut self) -> Option<&mut Dehydrator> {
         // SAFETY: as in `dehydrator`.
-        self.value.map(|mut value| unsafe { value.as_mut() })
+        Some(unsafe { self.value?.as_mut() })
     }
 
     /// Ends the hold, and with it the right to refer to the value.

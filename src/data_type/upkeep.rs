@@ -52,7 +52,7 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
             break false;
         }
     };
-    share.update_census(dehydrator);
+    share.replace_by(dehydrator.census_share());
     if !is_done {
         return Compacted::More;
     }

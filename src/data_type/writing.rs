@@ -16,8 +16,9 @@ use crate::replicate;
 use crate::server::error::Result;
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
+use crate::server::notify::EventClass;
 use crate::server::{Context, Key, Str};
-use lawn::{DEADLINE_MAX, Lawn};
+use lawn::{DEADLINE_MAX, Lawn, Remembered};
 
 /// A dehydrator that is open for a change.
 ///
@@ -54,7 +55,7 @@ impl Change {
 }
 
 /// The kind of a change, as far as its end depends on it.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Ending {
     /// Elements were only added: there is no more memory to give back than before.
     Grown,
@@ -116,7 +117,7 @@ impl<'a> Writing<'a> {
             self.is_leftover = true;
             return None;
         }
-        self.changing().map(|dehydrator| &mut dehydrator.lawn)
+        Some(&mut self.changing()?.lawn)
     }
 
     /// Returns the lawn for reading, if there is a dehydrator.
@@ -151,7 +152,7 @@ impl<'a> Writing<'a> {
     /// Returns whether the change has created the dehydrator.
     #[inline]
     pub fn is_new(&self) -> bool {
-        self.change.as_ref().is_some_and(|change| change.new.is_some())
+        matches!(self.change, Some(Change { new: Some(_), .. }))
     }
 
     /// Returns the key's expiry, in milliseconds since the epoch.
@@ -250,29 +251,28 @@ impl<'a> Writing<'a> {
         Some(Removal { lawn, remembered, until })
     }
 
-    /// Returns whether an id is remembered, so that a push treats it as present.
+    /// Returns whether an id is remembered at `now`, so that a push treats it as present.
     #[inline]
-    pub fn remembers(&mut self, id: &[u8]) -> bool {
-        self.remembers_any() && self.remembers_slow(id)
+    pub fn remembers(&self, id: &[u8], now: u64) -> bool {
+        match self.remembered() {
+            Some(ids) => ids.contains(id, now),
+            None => false,
+        }
     }
 
-    #[cold]
-    fn remembers_slow(&mut self, id: &[u8]) -> bool {
-        let now = self.now();
-        self.existing().is_some_and(|dehydrator| dehydrator.remembered.contains(id, now))
-    }
-
-    /// Returns whether any ids may be remembered.
+    /// Returns the remembered ids, if there may be any.
     #[inline]
-    pub fn remembers_any(&self) -> bool {
-        self.existing().is_some_and(|dehydrator| dehydrator.remembered.ids().is_some())
+    pub fn remembered(&self) -> Option<&Remembered> {
+        self.existing()?.remembered.ids()
     }
 
     /// Forgets an id, because an element with it was stored.
     #[inline]
     pub fn forget(&mut self, id: &[u8]) {
-        if let Some(dehydrator) = self.changing() {
-            dehydrator.remembered.forget(id);
+        if let Some(dehydrator) = self.changing()
+            && let Some(ids) = dehydrator.remembered.ids_mut()
+        {
+            ids.remove(id);
         }
     }
 
@@ -294,7 +294,7 @@ impl<'a> Writing<'a> {
     }
 
     fn finish(mut self, ending: Ending, event: &CStr) {
-        trap::pass(if ending == Ending::Shrunk { "shrunk" } else { "changed" });
+        trap::pass(if let Ending::Shrunk = ending { "shrunk" } else { "changed" });
         let (before, new) = match &mut self.change {
             Some(change) => (Some(change.before), change.new.take()),
             None => (None, None),
@@ -303,9 +303,9 @@ impl<'a> Writing<'a> {
         self.change = None;
         trap::pass("closed");
         self.context.signal_modified(self.name);
-        self.context.notify_module(event, self.name);
+        self.context.notify(EventClass::Module, event, self.name);
         if is_deleted {
-            self.context.notify_deleted(self.name);
+            self.context.notify(EventClass::Generic, c"del", self.name);
         }
     }
 
@@ -326,7 +326,7 @@ impl<'a> Writing<'a> {
         drop(whole);
         if is_deleted {
             self.context.signal_modified(self.name);
-            self.context.notify_deleted(self.name);
+            self.context.notify(EventClass::Generic, c"del", self.name);
         }
     }
 
@@ -342,10 +342,10 @@ impl<'a> Writing<'a> {
         let mut is_idle = false;
         if let Some(dehydrator) = new.as_mut().or(opened.dehydrator_mut()) {
             if let Some(before) = before {
-                before.update_census(dehydrator);
+                before.replace_by(dehydrator.census_share());
             }
-            self.follow_up(dehydrator, ending == Ending::Grown);
-            is_idle = ending == Ending::Shrunk && dehydrator.is_idle();
+            self.follow_up(dehydrator, matches!(ending, Ending::Grown));
+            is_idle = matches!(ending, Ending::Shrunk) && dehydrator.is_idle();
         }
         let mut key = opened.release();
         if is_idle {

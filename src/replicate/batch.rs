@@ -43,24 +43,14 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Begins a batch of removed elements.
-    #[inline]
-    pub fn removed(context: &'a Context, key: Str<'a>) -> Self {
-        Self::new(context, key, None)
-    }
-
     /// Begins a batch of settled, taken or delivered elements. `until`: how long their ids are remembered, if they are.
     #[inline]
     pub fn settled(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
-        match until {
-            None => Self::removed(context, key),
-            Some(until) => Self::remembered(context, key, until),
-        }
-    }
-
-    #[cold]
-    fn remembered(context: &'a Context, key: Str<'a>, until: u64) -> Self {
-        Self::new(context, key, Some((c"DEHYDRATOR.SETTLED", Digits::new(until))))
+        let command = match until {
+            None => None,
+            Some(until) => Some((c"DEHYDRATOR.SETTLED", Digits::new(until))),
+        };
+        Self::new(context, key, command)
     }
 
     /// Begins a batch of leased elements, in the order of the leases.

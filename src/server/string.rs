@@ -115,7 +115,7 @@ impl<'a> Args<'a> {
             return None;
         }
         // SAFETY: `at` is below `argc`, so the caller of `from_raw` vouches for what is there.
-        unsafe { NonNull::new(*self.argv.add(at)).map(|raw| Str::from_raw(raw)) }
+        unsafe { Some(Str::from_raw(NonNull::new(*self.argv.add(at))?)) }
     }
 
     /// Returns the arguments from `at` on.

@@ -38,10 +38,12 @@ pub fn parse_lease(word: Str<'_>) -> Result<(u64, u64, Token)> {
 
 /// Splits a word at the first sign, if there is one.
 fn cut(word: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match word.iter().position(|byte| *byte == SIGN) {
-        Some(at) => (&word[..at], Some(&word[at + 1..])),
-        None => (word, None),
+    for (at, byte) in word.iter().enumerate() {
+        if *byte == SIGN {
+            return (&word[..at], Some(&word[at + 1..]));
+        }
     }
+    (word, None)
 }
 
 fn deadline(word: Str<'_>, at: &[u8]) -> Result<u64> {
