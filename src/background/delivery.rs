@@ -158,7 +158,8 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
 fn replicate_trust(context: &Context, name: &Name, key: Str<'_>) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let policy = dehydrator.policy().clone();
-    if policy.sends_elsewhere() && dehydrator.change_rules(|rules| rules.trust = Trust::Unconfirmed) {
+    if policy.sends_elsewhere() && dehydrator.change_rules(|rules| rules.trust = Trust::Unconfirmed)
+    {
         Effect::policy(key, &policy, Trust::Unconfirmed).replicate(context);
     }
     drop(dehydrator);

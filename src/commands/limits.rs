@@ -59,15 +59,6 @@ pub fn lease(context: &Context, ttl: u64, now: u64) -> Result<u64> {
     from_now(context, "LEASE", ttl, ttl, now)
 }
 
-/// Returns the deadline of an element that is given back now, to come due in `ms` milliseconds.
-///
-/// # Errors
-///
-/// As those of [`deadline`].
-pub fn back_off(context: &Context, ms: u64, now: u64) -> Result<u64> {
-    from_now(context, "ms", ms, ms, now)
-}
-
 /// Checks the moment at which a pause is to end.
 ///
 /// # Errors
@@ -91,7 +82,12 @@ pub fn pause(ms: u64, now: u64) -> Result<u64> {
     end.map_err(|_| format!("PAUSE '{ms}' is too large: now + ms must fit in 63 bits").into())
 }
 
-fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
+/// Returns the moment `ttl` milliseconds from now. `word`: the name of the argument `asked` in errors.
+///
+/// # Errors
+///
+/// As those of [`deadline`].
+pub fn from_now(context: &Context, word: &str, asked: u64, ttl: u64, now: u64) -> Result<u64> {
     if let Some(max) = exceeded(context, asked) {
         let reason =
             format!("{word} '{asked}' is greater than dehydrator.max-ttl ({max} ms) allows");

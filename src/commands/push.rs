@@ -217,28 +217,20 @@ fn undo_if_over_limit(context: &Context, lawn: &mut Lawn, id: &[u8], length: u64
     Err(refusal)
 }
 
-/// `key ttl element [SLACK ms]`
-pub struct GidPush<'a> {
-    pub key: Str<'a>,
-    pub ttl: Ttl,
-    pub element: Str<'a>,
-}
-
-impl<'a> GidPush<'a> {
-    pub fn parse(args: Args<'a>) -> Result<Self> {
-        let (key, element) = (required(args, 1)?, required(args, 3)?);
-        let ttl = Ttl::parse(required(args, 2)?)?;
-        let mut options = Options::new(args, 4);
-        let slack = options.next_if(b"SLACK").then(|| options.milliseconds("SLACK"));
-        let slack = slack.transpose()?;
-        options.end()?;
-        Ok(Self { key, ttl: ttl.with_slack(slack.or_else(config::default_slack))?, element })
-    }
+/// Reads `key ttl element [SLACK ms]`.
+fn parse_gidpush<'a>(args: Args<'a>) -> Result<(Str<'a>, Ttl, Str<'a>)> {
+    let (key, element) = (required(args, 1)?, required(args, 3)?);
+    let ttl = Ttl::parse(required(args, 2)?)?;
+    let mut options = Options::new(args, 4);
+    let slack = options.next_if(b"SLACK").then(|| options.milliseconds("SLACK"));
+    let slack = slack.transpose()?;
+    options.end()?;
+    Ok((key, ttl.with_slack(slack.or_else(config::default_slack))?, element))
 }
 
 /// Runs `GIDPUSH key ttl element [SLACK ms]`: the generated id.
 pub fn gidpush(context: &CommandContext, args: Args<'_>) -> Result {
-    let GidPush { key, ttl, element } = args::read(context, args, GidPush::parse)?;
+    let (key, ttl, element) = args::read(context, args, parse_gidpush)?;
     let mut dehydrator = Writing::open(context, key)?;
     let now = dehydrator.now();
 
@@ -495,7 +487,7 @@ mod tests {
     #[test]
     fn a_push_is_its_words_and_its_options_in_any_order() {
         use IfExists::{Keep, Refuse, Replace};
-        needs_all_of("k 5 e i", only!(Push));
+        needs_all_of("k 5 e i", only!(Push::parse));
         let pushed = |ttl: (u64, u64), rest| Ok((["k", "e", "i"].map(Into::into), ttl, rest));
         let plain = (1000, 1000);
         assert_eq!(request("k 1000 e i", push), pushed(plain, (Refuse, None, 0)));
@@ -526,54 +518,26 @@ mod tests {
     #[test]
     fn a_push_refuses_what_contradicts_itself_or_is_no_number() {
         refuses_each(
-            &[
-                "k 1.5 e i",
-                "k -1 e i",
-                "k 9223372036854775808 e i",
-                "k 9223372036854775807 e i SLACK 1",
-                "k 5@ e i",
-                "k @5 e i",
-                "k @ e i",
-                "k 5@9@7 e i",
-                "k 5@-9 e i",
-                "k 5@9223372036854775808 e i",
-                "k 5@9 e i AT 9",
-                "k 5@9 e i SLACK 1",
-                "k 5 e i NX NX",
-                "k 5 e i NX REPLACE",
-                "k 5 e i REPLACE NX",
-                "k 5 e i REPLACE REPLACE",
-                "k 5 e i SLACK 1 SLACK 1",
-                "k 5 e i SLACK",
-                "k 5 e i SLACK x",
-                "k 5 e i SLACK 1 AT 9",
-                "k 5 e i AT 9 SLACK 1",
-                "k 5 e i AT 9 SLACK 0",
-                "k 5 e i AT",
-                "k 5 e i AT x",
-                "k 5 e i AT 9 AT 9",
-                "k 5 e i AT 9223372036854775808",
-                "k 5 e i DELIVERIES 1",
-                "k 5 e i AT 9 DELIVERIES",
-                "k 5 e i AT 9 DELIVERIES 0",
-                "k 5 e i AT 9 DELIVERIES 65536",
-                "k 5 e i AT 9 DELIVERIES 1 DELIVERIES 1",
-                "k 5 e i AT 9 TOKEN 7",
-                "k 5 e i AT 9 DELIVERIES 1 TOKEN",
-                "k 5 e i AT 9 DELIVERIES 1 TOKEN 7 TOKEN 7",
-                "k 5 e i more",
-                "k 5 e i NXNXNXNXNXNXNXNXNX",
-            ],
-            only!(Push),
+            "k 1.5 e i; k -1 e i; k 9223372036854775808 e i; k 9223372036854775807 e i SLACK 1; k 5@ e i; \
+             k @5 e i; k @ e i; k 5@9@7 e i; k 5@-9 e i; k 5@9223372036854775808 e i; k 5@9 e i AT 9; \
+             k 5@9 e i SLACK 1; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i REPLACE NX; k 5 e i REPLACE REPLACE; \
+             k 5 e i SLACK 1 SLACK 1; k 5 e i SLACK; k 5 e i SLACK x; k 5 e i SLACK 1 AT 9; \
+             k 5 e i AT 9 SLACK 1; k 5 e i AT 9 SLACK 0; k 5 e i AT; k 5 e i AT x; k 5 e i AT 9 AT 9; \
+             k 5 e i AT 9223372036854775808; k 5 e i DELIVERIES 1; k 5 e i AT 9 DELIVERIES; \
+             k 5 e i AT 9 DELIVERIES 0; k 5 e i AT 9 DELIVERIES 65536; k 5 e i AT 9 DELIVERIES 1 DELIVERIES 1; \
+             k 5 e i AT 9 TOKEN 7; k 5 e i AT 9 DELIVERIES 1 TOKEN; k 5 e i AT 9 DELIVERIES 1 TOKEN 7 TOKEN 7; \
+             k 5 e i more; k 5 e i NXNXNXNXNXNXNXNXNX"
+                .split("; "),
+            only!(Push::parse),
         );
     }
 
     #[test]
     fn pushes_without_ids_and_of_many_are_their_words() {
-        needs_all_of("k 5 e", only!(GidPush));
+        needs_all_of("k 5 e", only!(parse_gidpush));
         let gidpush = |args: Args<'_>| {
-            let it = GidPush::parse(args)?;
-            Ok((text(it.key), it.ttl.asked, it.ttl.ms, text(it.element)))
+            let (key, ttl, element) = parse_gidpush(args)?;
+            Ok((text(key), ttl.asked, ttl.ms, text(element)))
         };
         assert_eq!(request("k 1000 e", gidpush), Ok(("k".into(), 1000, 1000, "e".into())));
         assert_eq!(
@@ -582,27 +546,17 @@ mod tests {
         );
         refuses_each(
             &["k x e", "k 5 e i", "k 5 e NX", "k 5 e SLACK", "k 5 e SLACK 1 SLACK 1"],
-            only!(GidPush),
+            only!(parse_gidpush),
         );
 
-        needs_all_of("k 5 e i", only!(MultiPush));
-        takes_no_more("k 5 e i", only!(MultiPush));
-        takes_no_more("k 5 e i 6 f j 7", only!(MultiPush));
+        needs_all_of("k 5 e i", only!(MultiPush::parse));
+        takes_no_more("k 5 e i", only!(MultiPush::parse));
+        takes_no_more("k 5 e i 6 f j 7", only!(MultiPush::parse));
         refuses_each(
-            &[
-                "k 5 e i x f j",
-                "k NX e i",
-                "k 5 e i NX NX",
-                "k 5 e i NX REPLACE",
-                "k 5 e i SLACK",
-                "k 5 e i SLACK 1 AT 9",
-                "k 5 e i AT 9 AT 9",
-                "k 5 e i AT x",
-                "k 5 e i NX 5 f j",
-                "k 5 e i AT 9 DELIVERIES 1",
-                "k 5@9 e i",
-            ],
-            only!(MultiPush),
+            "k 5 e i x f j; k NX e i; k 5 e i NX NX; k 5 e i NX REPLACE; k 5 e i SLACK; k 5 e i SLACK 1 AT 9; \
+             k 5 e i AT 9 AT 9; k 5 e i AT x; k 5 e i NX 5 f j; k 5 e i AT 9 DELIVERIES 1; k 5@9 e i"
+                .split("; "),
+            only!(MultiPush::parse),
         );
     }
 
@@ -632,7 +586,8 @@ mod tests {
 
     #[test]
     fn slack_rounds_up_and_adds_at_most_itself() {
-        let with_slack = |ttl, slack| Ttl::new(ttl).with_slack(slack).map(|rounded| rounded.ms);
+        let with_slack =
+            |ttl, slack| Ttl { ms: ttl, asked: ttl }.with_slack(slack).map(|rounded| rounded.ms);
         assert_eq!(with_slack(1000, None), Ok(1000));
         assert_eq!(with_slack(1000, Some(0)), Ok(1000));
         assert_eq!(with_slack(1001, Some(1)), Ok(1002));

@@ -1,6 +1,7 @@
 //! When the elements of a dehydrator can leave it, and how many: due, not paused, within the limits.
 
-use super::{Dehydrator, STUCK};
+use super::dehydrator::Dehydrator;
+use super::stuck::STUCK;
 use crate::clock;
 use crate::pending::blocked::Outlook;
 use crate::pending::schedule::Task;

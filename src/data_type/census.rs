@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::Dehydrator;
 use lawn::Counts;
 
 /// The totals of all dehydrators.
@@ -52,27 +51,24 @@ pub struct CensusShare {
     paused: u32,
 }
 
-impl Dehydrator {
-    /// Returns the dehydrator's share of the census. O(1).
+impl CensusShare {
     #[inline]
-    pub fn census_share(&self) -> CensusShare {
-        let Counts { elements, given_out, leased, ttls } = self.lawn.counts();
+    pub fn new(counts: Counts, is_paused: bool) -> Self {
+        let Counts { elements, given_out, leased, ttls } = counts;
         // A lawn numbers its elements in 32 bits, so the counts fit.
-        CensusShare {
+        Self {
             elements: elements as u32,
             given_out: given_out as u32,
             leased: leased as u32,
             ttls: ttls as u32,
-            paused: (!self.has_default_rules() && self.rules().pause.is_some()).into(),
+            paused: is_paused.into(),
         }
     }
-}
 
-impl CensusShare {
-    /// Counts a new dehydrator.
-    pub fn add(new: &Dehydrator) {
+    /// Counts a new dehydrator, whose share this is.
+    pub fn add(self) {
         DEHYDRATORS.fetch_add(1, Ordering::Relaxed);
-        Self::default().replace_by(new.census_share());
+        Self::default().replace_by(self);
     }
 
     /// Removes a dehydrator, whose share this is.

@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
-use super::STUCK;
 use super::census::CensusShare;
 use super::remembered_ids::RememberedIds;
+use super::stuck::{STUCK, is_stuck};
 use crate::metrics::latency::OverdueSince;
 use crate::pending::compaction::{self, Mark};
 use crate::pending::overdue::{OVERDUE, OverdueSlot, Serial};
 use crate::policy::{self, Limits, Rate, Rules};
 use crate::server::flags::is_active_primary;
-use lawn::{Lawn, Mover, rounded};
+use lawn::{Lawn, Mover, Row, Start, rounded};
 
 /// The value of a key.
 pub struct Dehydrator {
@@ -30,9 +30,21 @@ impl Dehydrator {
     /// Creates a dehydrator with rules and remembered ids, and counts it.
     pub fn with_rules(lawn: Lawn, rules: Rules, remembered: RememberedIds) -> Self {
         let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::none() };
-        CensusShare::add(&new);
+        new.census_share().add();
         new.look_for_stuck();
         new
+    }
+
+    /// Records whether any dead letter is stuck. O(TTLs) if any element was given out.
+    pub fn look_for_stuck(&self) {
+        self.tracking.note_stuck(self.stuck().next().is_some());
+    }
+
+    /// Returns the stuck dead letters, in order.
+    pub fn stuck(&self) -> impl Iterator<Item = Row<'_>> {
+        let lawn = Some(&self.lawn).filter(|lawn| lawn.delivered() > 0);
+        let first = Start { deadline: STUCK, behind: None };
+        lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
     }
 
     /// Returns whether the dehydrator is empty with the default rules, so that it should not exist. A policy or a pause
@@ -168,6 +180,13 @@ impl Dehydrator {
     pub fn count_overdue(&self, now: u64) -> usize {
         let is_overdue = self.age(now).is_some_and(|age| age >= OVERDUE);
         if is_overdue { self.lawn.count_due(now.saturating_sub(OVERDUE)) } else { 0 }
+    }
+
+    /// Returns the dehydrator's share of the census. O(1).
+    #[inline]
+    pub fn census_share(&self) -> CensusShare {
+        let is_paused = !self.has_default_rules() && self.rules().pause.is_some();
+        CensusShare::new(self.lawn.counts(), is_paused)
     }
 
     /// Returns what the module knows about the name.

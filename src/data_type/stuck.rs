@@ -1,8 +1,7 @@
 //! Stuck dead letters, and the deadlines that mark them.
 
-use super::Dehydrator;
 use crate::policy::Policy;
-use lawn::{DEADLINE_MAX, Row, Start};
+use lawn::{DEADLINE_MAX, Row};
 
 /// The TTL and the deadline of *stuck* dead letters, which cannot be moved to their destination. They stand behind all
 /// elements that can be given out, in the order in which they got stuck. No clock ever reaches this deadline, and no
@@ -33,18 +32,4 @@ pub fn is_dead(row: &Row<'_>, policy: &Policy) -> bool {
 /// Returns whether a dead letter with this TTL and deadline is stuck.
 pub fn is_stuck_timer(ttl: u64, deadline: u64) -> bool {
     deadline == STUCK && (ttl == STUCK || ttl == REJECTED)
-}
-
-impl Dehydrator {
-    /// Records whether any dead letter is stuck. O(TTLs) if any element was given out.
-    pub fn look_for_stuck(&self) {
-        self.tracking().note_stuck(self.stuck().next().is_some());
-    }
-
-    /// Returns the stuck dead letters, in order.
-    pub fn stuck(&self) -> impl Iterator<Item = Row<'_>> {
-        let lawn = Some(&self.lawn).filter(|lawn| lawn.delivered() > 0);
-        let first = Start { deadline: STUCK, behind: None };
-        lawn.into_iter().flat_map(move |lawn| lawn.rows(first, STUCK)).filter(is_stuck)
-    }
 }

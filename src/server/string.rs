@@ -119,7 +119,7 @@ impl<'a> Args<'a> {
     }
 
     /// Returns the arguments from `at` on.
-    pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> {
+    pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> + Clone {
         (at..self.argc).filter_map(move |at| self.get(at))
     }
 }

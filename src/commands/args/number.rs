@@ -5,7 +5,7 @@ use crate::server::{Error, error::Result};
 use lawn::DEADLINE_MAX;
 
 use super::required;
-use super::word::shown;
+use super::shown;
 
 /// Reads milliseconds. Whether now + ms fits is checked after the clock is read.
 pub fn milliseconds(name: &str, word: &[u8]) -> Result<u64> {

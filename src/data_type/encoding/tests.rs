@@ -393,7 +393,7 @@ fn limits_are_saved_and_loaded_and_invalid_ones_are_refused() {
     let all =
         LimitChange { length: Some(1), held: Some(DEADLINE_MAX), remember: Some(7), rate: None };
     for limits in [limits(all), given.clone(), given.changed(all)] {
-        let rules = Rules { limits: Some(limits.into()), ..Rules::DEFAULT };
+        let rules = Rules { limits: Some(limits.into()), ..Rules::default() };
         let mut fields = Fields::default();
         save(&some_lawn(), &rules, None, &mut fields);
         for kept in 0..fields.0.len() {
