@@ -25,14 +25,14 @@ pub fn len(context: &CommandContext, args: Args<'_>) -> Result {
 }
 
 /// `key cursor [MATCH pattern] [COUNT n]`
-pub struct Scan<'a> {
+pub struct ScanRequest<'a> {
     pub key: Str<'a>,
     pub cursor: u64,
     pub pattern: Option<&'a [u8]>,
     pub count: usize,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> ScanRequest<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         /// The default of HSCAN.
         const COUNT: usize = 10;
@@ -55,7 +55,8 @@ impl<'a> Scan<'a> {
 
 /// Runs `SCAN key cursor [MATCH pattern] [COUNT n]`: the next cursor and some ids.
 pub fn scan(context: &CommandContext, args: Args<'_>) -> Result {
-    let Scan { key, cursor, pattern, count } = args::read(context, args, Scan::parse)?;
+    let ScanRequest { key, cursor, pattern, count } =
+        args::read(context, args, ScanRequest::parse)?;
     let dehydrator = Reading::open(context, key)?;
 
     let mut ids = Vec::new();
@@ -138,9 +139,9 @@ mod tests {
 
     #[test]
     fn a_scan_begins_at_a_cursor_and_shows_ten() {
-        needs_all_of("k 0", only!(Scan::parse));
+        needs_all_of("k 0", only!(ScanRequest::parse));
         let scan = |args: Args<'_>| {
-            let it = Scan::parse(args)?;
+            let it = ScanRequest::parse(args)?;
             Ok((text(it.key), it.cursor, it.pattern.map(<[u8]>::to_vec), it.count))
         };
         assert_eq!(request("k 0", scan), Ok(("k".into(), 0, None, 10)));
@@ -150,7 +151,7 @@ mod tests {
         refuses_each(
             "k x; k 0 MATCH; k 0 MATCH a MATCH a; k 0 COUNT 0; k 0 COUNT 1 COUNT 1; k 0 a*"
                 .split("; "),
-            only!(Scan::parse),
+            only!(ScanRequest::parse),
         );
     }
 

@@ -12,7 +12,7 @@ use lawn::{DEADLINE_MAX, Lawn, StartError, Token};
 
 use super::args::number::milliseconds;
 use super::args::options::{Opt, Options};
-use super::args::timer::Timer;
+use super::args::timer::TimerWord;
 use super::args::{self, required};
 use super::{defaults, limits, refusal};
 
@@ -116,7 +116,7 @@ pub struct Push<'a> {
 
 impl<'a> Push<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
-        let timer = Timer::parse(required(args, 2)?)?;
+        let timer = TimerWord::parse(required(args, 2)?)?;
         let (element, id) = (required(args, 3)?, required(args, 4)?);
         let mut chosen =
             PushOptions { if_exists: IfExists::Refuse, slack: None, at: timer.deadline };

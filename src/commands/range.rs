@@ -61,7 +61,7 @@ pub struct Beginning {
 }
 
 /// `key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`
-pub struct Range<'a> {
+pub struct RangeRequest<'a> {
     pub key: Str<'a>,
     /// `None`: after the last possible deadline.
     pub from: Option<Beginning>,
@@ -72,7 +72,7 @@ pub struct Range<'a> {
     pub with_tokens: bool,
 }
 
-impl<'a> Range<'a> {
+impl<'a> RangeRequest<'a> {
     pub fn parse(args: Args<'a>) -> Result<Self> {
         required(args, 3)?;
         let from = parse_start(required(args, 2)?)?;
@@ -142,8 +142,8 @@ fn refusal(name: &str, word: &[u8]) -> Error {
 /// Runs `RANGE key start end [COUNT n] [WITHELEMENTS] [WITHTOKENS]`. Replies the position at which to
 /// continue, or nil, and the elements from `start` to `end`.
 pub fn range(context: &CommandContext, args: Args<'_>) -> Result {
-    let Range { key, from, end, count, with_elements, with_tokens } =
-        args::read(context, args, Range::parse)?;
+    let RangeRequest { key, from, end, count, with_elements, with_tokens } =
+        args::read(context, args, RangeRequest::parse)?;
     let dehydrator = Reading::open(context, key)?;
     let now = clock::now();
 
@@ -218,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_range_is_between_two_moments_or_from_where_one_ended() {
-        needs_all_of("k - +", only!(Range::parse));
+        needs_all_of("k - +", only!(RangeRequest::parse));
         let range = |args: Args<'_>| {
-            let it = Range::parse(args)?;
+            let it = RangeRequest::parse(args)?;
             let from = it.from.map(|from| (from.start.deadline, from.start.behind, from.serial));
             Ok((from, it.end, it.count, it.with_elements))
         };
@@ -242,7 +242,7 @@ mod tests {
              k (x-1-1 +; k 7-1-1 +; k - x; k - (; k - (x; k - (7-1-1; k - 9223372036854775808; k - + COUNT; \
              k - + COUNT 0; k - + COUNT 1 COUNT 1; k - + WITHELEMENTS WITHELEMENTS; k - + WITHIDS"
                 .split("; "),
-            only!(Range::parse),
+            only!(RangeRequest::parse),
         );
     }
 

@@ -16,7 +16,7 @@ use super::args::{self, required};
 use super::{limits, refusal};
 
 /// The id of an element, and the token under which the client holds it.
-pub struct Held<'a> {
+pub struct HeldId<'a> {
     pub token: Token,
     pub id: Str<'a>,
 }
@@ -48,14 +48,14 @@ impl<'a> HeldList<'a> {
         Ok(list)
     }
 
-    pub fn iter(self) -> impl Iterator<Item = Held<'a>> {
+    pub fn iter(self) -> impl Iterator<Item = HeldId<'a>> {
         (0..self.len).filter_map(move |at| self.get(at).ok())
     }
 
-    fn get(&self, at: usize) -> Result<Held<'a>> {
+    fn get(&self, at: usize) -> Result<HeldId<'a>> {
         let word = required(self.args, self.from + 2 * at)?;
         let id = required(self.args, self.from + 2 * at + 1)?;
-        Ok(Held { token: token(word.bytes())?, id })
+        Ok(HeldId { token: token(word.bytes())?, id })
     }
 }
 
@@ -68,7 +68,7 @@ pub fn settle(context: &CommandContext, args: Args<'_>) -> Result {
     let until = dehydrator.remembers_until();
     let mut removed = Batch::settled(context, key, until);
     let mut removal = dehydrator.removal(until);
-    for Held { token, id } in held.iter() {
+    for HeldId { token, id } in held.iter() {
         let held = removal.as_mut().filter(|removal| removal.lawn.holds(id.bytes(), token));
         let is_settled = held.is_some_and(|removal| removal.settle(id.bytes()));
         if is_settled {
@@ -129,7 +129,7 @@ fn restart(
     let mut any = false;
     let (now, most) = (dehydrator.now(), dehydrator.rules().limits().held);
     let mut lawn = dehydrator.lawn();
-    for Held { token, id } in held.iter() {
+    for HeldId { token, id } in held.iter() {
         let may_run = |lawn: &&mut Lawn| {
             let runs = || lawn.look(id.bytes()).is_some_and(|it| runs(it.deadline, now));
             most == 0 || ttl == 0 || runs() || (lawn.running(now) as u64) < most
@@ -163,7 +163,7 @@ pub fn reject(context: &CommandContext, args: Args<'_>) -> Result {
         // Elements of a missing key are not held.
         None => vec![false; held.len],
         Some(policy) if policy.is_limit() => {
-            let held: Vec<_> = held.iter().map(|Held { token, id }| (token, id)).collect();
+            let held: Vec<_> = held.iter().map(|HeldId { token, id }| (token, id)).collect();
             delivery::reject(context, key, &policy, &held, now)
         }
         Some(_) => return Err(refusal::no_rule()),
@@ -187,7 +187,7 @@ mod tests {
         let read_restart = |args: Args<'_>| parse_restart(args, "ttl").map(drop);
         needs_all_of("k 5 7 i", read_restart);
         takes_no_more("k 5 7 i", read_restart);
-        let pair = |held: Held<'_>| (held.token.number(), text(held.id));
+        let pair = |held: HeldId<'_>| (held.token.number(), text(held.id));
         let settle = |args: Args<'_>| {
             let (key, held) = parse(args)?;
             Ok((text(key), held.iter().map(pair).collect::<Vec<_>>()))

@@ -10,7 +10,7 @@ use lawn::UpdateError;
 
 use super::args::number::counted;
 use super::args::options::Options;
-use super::args::timer::Timer;
+use super::args::timer::TimerWord;
 use super::args::{self, has_exactly, required};
 use super::{limits, refusal};
 
@@ -63,7 +63,7 @@ impl<'a> Touch<'a> {
         // IDS cannot be a ttl.
         let is_list = required(args, 3)?.bytes().eq_ignore_ascii_case(b"IDS");
         let (timer, ids) = if is_list { (2, 5..5 + parse_numids(args)?) } else { (3, 2..3) };
-        let timer = Timer::parse(required(args, timer)?)?;
+        let timer = TimerWord::parse(required(args, timer)?)?;
         let mut options = Options::new(args, if is_list { ids.end } else { 4 });
         let mut request = Self {
             key: required(args, 1)?,

@@ -12,14 +12,14 @@ use super::token::token;
 const SIGN: u8 = b'@';
 
 /// `ttl`, or `ttl@unix-ms`.
-pub struct Timer {
+pub struct TimerWord {
     /// In milliseconds.
     pub ttl: u64,
     /// In milliseconds since the epoch, if present.
     pub deadline: Option<u64>,
 }
 
-impl Timer {
+impl TimerWord {
     pub fn parse(word: Str<'_>) -> Result<Self> {
         let (ttl, rest) = cut(word.bytes());
         let deadline = rest.map(|rest| deadline(word, rest)).transpose()?;
