@@ -9,7 +9,7 @@ use redis::{Connection, Value};
 use harness::{Ask, Server, cmd, refusal};
 
 /// Each command of the page as it is sent there. `mine` holds the element `id` wherever that is.
-const LINES: [(&str, &str); 36] = [
+pub(crate) const LINES: [(&str, &str); 36] = [
     ("PUSH", "PUSH k 600000 element id"),
     ("PUSH NX", "PUSH k 600000 element id NX"),
     ("PUSH REPLACE", "PUSH k 600000 element id REPLACE"),
