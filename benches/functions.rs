@@ -33,7 +33,8 @@ fn main() {
             &format!("DEHYDRATOR.PUSH k {} element id-{number}", 3_600_000 + number % 8),
         );
     }
-    let rows: [(&str, fn(&mut Host, usize) -> Profile); 4] = [
+    type Count = fn(&mut Host, usize) -> Profile;
+    let rows: [(&str, Count); 4] = [
         ("a PUSH", push),
         ("a SETTLE", settle),
         ("a sleeper that is woken with a lease", woken),

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
 use super::census::CensusShare;
+use super::remembered_ids::RememberedIds;
 use super::removal::Removal;
 use super::stuck::is_stuck_timer;
 use super::{Dehydrator, Opened, dehydrator_in, is_scheduled, kind, new_lawn};
@@ -205,10 +206,12 @@ impl<'a> Writing<'a> {
         if let Some(new) = self.change.as_mut().and_then(|change| change.new.as_mut()) {
             return new.change_rules(change);
         }
-        let mut new = Dehydrator::new(new_lawn());
-        let is_changed = new.change_rules(change);
+        let mut rules = Rules::default();
+        change(&mut rules);
+        let is_changed = rules != policy::DEFAULT;
         if is_changed {
-            self.make(new);
+            // Counted with its rules: `make` takes its share of the census from here on.
+            self.make(Dehydrator::with_rules(new_lawn(), rules, RememberedIds::default()));
         }
         is_changed
     }

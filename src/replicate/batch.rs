@@ -46,10 +46,7 @@ impl<'a> Batch<'a> {
     /// Begins a batch of settled, taken or delivered elements. `until`: how long their ids are remembered, if they are.
     #[inline]
     pub fn settled(context: &'a Context, key: Str<'a>, until: Option<u64>) -> Self {
-        let command = match until {
-            None => None,
-            Some(until) => Some((c"DEHYDRATOR.SETTLED", Digits::new(until))),
-        };
+        let command = until.map(|until| (c"DEHYDRATOR.SETTLED", Digits::new(until)));
         Self::new(context, key, command)
     }
 

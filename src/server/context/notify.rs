@@ -12,9 +12,9 @@ use crate::server::{Str, hold};
 #[repr(i32)]
 pub enum EventClass {
     /// The module's own events.
-    Module = raw::REDISMODULE_NOTIFY_MODULE as i32,
+    Module = raw::REDISMODULE_NOTIFY_MODULE,
     /// Events of every type, like `del` when its last element is removed.
-    Generic = raw::REDISMODULE_NOTIFY_GENERIC as i32,
+    Generic = raw::REDISMODULE_NOTIFY_GENERIC,
 }
 
 impl Context {
