@@ -39,7 +39,8 @@ impl Setting {
 
     /// Returns the value as a limit: 0 means none.
     fn limit(&self) -> Option<u64> {
-        Some(self.get()).filter(|limit| *limit > 0)
+        let limit = self.get();
+        if limit > 0 { Some(limit) } else { None }
     }
 
     /// Sets the value from an argument of `loadmodule`.

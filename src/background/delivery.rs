@@ -25,6 +25,7 @@ use crate::pending::schedule::Task;
 use crate::policy::{Policy, Trust};
 use crate::replicate::Effect;
 use crate::server::key::Name;
+use crate::server::notify::EventClass;
 use crate::server::{Context, OwnedStr, Str};
 use crate::{clock, config};
 
@@ -129,7 +130,7 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
         return;
     }
     if schedule::announce(name) {
-        context.notify_module(c"dehydrator.due", key);
+        context.notify(EventClass::Module, c"dehydrator.due", key);
     }
     let Work::Due { deadline, sends } = find_work(context, key, now) else {
         return schedule::revisit(name);
@@ -157,7 +158,8 @@ fn deliver_from(context: &Context, name: &Name, budget: &Budget) {
 fn replicate_trust(context: &Context, name: &Name, key: Str<'_>) {
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
     let policy = dehydrator.policy().clone();
-    if dehydrator.set_policy(policy.clone(), Trust::Unconfirmed) {
+    if policy.sends_elsewhere() && dehydrator.change_rules(|rules| rules.trust = Trust::Unconfirmed)
+    {
         Effect::policy(key, &policy, Trust::Unconfirmed).replicate(context);
     }
     drop(dehydrator);
@@ -171,7 +173,7 @@ fn resume(context: &Context, name: &Name, key: Str<'_>) {
         return schedule::retry_in(name, ELSEWHERE_US);
     }
     let Ok(mut dehydrator) = Writing::open(context, key) else { return };
-    if dehydrator.set_pause(None) {
+    if dehydrator.change_rules(|rules| rules.pause = None) {
         schedule::reset_overdue(name);
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
@@ -199,7 +201,7 @@ fn move_dead_letters_from(
 /// Retries stuck dead letters, if there are any and it is time.
 fn retry_stuck(context: &Context, name: &Name, key: Str<'_>, now: u64, budget: &Budget) {
     let is_paused = inspect(context, key, |dehydrator| {
-        dehydrator.tracking().has_stuck().then(|| dehydrator.is_paused(now))
+        dehydrator.tracking().has_stuck().then(|| dehydrator.rules().is_paused(now))
     });
     let Some(is_paused) = is_paused.flatten() else { return };
     if schedule::is_backing_off(name) {

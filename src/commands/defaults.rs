@@ -91,7 +91,7 @@ fn apply_to_new(context: &CommandContext, key: Str<'_>, dehydrator: &mut Writing
         Some(policy)
     });
     if let Some(policy) = policy
-        && dehydrator.set_policy_of_new(policy.clone())
+        && dehydrator.change_rules(|rules| rules.policy = policy.clone())
     {
         Effect::policy(key, &policy, Trust::Confirmed).replicate(context);
     }

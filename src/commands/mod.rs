@@ -10,8 +10,7 @@
 //! | `settle` | SETTLE, RENEW, RELEASE, REJECT: by tokens of leases |
 //! | `update` | UPDATE, TOUCH |
 //! | `due` | XPOLL, TTN, PTTL: due elements and next deadlines |
-//! | `look` | LOOK: one element |
-//! | `range` | RANGE: elements in order of delivery |
+//! | `range` | LOOK, RANGE: elements, without taking them |
 //! | `inspect` | LEN, SCAN, INFO: the dehydrator as a whole |
 //! | `late` | LATE: the dehydrators that are overdue the longest |
 //! | `ondue` | ONDUE |
@@ -35,7 +34,6 @@ mod inspect;
 mod late;
 mod limit;
 mod limits;
-mod look;
 mod ondue;
 mod pause;
 pub mod poll;

@@ -31,17 +31,6 @@ impl RememberedIds {
         self.0.as_mut().map(|marked| &mut marked.ids)
     }
 
-    /// Returns whether an id is remembered at `now`.
-    pub fn contains(&self, id: &[u8], now: u64) -> bool {
-        self.ids().is_some_and(|ids| ids.contains(id, now))
-    }
-
-    /// Forgets an id.
-    #[inline]
-    pub fn forget(&mut self, id: &[u8]) {
-        self.ids_mut().map(|ids| ids.remove(id));
-    }
-
     /// Remembers an id until `until`, and forgets a few expired ones.
     pub fn remember(&mut self, lawn: &Lawn, id: &[u8], until: u64, now: u64) {
         let ids = self.ids_of(lawn);

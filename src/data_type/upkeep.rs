@@ -31,7 +31,7 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
         return Compacted::Done;
     };
     let hold = Hold::begin();
-    // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
+    // SAFETY: as in `Opened::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
     let dehydrator = unsafe { value.as_mut() };
     if dehydrator.is_idle() {
         drop((key, hold));
@@ -52,7 +52,7 @@ pub fn compact(context: &Context, name: Str<'_>, mut go_on: impl FnMut() -> bool
             break false;
         }
     };
-    share.update_census(dehydrator);
+    share.replace_by(dehydrator.census_share());
     if !is_done {
         return Compacted::More;
     }
@@ -75,7 +75,7 @@ pub fn forget_expired_ids(
     let value = key.as_ref().and_then(|key| dehydrator_in(key).ok()?);
     let Some(mut value) = value else { return compaction::end_round() };
     let _hold = Hold::begin();
-    // SAFETY: as in `Reading::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
+    // SAFETY: as in `Opened::dehydrator`. The key is open for reading so that nobody's WATCH breaks.
     let dehydrator = unsafe { value.as_mut() };
     dehydrator.remembered.visited();
     let _whole = AbortOnPanic::begin();

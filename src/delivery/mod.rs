@@ -118,7 +118,7 @@ fn send(
     let is_there = |copy: &ElementCopy, dehydrator: &Dehydrator| {
         dehydrator.rules().policy == *policy
             // REJECT works during a pause.
-            && (copy.token.is_some() || !dehydrator.is_paused(now))
+            && (copy.token.is_some() || !dehydrator.rules().is_paused(now))
             && copy.is_in(&dehydrator.lawn)
             && copy.has_same_payload(&dehydrator.lawn)
     };
@@ -393,7 +393,7 @@ fn remove<'a>(context: &'a Context, key: Str<'a>, policy: &Policy, batch: &'a [E
         }
     }
     if removed.finish() {
-        if policy.delivers() && dehydrator.limits().is_some() {
+        if policy.delivers() {
             // Not earlier than the last delivery, whose time the id of a stream's entry holds.
             let (moment, count) = (clock::now(), batch.len() as u64);
             if dehydrator.note_given(moment, count) {

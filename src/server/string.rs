@@ -115,11 +115,11 @@ impl<'a> Args<'a> {
             return None;
         }
         // SAFETY: `at` is below `argc`, so the caller of `from_raw` vouches for what is there.
-        unsafe { NonNull::new(*self.argv.add(at)).map(|raw| Str::from_raw(raw)) }
+        unsafe { Some(Str::from_raw(NonNull::new(*self.argv.add(at))?)) }
     }
 
     /// Returns the arguments from `at` on.
-    pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> {
+    pub fn from(self, at: usize) -> impl Iterator<Item = Str<'a>> + Clone {
         (at..self.argc).filter_map(move |at| self.get(at))
     }
 }

@@ -2,40 +2,18 @@
 
 use redis::Value;
 
+use crate::replies::LINES;
 use harness::{Ask, Server, cmd, refusal, text, until};
 
-/// Each command with valid arguments.
-const VERBS: [&str; 29] = [
-    "DEHYDRATOR.PUSH KEY 600000 element id",
-    "DEHYDRATOR.GIDPUSH KEY 600000 element",
-    "DEHYDRATOR.PULL KEY id",
-    "DEHYDRATOR.POLL KEY",
-    "DEHYDRATOR.MPOLL 1 KEY",
-    "DEHYDRATOR.XPOLL KEY",
-    "DEHYDRATOR.XACK KEY id id2",
-    "DEHYDRATOR.LOOK KEY id",
-    "DEHYDRATOR.UPDATE KEY id element",
-    "DEHYDRATOR.TTN KEY",
-    "DEHYDRATOR.REM KEY id",
-    "DEHYDRATOR.MPUSH KEY 600000 element id",
-    "DEHYDRATOR.TOUCH KEY id 600000",
-    "DEHYDRATOR.PTTL KEY id",
-    "DEHYDRATOR.LEASE KEY 5@5@7 id",
-    "DEHYDRATOR.SETTLE KEY token id",
-    "DEHYDRATOR.RENEW KEY 5 token id",
-    "DEHYDRATOR.RELEASE KEY 5 token id",
-    "DEHYDRATOR.REJECT KEY token id",
-    "DEHYDRATOR.LEN KEY",
-    "DEHYDRATOR.RANGE KEY - +",
-    "DEHYDRATOR.SCAN KEY 0",
-    "DEHYDRATOR.INFO KEY",
-    "DEHYDRATOR.PAUSE KEY",
-    "DEHYDRATOR.RESUME KEY",
-    "DEHYDRATOR.LIMIT KEY",
-    "DEHYDRATOR.GIVEN KEY 5 5",
-    "DEHYDRATOR.SETTLED KEY 5 id",
-    "DEHYDRATOR.ONDUE KEY DROP",
-];
+/// Each verb with the fewest arguments that it accepts, on a key `k`.
+fn verbs() -> impl Iterator<Item = String> {
+    let lines = LINES.iter().filter(|(name, _)| !name.contains(' '));
+    lines.map(|(name, line)| match *name {
+        "LIMIT" => "DEHYDRATOR.LIMIT k".to_owned(),
+        "MPOLL" => "DEHYDRATOR.MPOLL 1 k".to_owned(),
+        _ => format!("DEHYDRATOR.{line}"),
+    })
+}
 
 /// Returns a word as errors show it: unprintable bytes are escaped.
 fn shown(word: &str) -> String {
@@ -164,8 +142,8 @@ fn every_command_refuses_a_key_of_another_type() {
     client.ask("XADD stream * field value");
     for key in ["text", "list", "stream"] {
         let before = client.digest(key);
-        for verb in VERBS {
-            let error = client.refused(&verb.replace("KEY", key));
+        for verb in verbs() {
+            let error = client.refused(&verb.replace(" k", &format!(" {key}")));
             assert!(error.starts_with("WRONGTYPE Operation against a key"), "{verb}: {error}");
             assert_eq!(client.ask("ECHO in-step"), text("in-step"));
         }
@@ -179,10 +157,9 @@ fn every_command_refuses_too_few_and_too_many_arguments() {
     let mut client = server.connect();
     let takes_any_number =
         ["DEHYDRATOR.XACK", "DEHYDRATOR.REM", "DEHYDRATOR.LEASE", "DEHYDRATOR.SETTLED"];
-    for verb in VERBS {
+    for verb in verbs() {
         let words: Vec<_> = verb.split(' ').collect();
-        let fewest = if words[0] == "DEHYDRATOR.XACK" { words.len() - 1 } else { words.len() };
-        for count in 1..fewest {
+        for count in 1..words.len() {
             let error = client.refused(&words[..count].join(" "));
             let expected = format!("wrong number of arguments for '{}'", words[0].to_lowercase());
             assert!(error.contains(&expected), "{count} words of {verb}: {error}");
@@ -196,7 +173,7 @@ fn every_command_refuses_too_few_and_too_many_arguments() {
             assert!(error.len() < 200, "{error}");
         }
     }
-    assert!(!client.exists("KEY"));
+    assert!(!client.exists("k"));
     assert_eq!(client.ask("DBSIZE"), Value::Int(0));
 }
 
@@ -228,8 +205,8 @@ fn a_server_out_of_memory_refuses_to_add_and_allows_to_take() {
     let mut client = server.connect();
     client.ask("DEHYDRATOR.MPUSH k 0 element id 600000 element kept");
     client.ask("CONFIG SET maxmemory 1");
-    for verb in VERBS {
-        let line = verb.replace("KEY", "k").replace(" id", " other");
+    for verb in verbs() {
+        let line = verb.replace(" id", " other");
         let adds = ["PUSH", "UPDATE", ".LEASE"].iter().any(|adds| verb.contains(adds));
         let refused = refusal(&cmd(&line), &mut client);
         assert_eq!(refused.is_ok_and(|error| error.starts_with("OOM")), adds, "{verb}");

@@ -102,7 +102,7 @@ impl Recipient for Measured<'_, '_> {
 /// Takes due elements of a key and replies them. Returns the reply, which may be empty.
 pub(super) fn reply_due<'a>(
     context: &'a Context,
-    mut dehydrator: Writing<'a>,
+    dehydrator: Writing<'a>,
     key: Str<'a>,
     now: u64,
     take: Take<'a>,

@@ -84,7 +84,7 @@ impl TakenElements {
     /// Takes the due elements of a key, and records how late the first one is. `None`: nothing is due.
     fn of_due(context: &Context, sleeper: &Rc<Sleeper>, name: &Name) -> Option<Self> {
         let (key, now) = (OwnedStr::new(&name.key), clock::now());
-        let mut dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
+        let dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
         if !dehydrator.policy().holds() {
             return None;
         }

@@ -104,7 +104,7 @@ pub fn note(context: &Context, key: Str<'_>, outlook: impl FnOnce() -> Outlook) 
 pub fn note_name(context: &Context, name: &Name, outlook: impl FnOnce() -> Outlook) {
     match with(|lines| lines.note(name, outlook)) {
         Some(Outlook::Next(Some(next))) => timer::at_deadline(context, next),
-        Some(Outlook::Delivered) => dismiss(context, name, Error::Delivered),
+        Some(Outlook::Delivered) => dismiss(context, name, Error::DELIVERED),
         _ => {}
     }
 }
@@ -119,6 +119,6 @@ pub fn dismiss(context: &Context, name: &Name, reason: Error) {
 
 /// Dismisses all blocked clients: this server has become a replica.
 pub fn dismiss_all(context: &Context) {
-    with(|lines| lines.dismiss_all(&Error::SlotMoved));
+    with(|lines| lines.dismiss_all(&Error::SLOT_MOVED));
     timer::soon(context);
 }
