@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::config;
 use crate::data_type::{Dehydrator, Reading};
-use crate::pending::schedule::{self, Failure};
+use crate::pending::agenda::{self, Failure};
 use crate::policy::{Limits, Pause, Rate, Rules};
 use crate::server::key::Name;
 use crate::server::string::Args;
@@ -108,7 +108,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let usual = Rules::default();
     let rules = dehydrator.dehydrator().map_or(&usual, Dehydrator::rules);
     reply.push(b"policy").bulk(&rules.policy.words_with(rules.trust).join(&b' '));
-    let failure = schedule::failure(&Name::of(context, key));
+    let failure = agenda::failure(&Name::of(context, key));
     reply.push(b"failures").integer(failure.as_ref().map_or(0, |failure| failure.count.into()));
     match failure {
         Some(Failure { since, reason, .. }) => {

@@ -1,7 +1,7 @@
 //! PAUSE, RESUME.
 
 use crate::data_type::Writing;
-use crate::pending::{blocked, schedule};
+use crate::pending::{agenda, blocked};
 use crate::policy;
 use crate::replicate::Effect;
 use crate::server::key::Name;
@@ -85,7 +85,7 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
 
     if dehydrator.set_pause(None) {
         let name = Name::of(context, key);
-        schedule::reset_overdue(&name);
+        agenda::reset_overdue(&name);
         blocked::reset_overdue(&name);
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");

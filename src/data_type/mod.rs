@@ -32,8 +32,9 @@ use std::sync::{Arc, LazyLock};
 use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
+use crate::clock;
 use crate::config;
-use crate::pending::compaction;
+use crate::pending::agenda::{self, Reason};
 use crate::server::error::Result;
 use crate::server::hold::Hold;
 use crate::server::notify::publishes_module_events;
@@ -43,10 +44,9 @@ use lawn::{Lawn, Shared};
 pub use callbacks::register;
 pub use copy::ElementCopy;
 pub use dehydrator::{
-    Census, DEAD_LETTERS_MAX, Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, moved, runs,
-    track_all,
+    Census, DEAD_LETTERS_MAX, Dehydrator, NEVER, REJECTED, STUCK, is_dead, is_stuck, runs,
 };
-pub use upkeep::{Compacted, compact, forget_expired_ids};
+pub use upkeep::{compact, forget_expired_ids, note_found};
 pub use writing::{Writing, restore_expiry};
 
 /// The type, once registered.
@@ -104,7 +104,8 @@ impl<'a> Reading<'a> {
             Self { open: value.map(|value| Open { value, _key: key, _hold: Hold::begin() }) };
         // Only ReDe's dumps contain idle ones. A read must not delete; the tick will.
         if let Some(idle) = reading.dehydrator().filter(|dehydrator| dehydrator.is_idle()) {
-            compaction::note(idle.tracking().mark(), context.selected_db(), name.bytes());
+            let (db, now_us) = (context.selected_db(), clock::monotonic_us());
+            agenda::note_upkeep(idle.tracking(), db, name.bytes(), Reason::Compact, now_us);
         }
         Ok(reading)
     }

@@ -9,8 +9,8 @@ use super::remembered_ids::{FORGOTTEN_PER_ID, RememberedIds};
 use super::{dehydrator_in, is_scheduled, kind, new_lawn};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
+use crate::pending::agenda;
 use crate::pending::blocked::{self, Outlook};
-use crate::pending::{compaction, schedule};
 use crate::policy::{LimitChange, Limits, Pause, Policy, Rules, Trust};
 use crate::replicate;
 use crate::server::error::Result;
@@ -486,20 +486,14 @@ fn follow_up(
 ) {
     counted.into_iter().for_each(|counted| counted.update_census(dehydrator));
     dehydrator.note_next(|| now.unwrap_or_else(clock::now));
-    let mark = dehydrator.tracking().mark();
-    if !has_grown && !mark.is_noted() && dehydrator.is_sparse() {
-        compaction::note(mark, context.selected_db(), name.bytes());
-    }
-    dehydrator.remembered.note(|| (context.selected_db(), name.bytes()));
+    dehydrator.note_upkeep(has_grown, || (context.selected_db(), name.bytes()));
     blocked::note(context, name, || dehydrator.outlook());
     if is_scheduled(dehydrator) {
-        let serial = dehydrator.tracking().serial();
         let now = now.unwrap_or_else(clock::now);
-        schedule::note(context, name, serial, dehydrator.next_task(now), now);
+        agenda::note(context, name, dehydrator.tracking(), dehydrator.next_task(now), now);
         if dehydrator.tracking().has_stuck() {
-            schedule::note_stuck(&Name::of(context, name));
+            agenda::note_stuck(&Name::of(context, name));
         }
-        dehydrator.tracking().track();
     }
 }
 

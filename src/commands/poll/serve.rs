@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{Dehydrator, inspect};
-use crate::metrics::latency::{self, OverdueSince};
+use crate::metrics::latency::{LATENESS, OverdueSince};
 use crate::pending::blocked::{self, Lines, NextInLine, Outlook, Sleeper};
 use crate::server::guard::trap;
 use crate::server::key::Name;
@@ -149,7 +149,7 @@ fn serve_line(context: &Context, name: &Rc<Name>, most: usize) -> usize {
         let Some((taken, overdue)) = taken else { break };
         trap::pass("woken");
         served += 1;
-        latency::record(overdue.late_us(taken.deadline()));
+        LATENESS.record(overdue.late_us(taken.deadline()), 1);
         match blocked::with(|lines| lines.leave(&sleeper)) {
             Some(client) => unblock(context, client, Outcome::Given(taken)),
             None => taken.give_back(context),

@@ -12,6 +12,13 @@ pub fn is_active_primary() -> bool {
         && flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
 }
 
+/// Returns whether this server is a node of a cluster.
+pub fn is_cluster() -> bool {
+    // SAFETY: without a context the server returns only its own flags.
+    let flags = unsafe { api!(RedisModule_GetContextFlags(std::ptr::null_mut())) as u32 };
+    flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+}
+
 impl Context {
     /// Returns whether this server is a primary that may replicate now: it is not loading, and clients are not paused
     /// (replicating then would kill the server).
@@ -46,9 +53,7 @@ impl Context {
 
     /// Returns whether this server is a node of a cluster.
     pub fn is_cluster(&self) -> bool {
-        // SAFETY: the context is live.
-        let flags = unsafe { api!(RedisModule_GetContextFlags(self.as_ptr())) as u32 };
-        flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+        is_cluster()
     }
 
     /// Returns whether this server is a read-only replica.
