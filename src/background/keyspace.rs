@@ -8,7 +8,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 
 use crate::commands::poll;
 use crate::metrics::clock_steps;
-use crate::pending::{blocked, compaction, id_expiry, schedule, timer};
+use crate::pending::{agenda, blocked, timer};
 use crate::server::guard::guard;
 use crate::server::{Context, event, listeners};
 
@@ -38,8 +38,7 @@ unsafe extern "C" fn on_flush(
         if subevent == raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
             // -1 stands for all databases.
             let db = (info.dbnum >= 0).then_some(info.dbnum);
-            schedule::flushed(db);
-            id_expiry::flushed(db);
+            agenda::flushed(db);
             poll::flushed(db);
         }
     });
@@ -54,9 +53,7 @@ unsafe extern "C" fn on_swap(
     guard((), || {
         // SAFETY: the server's promise above.
         let info = unsafe { &*data.cast::<raw::RedisModuleSwapDbInfo>() };
-        schedule::swapped(info.dbnum_first, info.dbnum_second);
-        compaction::swapped(info.dbnum_first, info.dbnum_second);
-        id_expiry::swapped(info.dbnum_first, info.dbnum_second);
+        agenda::swapped(info.dbnum_first, info.dbnum_second);
         poll::swapped(info.dbnum_first, info.dbnum_second);
     });
 }
@@ -102,7 +99,7 @@ unsafe extern "C" fn on_slots(
 ) {
     guard((), || {
         if subevent == event::slots_imported().1 {
-            schedule::retry_all();
+            agenda::retry_all();
             // SAFETY: the server's promise above.
             timer::soon(&unsafe { Context::from_raw(context) });
         }

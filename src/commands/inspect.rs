@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::config;
 use crate::data_type::{Dehydrator, Reading};
-use crate::pending::schedule;
+use crate::pending::agenda;
 use crate::policy::{Limits, Pause, Rate};
 use crate::server::key::Name;
 use crate::server::string::{Args, Digits};
@@ -92,7 +92,7 @@ pub fn info(context: &CommandContext, args: Args<'_>) -> Result {
     let Limits { length, held, rate, remember } = rules.limits();
     let rate = rate.as_ref();
     let pause = rules.pause.filter(|pause| pause.is_on(now));
-    let failure = schedule::failure(&Name::of(context, key));
+    let failure = agenda::failure(&Name::of(context, key));
     let (given_out, leased) = (count(&|it| it.lawn.delivered()), count(&|it| it.lawn.leased()));
 
     let mut reply = context.reply_open_map();

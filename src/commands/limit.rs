@@ -1,7 +1,7 @@
 //! LIMIT, GIVEN: limits of length, concurrency and rate.
 
 use crate::data_type::{Reading, Writing};
-use crate::pending::schedule;
+use crate::pending::agenda;
 use crate::policy::{LimitChange, Limits, Rate};
 use crate::replicate;
 use crate::server::key::Name;
@@ -61,7 +61,7 @@ pub fn limit(context: &CommandContext, args: Args<'_>) -> Result {
         }
         // Elements that are already due may have been held back by the old limits.
         let name = Name::of(context, key);
-        schedule::reset_overdue(&name);
+        agenda::reset_overdue(&name);
         replicate::verbatim(context);
         defaults::apply(context, key, &mut dehydrator);
         dehydrator.shrunk(c"dehydrator.limit");

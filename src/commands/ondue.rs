@@ -1,7 +1,7 @@
 //! ONDUE: setting what happens to elements when they come due.
 
 use crate::data_type::Writing;
-use crate::pending::schedule;
+use crate::pending::agenda;
 use crate::policy::{End, Policy, Route, Trust};
 use crate::replicate;
 use crate::server::command::{Dest, access};
@@ -109,12 +109,12 @@ pub fn ondue(context: &CommandContext, args: Args<'_>) -> Result {
 
     // Failed deliveries are retried at once, also under an unchanged policy.
     let name = Name::of(context, key);
-    schedule::succeeded(context, &name);
+    agenda::succeeded(context, &name);
     if dehydrator.change_rules(|rules| (rules.policy, rules.trust) = (policy, trust)) {
         if dehydrator.is_new() {
             limits::memory(context)?;
         }
-        schedule::reset_overdue(&name);
+        agenda::reset_overdue(&name);
         replicate::verbatim(context);
         dehydrator.shrunk(c"dehydrator.ondue");
     }

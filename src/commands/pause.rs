@@ -1,7 +1,7 @@
 //! PAUSE, RESUME.
 
 use crate::data_type::Writing;
-use crate::pending::schedule;
+use crate::pending::agenda;
 use crate::policy::Pause;
 use crate::replicate::Effect;
 use crate::server::key::Name;
@@ -76,7 +76,7 @@ pub fn resume(context: &CommandContext, args: Args<'_>) -> Result {
 
     if dehydrator.change_rules(|rules| rules.pause = None) {
         let name = Name::of(context, key);
-        schedule::reset_overdue(&name);
+        agenda::reset_overdue(&name);
         Effect::resumed(key).replicate(context);
         dehydrator.shrunk(c"dehydrator.resume");
     }

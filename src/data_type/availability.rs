@@ -3,8 +3,8 @@
 use super::dehydrator::Dehydrator;
 use super::stuck::STUCK;
 use crate::clock;
+use crate::pending::agenda::Task;
 use crate::pending::blocked::Outlook;
-use crate::pending::schedule::Task;
 use crate::policy::{Policy, Rate};
 use lawn::Element;
 

@@ -13,9 +13,10 @@ use redis_module::raw::{
 
 use super::dehydrator::Dehydrator;
 use super::encoding::{self, Corrupt, Sink, Source};
-use super::{TYPE, is_scheduled, new_lawn};
+use super::upkeep::note_found;
+use super::{TYPE, new_lawn};
 use crate::clock;
-use crate::pending::{schedule, timer};
+use crate::pending::{agenda, timer};
 use crate::policy::{Policy, Rate, Rules, Trust};
 use crate::replicate::{self, Effect};
 use crate::server::guard::{AbortOnPanic, guard, trap};
@@ -110,11 +111,8 @@ fn leak(
     arrived: impl FnOnce() -> u64,
 ) -> *mut c_void {
     dehydrator.note_next(arrived);
-    name.iter().for_each(|name| dehydrator.note_memory(name.db, &name.key));
-    if is_scheduled(&dehydrator) {
-        let tracking = dehydrator.tracking();
-        name.into_iter().for_each(|name| schedule::add(&name, tracking.serial()));
-        tracking.track();
+    if let Some(name) = name {
+        note_found(&dehydrator, &name);
     }
     Box::into_raw(Box::new(dehydrator)).cast()
 }
@@ -297,12 +295,7 @@ unsafe extern "C" fn unlink2(transfer: *mut RedisModuleKeyOptCtx, value: *const 
     guard((), || {
         // SAFETY: the server's promise above.
         let (transfer, value) = unsafe { (KeyNames::from_raw(transfer), dehydrator(value)) };
-        value.remembered.clear_mark();
-        if value.tracking().unlink()
-            && let Some(name) = transfer.and_then(|transfer| transfer.source())
-        {
-            schedule::remove(&name, value.tracking().serial());
-        }
+        agenda::leave(value.tracking(), || transfer.and_then(|transfer| transfer.source()));
     });
 }
 

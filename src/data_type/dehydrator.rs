@@ -1,16 +1,18 @@
 //! A key's value: a lawn, and the rules for elements that come due.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
-
 use super::census::CensusShare;
 use super::remembered_ids::RememberedIds;
 use super::stuck::{STUCK, is_stuck};
+use crate::clock;
 use crate::metrics::latency::OverdueSince;
-use crate::pending::compaction::{self, Mark};
-use crate::pending::overdue::{OVERDUE, OverdueSlot, Serial};
+use crate::pending::agenda::{self, Reason, Tracking};
+use crate::pending::overdue::OVERDUE;
 use crate::policy::{self, Limits, Rate, Rules};
 use crate::server::flags::is_active_primary;
 use lawn::{Lawn, Mover, Row, Start, rounded};
+
+/// Delay after an id's expiry before the cron forgets it, in milliseconds, so that it forgets many at once.
+const FORGETTING_DELAY_MS: u64 = 500;
 
 /// The value of a key.
 pub struct Dehydrator {
@@ -29,7 +31,7 @@ impl Dehydrator {
 
     /// Creates a dehydrator with rules and remembered ids, and counts it.
     pub fn with_rules(lawn: Lawn, rules: Rules, remembered: RememberedIds) -> Self {
-        let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::none() };
+        let new = Self { lawn, rules: boxed(rules), remembered, tracking: Tracking::new() };
         new.census_share().add();
         new.look_for_stuck();
         new
@@ -94,7 +96,7 @@ impl Dehydrator {
     /// out.
     pub fn memory(&self) -> usize {
         const SERVER_OBJECTS: usize = 2 * 16;
-        /// The schedule's entry for the name, about.
+        /// The agenda's entry for the name, about.
         const SCHEDULED: usize = 240;
         let own = SERVER_OBJECTS + rounded(size_of::<Self>()) - size_of::<Lawn>();
         let rules = self.rules.as_ref().map_or(0, |rules| {
@@ -104,7 +106,7 @@ impl Dehydrator {
             });
             rounded(size_of::<Rules>()) + rounded(rules.policy.memory()) + limits
         });
-        let scheduled = if self.tracking.is_tracked() { SCHEDULED } else { 0 };
+        let scheduled = if self.tracking.is_noted(Reason::Deliver) { SCHEDULED } else { 0 };
         self.lawn.memory() + own + rules + self.remembered.memory() + scheduled
     }
 
@@ -113,11 +115,22 @@ impl Dehydrator {
         (self.lawn.is_sparse() || self.remembered.is_sparse()) && !self.is_idle()
     }
 
-    /// Records the memory to give back, now or when ids expire, for a value that got its key without a write.
-    pub fn note_memory(&self, db: i32, key: &[u8]) {
-        self.remembered.note(|| (db, key));
-        if self.is_sparse() {
-            compaction::note(self.tracking.mark(), db, key);
+    /// Records the upkeep to come: memory to give back, now or when remembered ids expire. `has_grown`: elements were only
+    /// added, so there is no more memory to give back than before. The name is built only if needed.
+    #[inline]
+    pub fn note_upkeep<'a>(&self, has_grown: bool, name: impl Fn() -> (i32, &'a [u8])) {
+        if !has_grown && !self.tracking.is_noted(Reason::Compact) && self.is_sparse() {
+            let (db, key) = name();
+            let now_us = clock::monotonic_us();
+            agenda::note_upkeep(&self.tracking, db, key, Reason::Compact, now_us);
+        }
+        if let Some(ids) = self.remembered.ids()
+            && !self.tracking.is_noted(Reason::Forget)
+            && let Some(next) = ids.next()
+        {
+            let (db, key) = name();
+            let at = next.saturating_add(FORGETTING_DELAY_MS);
+            agenda::note_upkeep(&self.tracking, db, key, Reason::Forget, at);
         }
     }
 
@@ -210,119 +223,6 @@ impl Drop for Dehydrator {
 
 fn boxed(rules: Rules) -> Option<Box<Rules>> {
     (rules != policy::DEFAULT).then(|| Box::new(rules))
-}
-
-/// Whether the module knows the name of a dehydrator that it must find by itself.
-///
-/// The server reports that RENAME or MOVE takes a value from its name, but not the new name. A value that is not freed
-/// then has *moved*: its name is unknown until a write or a walk over the keyspace finds it. A background thread may
-/// free a value, hence the atomics, which order nothing.
-pub struct Tracking {
-    state: AtomicU8,
-    /// Whether dead letters may be stuck, so that they are retried. Only the main thread changes it.
-    has_stuck: AtomicBool,
-    /// Whether [`compaction`] has recorded the value.
-    mark: Mark,
-    slot: OverdueSlot,
-}
-
-/// The number of values that are [`MOVED`].
-static MOVED_COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Whether a walk looks for all values, so that one whose name was never recorded also counts as moved.
-static ALL_ARE_TRACKED: AtomicBool = AtomicBool::new(false);
-
-const UNTRACKED: u8 = 0;
-const TRACKED: u8 = 1;
-const MOVED: u8 = 2;
-
-impl Tracking {
-    fn none() -> Self {
-        let (state, has_stuck) = (AtomicU8::new(UNTRACKED), AtomicBool::new(false));
-        Self { state, has_stuck, mark: Mark::none(), slot: OverdueSlot::new() }
-    }
-
-    /// Returns the number that identifies this value.
-    pub fn serial(&self) -> Serial {
-        self.slot.serial()
-    }
-
-    /// Returns the mark of [`compaction`].
-    pub fn mark(&self) -> &Mark {
-        &self.mark
-    }
-
-    /// Returns whether dead letters may be stuck.
-    pub fn has_stuck(&self) -> bool {
-        self.has_stuck.load(Ordering::Relaxed)
-    }
-
-    /// Records whether dead letters may be stuck.
-    pub fn note_stuck(&self, has_stuck: bool) {
-        self.has_stuck.store(has_stuck, Ordering::Relaxed);
-    }
-
-    /// Returns whether the present name is recorded.
-    pub fn is_tracked(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == TRACKED
-    }
-
-    /// Records that the present name is known.
-    pub fn track(&self) {
-        self.set(TRACKED);
-    }
-
-    /// Records that the module need not know the name.
-    pub fn untrack(&self) {
-        self.set(UNTRACKED);
-    }
-
-    /// Records that a walk has found the value. Its name is recorded if the module must know it.
-    pub fn found(&self, is_scheduled: bool) {
-        if is_scheduled {
-            self.track();
-        } else if self.state.load(Ordering::Relaxed) == MOVED {
-            self.set(UNTRACKED);
-        }
-    }
-
-    /// Records that the value leaves its name. Returns whether that was recorded.
-    pub fn unlink(&self) -> bool {
-        self.mark.clear();
-        let was_tracked = self.is_tracked();
-        if was_tracked || ALL_ARE_TRACKED.load(Ordering::Relaxed) {
-            self.set(MOVED);
-        }
-        was_tracked
-    }
-
-    fn set(&self, state: u8) {
-        let before = self.state.swap(state, Ordering::Relaxed);
-        if before == state {
-            return;
-        }
-        if before == MOVED {
-            MOVED_COUNT.fetch_sub(1, Ordering::Relaxed);
-        }
-        if state == MOVED {
-            MOVED_COUNT.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Tracking {
-    fn drop(&mut self) {
-        self.set(UNTRACKED);
-    }
-}
-
-/// Returns the number of live dehydrators that have left a recorded name, or one that might have been recorded.
-pub fn moved() -> usize {
-    MOVED_COUNT.load(Ordering::Relaxed)
-}
-
-/// Sets whether a walk looks for all dehydrators.
-pub fn track_all(all: bool) {
-    ALL_ARE_TRACKED.store(all, Ordering::Relaxed);
 }
 
 // 88 bytes would take 96: see the size of a key with one element in docs/operations.md.

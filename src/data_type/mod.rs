@@ -40,8 +40,9 @@ use std::sync::{Arc, LazyLock};
 use ahash::RandomState;
 use redis_module::raw::RedisModuleType;
 
+use crate::clock;
 use crate::config;
-use crate::pending::compaction;
+use crate::pending::agenda::{self, Reason};
 use crate::policy::{self, Rules};
 use crate::server::error::Result;
 use crate::server::hold::Hold;
@@ -53,9 +54,9 @@ pub use availability::DEAD_LETTERS_MAX;
 pub use callbacks::register;
 pub use census::Census;
 pub use copy::ElementCopy;
-pub use dehydrator::{Dehydrator, moved, track_all};
+pub use dehydrator::Dehydrator;
 pub use stuck::{NEVER, REJECTED, STUCK, is_dead, is_stuck, runs};
-pub use upkeep::{Compacted, compact, forget_expired_ids};
+pub use upkeep::{compact, forget_expired_ids, note_found};
 pub use writing::{Writing, restore_expiry};
 
 /// The type, once registered.
@@ -132,7 +133,8 @@ impl<'a> Reading<'a> {
         let reading = Self(Key::open_to_read(context, name).map(Opened::new).transpose()?);
         // Only ReDe's dumps contain idle ones. A read must not delete; the tick will.
         if let Some(idle) = reading.dehydrator().filter(|dehydrator| dehydrator.is_idle()) {
-            compaction::note(idle.tracking().mark(), context.selected_db(), name.bytes());
+            let (db, now_us) = (context.selected_db(), clock::monotonic_us());
+            agenda::note_upkeep(idle.tracking(), db, name.bytes(), Reason::Compact, now_us);
         }
         Ok(reading)
     }

@@ -10,8 +10,8 @@ use super::stuck::is_stuck_timer;
 use super::{Dehydrator, Opened, dehydrator_in, is_scheduled, kind, new_lawn};
 use crate::clock;
 use crate::metrics::latency::OverdueSince;
+use crate::pending::agenda;
 use crate::pending::blocked::{self, Outlook};
-use crate::pending::{compaction, schedule};
 use crate::policy::{self, Policy, Rules};
 use crate::replicate;
 use crate::server::error::Result;
@@ -366,20 +366,14 @@ impl<'a> Writing<'a> {
         let (context, name) = (self.context, self.name);
         let now = || self.now.unwrap_or_else(clock::now);
         dehydrator.note_next(now);
-        let mark = dehydrator.tracking().mark();
-        if !has_grown && !mark.is_noted() && dehydrator.is_sparse() {
-            compaction::note(mark, context.selected_db(), name.bytes());
-        }
-        dehydrator.remembered.note(|| (context.selected_db(), name.bytes()));
+        dehydrator.note_upkeep(has_grown, || (context.selected_db(), name.bytes()));
         blocked::note(context, name, || dehydrator.outlook());
         if is_scheduled(dehydrator) {
-            let serial = dehydrator.tracking().serial();
             let now = now();
-            schedule::note(context, name, serial, dehydrator.next_task(now), now);
+            agenda::note(context, name, dehydrator.tracking(), dehydrator.next_task(now), now);
             if dehydrator.tracking().has_stuck() {
-                schedule::note_stuck(&Name::of(context, name));
+                agenda::note_stuck(&Name::of(context, name));
             }
-            dehydrator.tracking().track();
         }
     }
 }

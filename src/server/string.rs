@@ -68,6 +68,15 @@ impl OwnedStr {
         Self { raw: NonNull::new(raw).expect("the server aborts rather than run out of memory") }
     }
 
+    /// Takes ownership of a string.
+    ///
+    /// # Safety
+    ///
+    /// `raw` must come from [`OwnedStr::into_raw`], and have no other owner.
+    pub(super) unsafe fn from_raw(raw: NonNull<RedisModuleString>) -> Self {
+        Self { raw }
+    }
+
     /// Transfers ownership to the server, which frees the string.
     pub fn into_raw(self) -> *mut RedisModuleString {
         ManuallyDrop::new(self).raw.as_ptr()

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::clock;
 use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
-use crate::metrics::latency;
+use crate::metrics::latency::LATENESS;
 use crate::pending::Take;
 use crate::pending::blocked::Sleeper;
 use crate::replicate::{self, Pushed};
@@ -94,7 +94,7 @@ impl TakenElements {
         take_due(context, dehydrator, key.as_str(), now, sleeper.take(), &mut taken);
         trap::pass("taken");
         let taken = Self::new(sleeper, name.db, key, taken.elements)?;
-        latency::record(overdue.unwrap_or_default().late_us(taken.elements[0].deadline));
+        LATENESS.record(overdue.unwrap_or_default().late_us(taken.elements[0].deadline), 1);
         Some(Self { expiry, is_returnable: true, whole, ..taken })
     }
 

@@ -30,6 +30,7 @@ use super::{Take, timer};
 use crate::clock;
 use crate::server::blocked_client::BlockedClient;
 use crate::server::key::Name;
+use crate::server::passes;
 use crate::server::{Context, Error, Str};
 
 pub use lines::{Lines, Sleeper};
@@ -83,7 +84,7 @@ pub fn join(
     let names = keys.iter().map(|(key, _)| Name::of(context, *key));
     let sleeper = with(|lines| lines.join(client, names, until_us, take));
     // Passes are measured while a client is blocked.
-    timer::listen();
+    passes::listen();
     if let Some(until_us) = until_us {
         timer::at(context, until_us);
     }

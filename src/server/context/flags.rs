@@ -12,6 +12,13 @@ pub fn is_active_primary() -> bool {
         && flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0
 }
 
+/// Returns whether this server is a node of a cluster.
+pub fn is_cluster() -> bool {
+    // SAFETY: without a context the server returns only its own flags.
+    let flags = unsafe { api!(RedisModule_GetContextFlags(std::ptr::null_mut())) as u32 };
+    flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
+}
+
 impl Context {
     /// Returns whether any of these flags is set.
     fn has(&self, flags: u32) -> bool {
@@ -45,7 +52,7 @@ impl Context {
 
     /// Returns whether this server is a node of a cluster.
     pub fn is_cluster(&self) -> bool {
-        self.has(raw::REDISMODULE_CTX_FLAGS_CLUSTER)
+        is_cluster()
     }
 
     /// Returns whether this server is a read-only replica.
