@@ -40,5 +40,5 @@ class CeleryOnDehydrator(CeleryOnRedis):
     name = "Celery on Dehydrator"
     waits = "the server"
     packages = ("celery", "kombu")
-    transport = "dehydrator.kombu:Transport"
+    transport = "dehydrator_queue.kombu:Transport"
     needs_module = True

@@ -39,5 +39,5 @@ class RqOnDehydrator(RqOnRedis):
     waits = "the server"
     packages = ("rq",)
     broker = "dehydrator"
-    options = ("--queue-class", "dehydrator.rq.Queue", "--job-class", "dehydrator.rq.Job")
+    options = ("--queue-class", "dehydrator_queue.rq.Queue", "--job-class", "dehydrator_queue.rq.Job")
     needs_module = True

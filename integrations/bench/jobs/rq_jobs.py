@@ -11,7 +11,7 @@ from plan import planned
 
 if __name__ == "__main__":
     if os.environ["BENCH_BROKER"] == "dehydrator":
-        from dehydrator.rq import Queue
+        from dehydrator_queue.rq import Queue
     else:
         from rq import Queue
 

@@ -56,9 +56,12 @@ function isMissing(error: unknown, name: LibraryName): boolean {
 
 function missing(error: unknown): unknown {
   if (!isMissing(error, "ioredis") && !isMissing(error, "redis")) return error;
-  return new DehydratorError("dehydrator needs ioredis or node-redis: `npm install ioredis`, or `npm install redis`", {
-    cause: error,
-  });
+  return new DehydratorError(
+    "dehydrator-queue needs ioredis or node-redis: `npm install ioredis`, or `npm install redis`",
+    {
+      cause: error,
+    },
+  );
 }
 
 export function wireOf(maker: Maker, timeout: number): Wire {

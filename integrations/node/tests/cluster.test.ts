@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import { type LibraryName, Reject } from "dehydrator";
+import { type LibraryName, Reject } from "dehydrator-queue";
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
 import { queueOf, running, withEach } from "./harness.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Queue } from "dehydrator";
+import type { Queue } from "dehydrator-queue";
 import { Redis } from "ioredis";
 import { createSentinel } from "redis";
 import { queueOf, running, withEach } from "./harness.js";

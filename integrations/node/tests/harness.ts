@@ -1,7 +1,15 @@
 // What tests of queues and workers share: each is run with both libraries.
 
 import { describe, type TestContext } from "node:test";
-import { Hooks, type Job, type LibraryName, Queue, type QueueOptions, Worker, type WorkerOptions } from "dehydrator";
+import {
+  Hooks,
+  type Job,
+  type LibraryName,
+  Queue,
+  type QueueOptions,
+  Worker,
+  type WorkerOptions,
+} from "dehydrator-queue";
 
 export const LIBRARIES: readonly LibraryName[] = ["ioredis", "redis"];
 

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Queue } from "dehydrator";
+import { Queue } from "dehydrator-queue";
 import { queueOf, running, withEach } from "./harness.js";
 import { RealServer, until } from "./servers.js";
 

@@ -68,7 +68,7 @@ def killed_worker(server: RealServer, *options: str, **environment: str) -> Iter
 
 def application(server: RealServer) -> celery.Celery:
     app = celery.Celery("celery_app", broker=f"{server.url}/0", backend=f"{server.url}/1")
-    app.conf.update(broker_transport="dehydrator.kombu:Transport")
+    app.conf.update(broker_transport="dehydrator_queue.kombu:Transport")
     return app
 
 

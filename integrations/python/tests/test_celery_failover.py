@@ -54,7 +54,7 @@ def test_a_failover_under_load_loses_nothing(pair: Pair, own_server: RealServer)
     with ExitStack() as stack:
         address = stack.enter_context(closing(Address(pair.primary)))
         url = f"{address.url}/0"
-        app = application(url, broker_transport="dehydrator.kombu:Transport")
+        app = application(url, broker_transport="dehydrator_queue.kombu:Transport")
         two_workers(stack, own_server, BROKER=url)
         sender = threading.Thread(target=send_all, args=[app])
         sender.start()
@@ -72,7 +72,7 @@ def test_sentinel_leads_to_the_server_that_takes_over(pair: Pair, own_server: Re
         sentinels = stack.enter_context(closing(Sentinels(tmp_path, pair)))
         url = sentinels.celery_url
         options = {"master_name": "mine", "visibility_timeout": 2}
-        transport = "dehydrator.kombu:SentinelTransport"
+        transport = "dehydrator_queue.kombu:SentinelTransport"
         app = application(url, broker_transport=transport, broker_transport_options=options)
         two_workers(stack, own_server, BROKER=url, TRANSPORT=transport, OPTIONS=json.dumps(options))
         send_all(app)

@@ -21,9 +21,9 @@ from address import Address
 from servers import wait_until
 from topologies import Cluster, Pair, Sentinels
 
-import dehydrator
-import dehydrator.aio
-from dehydrator import Job, Queue
+import dehydrator_queue
+import dehydrator_queue.aio
+from dehydrator_queue import Job, Queue
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 both = pytest.mark.parametrize("kind", ["threads", "asyncio"])
@@ -69,7 +69,7 @@ def working(kind: str, url: str, *names: str) -> Iterator[Record]:
     threads = []
     for _ in range(2):
         if kind == "threads":
-            workers.append(dehydrator.Worker([Queue(url, name) for name in names], record.note, **terms))
+            workers.append(dehydrator_queue.Worker([Queue(url, name) for name in names], record.note, **terms))
             threads.append(threading.Thread(target=workers[-1].run))
         else:
 
@@ -77,8 +77,8 @@ def working(kind: str, url: str, *names: str) -> Iterator[Record]:
                 record.note(job)
 
             async def run() -> None:
-                queues = [dehydrator.aio.Queue(url, name) for name in names]
-                worker = dehydrator.aio.Worker(queues, work, **terms)
+                queues = [dehydrator_queue.aio.Queue(url, name) for name in names]
+                worker = dehydrator_queue.aio.Worker(queues, work, **terms)
                 workers.append(worker)
                 await worker.run()
 

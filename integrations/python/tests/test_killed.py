@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from servers import RealServer, wait_until
 
-from dehydrator import Item, Queue
+from dehydrator_queue import Item, Queue
 
 PROGRAM = Path(__file__).with_name("worker_program.py")
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dehydrator.leases import RENEWER, Leases, Renewer
+from dehydrator_queue.leases import RENEWER, Leases, Renewer
 
 
 class Consumer(Leases):

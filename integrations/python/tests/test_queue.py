@@ -15,9 +15,9 @@ from address import Address
 from older import OlderModule
 from servers import RealServer, wait_until
 
-from dehydrator import Item, ModuleMissingError, ModuleTooOldError, Queue, Raw, Worker
-from dehydrator.aio import Queue as AsyncQueue
-from dehydrator.verbs import poll
+from dehydrator_queue import Item, ModuleMissingError, ModuleTooOldError, Queue, Raw, Worker
+from dehydrator_queue.aio import Queue as AsyncQueue
+from dehydrator_queue.verbs import poll
 
 
 def test_what_is_put_away_waits_for_its_delay(server: RealServer) -> None:
@@ -148,9 +148,9 @@ def test_a_url_that_would_not_be_kept_to_is_refused() -> None:
 async def test_a_client_of_the_other_kind_is_refused_before_anything_is_sent(library: str, kind: str) -> None:
     kind = kind.replace("Redis", library.title())
     plain, awaited = importlib.import_module(library), importlib.import_module(f"{library}.asyncio")
-    with pytest.raises(TypeError, match=r"of asyncio; use dehydrator\.aio"):
+    with pytest.raises(TypeError, match=r"of asyncio; use dehydrator_queue\.aio"):
         Queue(getattr(awaited, kind)(host="127.0.0.1"), "jobs")
-    with pytest.raises(TypeError, match="not of asyncio; use dehydrator"):
+    with pytest.raises(TypeError, match="not of asyncio; use dehydrator_queue"):
         AsyncQueue(object.__new__(getattr(plain, kind)), "jobs")
 
 

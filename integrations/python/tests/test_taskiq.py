@@ -14,8 +14,8 @@ from servers import RealServer, wait_until
 from taskiq import SmartRetryMiddleware, TaskiqMessage, TaskiqMiddleware
 from taskiq.api import run_receiver_task
 
-from dehydrator import ModuleMissingError
-from dehydrator.taskiq import DehydratorBroker
+from dehydrator_queue import ModuleMissingError
+from dehydrator_queue.taskiq import DehydratorBroker
 
 KEY = "taskiq:dehydrator"
 

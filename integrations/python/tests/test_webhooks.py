@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from servers import RealServer, wait_until
 
-from dehydrator import Item, Queue
+from dehydrator_queue import Item, Queue
 
 PROGRAM = Path(__file__).parents[1] / "examples" / "webhooks.py"
 

@@ -16,10 +16,10 @@ from address import Address
 from prometheus_client import CollectorRegistry
 from servers import RealServer, wait_until
 
-from dehydrator import Backoff, Hooks, Item, Job, ModuleMissingError, Queue, Reject, Retry, Worker
-from dehydrator.aio import Queue as AsyncQueue
-from dehydrator.aio import Worker as AsyncWorker
-from dehydrator.prometheus import PrometheusHooks
+from dehydrator_queue import Backoff, Hooks, Item, Job, ModuleMissingError, Queue, Reject, Retry, Worker
+from dehydrator_queue.aio import Queue as AsyncQueue
+from dehydrator_queue.aio import Worker as AsyncWorker
+from dehydrator_queue.prometheus import PrometheusHooks
 
 QUICK = Backoff(first=0.05, most=0.1)
 
@@ -399,7 +399,7 @@ def test_queues_of_two_databases_are_refused(server: RealServer, kind: str, othe
 def test_queues_of_the_other_kind_are_refused(server: RealServer, kind: str) -> None:
     queue, worker = (AsyncQueue, Worker) if kind == "threads" else (Queue, AsyncWorker)
     for queues in (queue(server.url, "a"), [queue(server.url, "a")]):
-        with pytest.raises(TypeError, match=r"a worker serves dehydrator\.(aio\.)?Queue, not"):
+        with pytest.raises(TypeError, match=r"a worker serves dehydrator_queue\.(aio\.)?Queue, not"):
             worker(queues, print)
 
 
@@ -453,9 +453,9 @@ def test_a_stop_has_a_deadline_and_gives_back_what_is_not_done_by_then(server: R
 
 def test_a_process_ends_although_work_goes_on_that_a_stop_cut_off(server: RealServer) -> None:
     program = """
-import sys, time, threading, dehydrator
-jobs = dehydrator.Queue(sys.argv[1], "jobs")
-worker = dehydrator.Worker(jobs, lambda job: (worker.stop(0.1), time.sleep(600)), block=0.2)
+import sys, time, threading, dehydrator_queue
+jobs = dehydrator_queue.Queue(sys.argv[1], "jobs")
+worker = dehydrator_queue.Worker(jobs, lambda job: (worker.stop(0.1), time.sleep(600)), block=0.2)
 jobs.put(1, id="a")
 worker.run()
 """

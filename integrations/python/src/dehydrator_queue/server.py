@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from dehydrator.errors import ModuleMissingError, ModuleTooOldError
-from dehydrator.library import Client, ResponseError, check_kind, doubts_others, forget_connections, passes
-from dehydrator.verbs import Question
+from dehydrator_queue.errors import ModuleMissingError, ModuleTooOldError
+from dehydrator_queue.library import Client, ResponseError, check_kind, doubts_others, forget_connections, passes
+from dehydrator_queue.verbs import Question
 
 T = TypeVar("T")
 

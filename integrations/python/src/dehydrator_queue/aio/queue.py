@@ -1,22 +1,18 @@
-"""A queue: what others put away for workers."""
+"""A queue for asyncio: see dehydrator_queue.queue."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import datetime
 from typing import Any
 
-from dehydrator.codec import Codec, Json
-from dehydrator.job import DeadLetter, Item, Waiting
-from dehydrator.library import REPLY, Client, connect, is_cluster
-from dehydrator.moment import Duration
-from dehydrator.server import Server
-from dehydrator.verbs import Keep, Verbs
-
-
-def dead_of(name: str, client: Any) -> str:
-    """Returns where the dead letters of a queue go: on a cluster, in the slot of the queue."""
-    return f"{{{name}}}:dead" if is_cluster(client) and "{" not in name else f"{name}:dead"
+from dehydrator_queue.aio.server import Server
+from dehydrator_queue.codec import Codec, Json
+from dehydrator_queue.job import DeadLetter, Item, Waiting
+from dehydrator_queue.library import REPLY, Client, connect
+from dehydrator_queue.moment import Duration
+from dehydrator_queue.queue import dead_of
+from dehydrator_queue.verbs import Keep, Verbs
 
 
 class Queue:
@@ -24,7 +20,7 @@ class Queue:
 
     All commands are sent again when the connection breaks, for `patience` seconds, and take effect once, but for what
     `put` and `revive` say. Durations are in seconds, or timedeltas; `at` is a datetime with its time zone, or seconds
-    since 1970. Safe for many threads.
+    since 1970.
     """
 
     def __init__(
@@ -43,12 +39,12 @@ class Queue:
         timedelta, for how long; all, if it is not given.
         """
         self._url = server if isinstance(server, str) else None
-        client: Client = connect(server, REPLY) if isinstance(server, str) else server
+        client: Client = connect(server, REPLY, asyncio=True) if isinstance(server, str) else server
         self.name = name
         self.server = Server(client, patience)
         self.verbs = Verbs(name, dead or dead_of(name, client), codec or Json(), keep_dead)
 
-    def put(
+    async def put(
         self,
         payload: Any,
         *,
@@ -65,84 +61,81 @@ class Queue:
         If the reply is lost the command is sent again. Should a worker be done with the job by then, its id is free and
         the job is put away once more, unless the server remembers the ids of late: `DEHYDRATOR.LIMIT key REMEMBER`.
         """
-        return self.server.ask(self.verbs.put(payload, id, delay, at, replace))
+        return await self.server.ask(self.verbs.put(payload, id, delay, at, replace))
 
-    def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
+    async def put_many(self, items: Iterable[Item], *, replace: bool = False) -> list[str | None]:
         """Puts many away, a thousand or a megabyte in a command.
 
         Returns for each what `put` would, and None if there is no room.
         """
-        return [id for question in self.verbs.put_many(items, replace) for id in self.server.ask(question)]
+        return [id for question in self.verbs.put_many(items, replace) for id in await self.server.ask(question)]
 
-    def cancel(self, *ids: str | bytes) -> int:
+    async def cancel(self, *ids: str | bytes) -> int:
         """Removes jobs, whether they wait or a worker has them; returns how many were there."""
-        return self.server.ask(self.verbs.cancel(ids)) if ids else 0
+        return await self.server.ask(self.verbs.cancel(ids)) if ids else 0
 
-    def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
+    async def postpone(self, id: str | bytes, delay: Duration = 0.0, *, at: datetime | float | None = None) -> bool:
         """Sets when a job is due, from now, later or earlier than it was; returns whether it is there."""
-        return self.server.ask(self.verbs.postpone(id, delay, at))
+        return await self.server.ask(self.verbs.postpone(id, delay, at))
 
-    def look(self, id: str | bytes) -> Waiting | None:
+    async def look(self, id: str | bytes) -> Waiting | None:
         """Returns what is known of a job, and leaves it as it is."""
-        return self.server.ask(self.verbs.look(id))
+        return await self.server.ask(self.verbs.look(id))
 
-    def update(self, id: str | bytes, payload: Any) -> None:
+    async def update(self, id: str | bytes, payload: Any) -> None:
         """Replaces a payload; the deadline stays. If there is no such id the server's error, NOSUCHID, is raised."""
-        self.server.ask(self.verbs.update(id, payload))
+        await self.server.ask(self.verbs.update(id, payload))
 
-    def __iter__(self) -> Iterator[Waiting]:
+    async def __aiter__(self) -> AsyncIterator[Waiting]:
         """Yields all that is in the queue, in the order of delivery, and takes nothing."""
         start: Any = "-"
         while start is not None:
-            start, rows = self.server.ask(self.verbs.page(start))
-            yield from rows
+            start, rows = await self.server.ask(self.verbs.page(start))
+            for row in rows:
+                yield row
 
-    def __len__(self) -> int:
+    async def length(self) -> int:
         """Returns how many jobs there are: due, with workers, and waiting."""
-        return self.server.ask(self.verbs.length())
+        return await self.server.ask(self.verbs.length())
 
-    def __bool__(self) -> bool:
-        """A queue is one, also if it is empty."""
-        return True
-
-    def info(self) -> dict[str, Any]:
+    async def info(self) -> dict[str, Any]:
         """Returns what DEHYDRATOR.INFO tells."""
-        return self.server.ask(self.verbs.info())
+        return await self.server.ask(self.verbs.info())
 
-    def pause(self, duration: Duration | None = None) -> None:
+    async def pause(self, duration: Duration | None = None) -> None:
         """Gives out nothing for a while, or until `resume`."""
-        self.server.ask(self.verbs.pause(duration))
+        await self.server.ask(self.verbs.pause(duration))
 
-    def resume(self) -> bool:
+    async def resume(self) -> bool:
         """Ends a pause; returns whether there was one."""
-        return self.server.ask(self.verbs.resume())
+        return await self.server.ask(self.verbs.resume())
 
-    def dead_letters(self, count: int = 100) -> list[DeadLetter]:
+    async def dead_letters(self, count: int = 100) -> list[DeadLetter]:
         """Returns the first of the dead letters, with the reasons."""
-        return self.server.ask(self.verbs.dead_letters(count))
+        return await self.server.ask(self.verbs.dead_letters(count))
 
-    def revive(self, count: int = 100) -> int:
+    async def revive(self, count: int = 100) -> int:
         """Puts the first dead letters away again, due at once; returns how many. One whose id is in the queue stays.
 
         If the reply is lost it is sent again, and so may do it for up to `count` more, and returns those alone.
         """
-        return self.server.ask(self.verbs.revive(count))
+        return await self.server.ask(self.verbs.revive(count))
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """Raises ModuleMissingError or ModuleTooOldError, which say what to do, if the server cannot do this."""
-        self.server.check(self.name)
+        await self.server.check(self.name)
 
     def patient(self, timeout: float) -> Client:
         """Returns a client that waits for a reply that long: another one, if the queue was made by a URL."""
-        return self.server.client if self._url is None else connect(self._url, timeout)
+        return self.server.client if self._url is None else connect(self._url, timeout, asyncio=True)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Closes the connections. A client that you made yourself stays open."""
         if self._url is not None:
-            self.server.client.close()  # type: ignore[attr-defined]
+            await self.server.client.aclose()  # type: ignore[attr-defined]
 
-    def __enter__(self) -> Queue:
+    async def __aenter__(self) -> Queue:
         return self
 
-    def __exit__(self, *raised: object) -> None:
-        self.close()
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
-from dehydrator.codec import Codec
-from dehydrator.job import DeadLetter, Delivery, Item, Waiting, id_bytes, id_text
-from dehydrator.moment import Duration, milliseconds, unix_milliseconds
+from dehydrator_queue.codec import Codec
+from dehydrator_queue.job import DeadLetter, Delivery, Item, Waiting, id_bytes, id_text
+from dehydrator_queue.moment import Duration, milliseconds, unix_milliseconds
 
 T = TypeVar("T")
 

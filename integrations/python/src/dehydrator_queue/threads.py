@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-from dehydrator.job import Delivery
+from dehydrator_queue.job import Delivery
 
 #: Seconds between two looks at whether the wait for threads is over.
 SLICE = 0.1

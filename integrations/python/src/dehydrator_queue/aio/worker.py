@@ -1,4 +1,4 @@
-"""A worker of asyncio: see dehydrator.worker, of which this is the same in tasks."""
+"""A worker of asyncio: see dehydrator_queue.worker, of which this is the same in tasks."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from dehydrator.aio.queue import Queue
-from dehydrator.aio.server import Server
-from dehydrator.backoff import Backoff
-from dehydrator.held import Held
-from dehydrator.hooks import Guarded, Hooks
-from dehydrator.job import Delivery, Job
-from dehydrator.library import ResponseError, passes, read_timeout, reply_in
-from dehydrator.moment import Duration, in_seconds
-from dehydrator.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
-from dehydrator.threads import SLICE
-from dehydrator.verbs import Question, new_token, poll
-from dehydrator.worker import GRACE, MOST_AT_ONCE, by_name
+from dehydrator_queue.aio.queue import Queue
+from dehydrator_queue.aio.server import Server
+from dehydrator_queue.backoff import Backoff
+from dehydrator_queue.held import Held
+from dehydrator_queue.hooks import Guarded, Hooks
+from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.library import ResponseError, passes, read_timeout, reply_in
+from dehydrator_queue.moment import Duration, in_seconds
+from dehydrator_queue.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
+from dehydrator_queue.threads import SLICE
+from dehydrator_queue.verbs import Question, new_token, poll
+from dehydrator_queue.worker import GRACE, MOST_AT_ONCE, by_name
 
 
 class Worker:
     """Takes what is due, and awaits `work` with a Job, `concurrency` of them at a time.
 
-    What ends is settled, what raises is given out again: see dehydrator.Worker. The work of a job that is lost is
+    What ends is settled, what raises is given out again: see dehydrator_queue.Worker. The work of a job that is lost is
     cancelled.
     """
 
@@ -44,7 +44,7 @@ class Worker:
         hooks: Hooks | None = None,
         stop_timeout: Duration | None = None,
     ) -> None:
-        """See dehydrator.Worker."""
+        """See dehydrator_queue.Worker."""
         self._queues: dict[str, Queue] = by_name(queues, Queue)
         self._work = work
         self._terms = Terms.of(concurrency, lease, block, attempts, backoff, stop_timeout)

@@ -26,7 +26,9 @@ def _found() -> list[ModuleType]:
         except ImportError:
             continue
     if not found:
-        raise ImportError("dehydrator needs a client library: install dehydrator[redis] or dehydrator[valkey]")
+        raise ImportError(
+            "dehydrator_queue needs a client library: install dehydrator-queue[redis] or dehydrator-queue[valkey]"
+        )
     return found
 
 
@@ -189,7 +191,7 @@ def check_kind(client: Any, *, asyncio: bool) -> None:
     # What traces calls may wrap a coroutine function in a plain one.
     of_asyncio = any(one.__module__.startswith(("redis.asyncio", "valkey.asyncio")) for one in type(client).mro())
     if (of_asyncio or iscoroutinefunction(client.execute_command)) != asyncio:
-        hint = "it is not of asyncio; use dehydrator" if asyncio else "it is of asyncio; use dehydrator.aio"
+        hint = "it is not of asyncio; use dehydrator_queue" if asyncio else "it is of asyncio; use dehydrator_queue.aio"
         raise TypeError(f"wrong kind of client, {type(client).__module__}.{type(client).__name__}: {hint}")
 
 

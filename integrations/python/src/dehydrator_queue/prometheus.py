@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
-from dehydrator.hooks import Hooks
-from dehydrator.job import Delivery, Job
+from dehydrator_queue.hooks import Hooks
+from dehydrator_queue.job import Delivery, Job
 
 
 class PrometheusHooks(Hooks):

@@ -16,17 +16,17 @@ from kombu.transport import virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import dumps, loads
 
-from dehydrator.job import Delivery, id_text
-from dehydrator.kombu.eta import delay_ms, forget_future
-from dehydrator.kombu.qos import QoS
-from dehydrator.leases import Lease, Leases
-from dehydrator.library import passes, reply_in
-from dehydrator.names import look_words, names_of_message, names_of_task, push_words, take_words
-from dehydrator.server import NEWEST, explain, knows
-from dehydrator.terms import reason_of
-from dehydrator.verbs import BATCH, Keep, bury_words, new_token, pairs
+from dehydrator_queue.job import Delivery, id_text
+from dehydrator_queue.kombu.eta import delay_ms, forget_future
+from dehydrator_queue.kombu.qos import QoS
+from dehydrator_queue.leases import Lease, Leases
+from dehydrator_queue.library import passes, reply_in
+from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
+from dehydrator_queue.server import NEWEST, explain, knows
+from dehydrator_queue.terms import reason_of
+from dehydrator_queue.verbs import BATCH, Keep, bury_words, new_token, pairs
 
-log = logging.getLogger("dehydrator.kombu")
+log = logging.getLogger("dehydrator_queue.kombu")
 
 
 #: Transport options beside those of the Redis transport.

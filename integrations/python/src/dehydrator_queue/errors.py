@@ -1,6 +1,6 @@
 """What can go wrong, and what a worker's function may raise."""
 
-from dehydrator.moment import Duration, in_seconds
+from dehydrator_queue.moment import Duration, in_seconds
 
 
 class DehydratorError(Exception):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakSet
 
-from dehydrator.library import passes
+from dehydrator_queue.library import passes
 
-log = logging.getLogger("dehydrator")
+log = logging.getLogger("dehydrator_queue")
 
 #: Seconds between attempts at what a broken connection, or a failover, kept from the server.
 ANEW = 1.0

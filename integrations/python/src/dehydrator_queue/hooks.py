@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from dehydrator.job import Delivery, Job
+from dehydrator_queue.job import Delivery, Job
 
-log = logging.getLogger("dehydrator")
+log = logging.getLogger("dehydrator_queue")
 
 
 class Hooks:
-    """Writes to the logger `dehydrator`. Override what you need, and call what you override."""
+    """Writes to the logger `dehydrator_queue`. Override what you need, and call what you override."""
 
     def started(self, job: Job) -> None:
         log.debug("%s: %s begins, attempt %d", job.queue, job.id, job.attempt)

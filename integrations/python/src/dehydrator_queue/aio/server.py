@@ -1,4 +1,4 @@
-"""The server, asked until it answers: see dehydrator.server."""
+"""The server, asked until it answers: see dehydrator_queue.server."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from dehydrator.library import BROKEN, Client, check_kind, doubts_others, forget_connections, passes
-from dehydrator.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, explain, knows
-from dehydrator.verbs import Question
+from dehydrator_queue.library import BROKEN, Client, check_kind, doubts_others, forget_connections, passes
+from dehydrator_queue.server import FIRST_PAUSE, LONGEST_PAUSE, PROBES, explain, knows
+from dehydrator_queue.verbs import Question
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 
-from dehydrator.job import Delivery, Job
+from dehydrator_queue.job import Delivery, Job
 
 
 class Held:

@@ -3,8 +3,8 @@
     queue = Queue(connection=redis.Redis())
     queue.enqueue_in(timedelta(minutes=5), send, "anna")
 
-and `rq worker --queue-class dehydrator.rq.Queue --job-class dehydrator.rq.Job`. When a job is due the server pushes its
-id to RQ's own list (ONDUE LIST), for which RQ's workers wait.
+and `rq worker --queue-class dehydrator_queue.rq.Queue --job-class dehydrator_queue.rq.Job`. When a job is due the
+server pushes its id to RQ's own list (ONDUE LIST), for which RQ's workers wait.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import rq.job
 from rq.job import JobStatus
 from rq.utils import as_text, utcformat, utcparse
 
-from dehydrator.library import ResponseError
-from dehydrator.moment import milliseconds
-from dehydrator.server import explain
+from dehydrator_queue.library import ResponseError
+from dehydrator_queue.moment import milliseconds
+from dehydrator_queue.server import explain
 
 #: The field of a job's hash that says when its dehydrator pushes it to its queue.
 DUE = "dehydrator_due"

@@ -11,9 +11,9 @@ from typing import Any
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 
-from dehydrator.verbs import BATCH
+from dehydrator_queue.verbs import BATCH
 
-log = logging.getLogger("dehydrator.kombu")
+log = logging.getLogger("dehydrator_queue.kombu")
 
 #: As Celery's own timer has it for tasks with an ETA.
 PRIORITY = 6

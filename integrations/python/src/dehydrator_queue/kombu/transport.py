@@ -6,8 +6,8 @@ from typing import Any
 
 from kombu.transport import redis as base
 
-from dehydrator.kombu.channel import Channel, SentinelChannel
-from dehydrator.kombu.connection_switch import keep_transport
+from dehydrator_queue.kombu.channel import Channel, SentinelChannel
+from dehydrator_queue.kombu.connection_switch import keep_transport
 
 
 class Transport(base.Transport):

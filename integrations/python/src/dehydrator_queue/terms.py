@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dehydrator.backoff import Backoff
-from dehydrator.errors import Reject, Retry
-from dehydrator.job import Delivery
-from dehydrator.moment import Duration, in_seconds, milliseconds
+from dehydrator_queue.backoff import Backoff
+from dehydrator_queue.errors import Reject, Retry
+from dehydrator_queue.job import Delivery
+from dehydrator_queue.moment import Duration, in_seconds, milliseconds
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dehydrator.backoff import Backoff
-from dehydrator.held import Held
-from dehydrator.hooks import Guarded, Hooks
-from dehydrator.job import Delivery, Job
-from dehydrator.library import ResponseError, addresses, passes, read_timeout, reply_in
-from dehydrator.moment import Duration, in_seconds
-from dehydrator.queue import Queue
-from dehydrator.server import Server
-from dehydrator.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
-from dehydrator.threads import Threads
-from dehydrator.verbs import Question, new_token, poll
+from dehydrator_queue.backoff import Backoff
+from dehydrator_queue.held import Held
+from dehydrator_queue.hooks import Guarded, Hooks
+from dehydrator_queue.job import Delivery, Job
+from dehydrator_queue.library import ResponseError, addresses, passes, read_timeout, reply_in
+from dehydrator_queue.moment import Duration, in_seconds
+from dehydrator_queue.queue import Queue
+from dehydrator_queue.server import Server
+from dehydrator_queue.terms import CUT_OFF, Again, Dead, Terms, reason_of, verdict
+from dehydrator_queue.threads import Threads
+from dehydrator_queue.verbs import Question, new_token, poll
 
 #: How much longer than a block the worker waits for the reply, in seconds.
 GRACE = 5.0

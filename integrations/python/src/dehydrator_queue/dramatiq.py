@@ -14,15 +14,15 @@ from uuid import uuid4
 from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
 from dramatiq.errors import ConnectionClosed, QueueJoinTimeout
 
-from dehydrator.job import Delivery, id_text
-from dehydrator.leases import Lease, Leases
-from dehydrator.library import Client, connect, is_cluster, passes, reply_in
-from dehydrator.moment import Duration, milliseconds
-from dehydrator.names import look_words, names_of_message, push_words, take_words
-from dehydrator.queue import dead_of
-from dehydrator.server import Server
-from dehydrator.terms import reason_of
-from dehydrator.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
+from dehydrator_queue.job import Delivery, id_text
+from dehydrator_queue.leases import Lease, Leases
+from dehydrator_queue.library import Client, connect, is_cluster, passes, reply_in
+from dehydrator_queue.moment import Duration, milliseconds
+from dehydrator_queue.names import look_words, names_of_message, push_words, take_words
+from dehydrator_queue.queue import dead_of
+from dehydrator_queue.server import Server
+from dehydrator_queue.terms import reason_of
+from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
 
 #: In the options of a message: which of the messages of one id it is.
 OPTION = "dehydrator_id"

@@ -16,17 +16,17 @@ from weakref import ref
 
 from taskiq import AckableMessage, AsyncBroker, AsyncResultBackend, BrokerMessage
 
-from dehydrator.aio.server import Server
-from dehydrator.job import Delivery
-from dehydrator.library import BROKEN, connect, passes, reply_in
-from dehydrator.moment import Duration, milliseconds
-from dehydrator.names import look_words, names_of_message, names_of_task, push_words, take_words
-from dehydrator.queue import dead_of
-from dehydrator.terms import reason_of
-from dehydrator.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
-from dehydrator.worker import GRACE
+from dehydrator_queue.aio.server import Server
+from dehydrator_queue.job import Delivery
+from dehydrator_queue.library import BROKEN, connect, passes, reply_in
+from dehydrator_queue.moment import Duration, milliseconds
+from dehydrator_queue.names import look_words, names_of_message, names_of_task, push_words, take_words
+from dehydrator_queue.queue import dead_of
+from dehydrator_queue.terms import reason_of
+from dehydrator_queue.verbs import Keep, Question, as_bytes, bury_words, keep_words, new_token, poll
+from dehydrator_queue.worker import GRACE
 
-log = logging.getLogger("dehydrator")
+log = logging.getLogger("dehydrator_queue")
 
 #: The label that says how many seconds a task waits.
 DELAY = "delay_seconds"
