@@ -28,7 +28,7 @@ UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
 .PHONY: build build-debug run top top-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations lint lint-scripts \
-    check-tools fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
+    check-tools fmt msrv deny package package-test image-test arm64 grafana-test publisher release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	$(UNPLACED) cargo build --release --locked
@@ -162,6 +162,9 @@ image-test: ## Build the image that the Dockerfile describes, by buildah, and st
 grafana-test: build ## The dashboard, the alerts and the scalers of grafana/, with a real exporter and a real Prometheus
 	@scripts/setup.sh grafana
 	scripts/grafana-test.sh
+
+publisher: ## Write who publishes it, as dist/publisher.toml says, wherever it is told
+	scripts/publisher.py fill
 
 release-notes: ## What CHANGELOG.md says of the topmost version
 	@scripts/release-notes.sh

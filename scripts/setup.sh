@@ -63,6 +63,7 @@ for extra in "$@"; do
             ;;
         package)
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
+            command -v python3 >/dev/null || need python3
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
             ;;
         image)
