@@ -7,6 +7,7 @@
 #   scripts/setup.sh [extra...]
 #       c++           a C++ compiler, which the fuzzer needs
 #       asan          what builds a server, and valgrind
+#       valkey        what builds a server with zig
 #       arm64         what makes a Debian and runs programs of arm64, and their binutils
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       image         buildah, and debootstrap
@@ -55,6 +56,11 @@ for extra in "$@"; do
         asan)
             command -v make >/dev/null || need make
             command -v valgrind >/dev/null || need valgrind
+            ;;
+        valkey)
+            command -v make >/dev/null || need make
+            command -v xz >/dev/null || need xz-utils
+            python
             ;;
         arm64)
             command -v debootstrap >/dev/null || need debootstrap
