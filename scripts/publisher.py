@@ -33,7 +33,9 @@ LINES = {
     "Cargo.toml": ['authors = ["{name} <{email}>"]', 'homepage = "{homepage}"', 'repository = "{repository}"'],
     "ramp.yml": ['author: "{name}"', 'email: "{email}"', 'homepage: "{homepage}"'],
     "integrations/python/pyproject.toml": PYPROJECT,
+    "integrations/python-server/pyproject.toml": PYPROJECT,
     "integrations/node/package.json": PACKAGE_JSON,
+    "integrations/node-server/package.json": PACKAGE_JSON,
     "integrations/sidekiq/sidekiq-dehydrator.gemspec": [
         'gem.authors = ["{name}"]',
         'gem.email = "{email}"',
