@@ -28,7 +28,7 @@ UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
 .PHONY: build build-debug run top top-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations lint lint-scripts \
-    check-tools fmt msrv deny package package-test image-test arm64 grafana-test release-notes setup help clean
+    check-tools fmt msrv deny package package-test image-test arm64 grafana-test packages-test publisher release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	$(UNPLACED) cargo build --release --locked
@@ -162,6 +162,18 @@ image-test: ## Build the image of the Dockerfile with buildah, and start it (roo
 grafana-test: build ## Test the dashboard, alerts and scalers of grafana/ with a real exporter and Prometheus
 	@scripts/setup.sh grafana
 	scripts/grafana-test.sh
+
+# The module for this machine alone, and a server that takes a minute to build.
+PACKAGES := target/release-packages
+packages-test: build ## Build the packages for PyPI, npm and RubyGems for this machine, install and use them
+	@mkdir -p $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-gnu
+	cp $(MODULE) $(PACKAGES)/modules/$(shell uname -m)-unknown-linux-gnu/
+	rm -rf $(PACKAGES)/built
+	PUBLISHER=tests/data/publisher.toml OPTIMIZATION=-O1 scripts/release-packages.sh $(PACKAGES)/built $(PACKAGES)/modules
+	PUBLISHER=tests/data/publisher.toml scripts/release-packages-test.sh $(PACKAGES)/built --quick
+
+publisher: ## Copy the publisher's addresses from dist/publisher.toml to every file that has them
+	scripts/publisher.py fill
 
 release-notes: ## Print the topmost version's notes from CHANGELOG.md
 	@scripts/release-notes.sh

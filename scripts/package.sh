@@ -5,7 +5,8 @@
 #
 # Plain dpkg-deb: there is one file to install, and nothing to be configured; dist/prerm looks before it is removed.
 #
-#   DEBFULLNAME=, DEBEMAIL=   whom the packages name as their maintainer, as for Debian's own tools
+#   DEBFULLNAME=, DEBEMAIL=   whom the packages name as their maintainer, as for Debian's own tools, in the place of whom
+#                             dist/publisher.toml names
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +14,7 @@ module=target/release/libdehydrator.so
 top=target/top/release/dehydrator-top
 out=target/package
 version=$(scripts/version.sh)
-maintainer="${DEBFULLNAME:-The Dehydrator authors} <${DEBEMAIL:-authors@dehydrator.invalid}>"
+maintainer="${DEBFULLNAME:-$(scripts/publisher.py get name)} <${DEBEMAIL:-$(scripts/publisher.py get email)}>"
 
 # The same commit gives the same files.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
@@ -73,6 +74,7 @@ Source: dehydrator
 Version: $version-1
 Architecture: $architecture
 Maintainer: $maintainer
+Homepage: $(scripts/publisher.py get homepage)
 Installed-Size: $2
 $3
 TEXT

@@ -7,6 +7,7 @@
 #   scripts/setup.sh [extra...]
 #       c++           a C++ compiler, which the fuzzer needs
 #       asan          what builds a server, and valgrind
+#       valkey        what builds a server with zig
 #       arm64         what makes a Debian and runs programs of arm64, and their binutils
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       image         buildah, and debootstrap
@@ -56,6 +57,11 @@ for extra in "$@"; do
             command -v make >/dev/null || need make
             command -v valgrind >/dev/null || need valgrind
             ;;
+        valkey)
+            command -v make >/dev/null || need make
+            command -v xz >/dev/null || need xz-utils
+            python
+            ;;
         arm64)
             command -v debootstrap >/dev/null || need debootstrap
             command -v qemu-aarch64-static >/dev/null || need qemu-user-static
@@ -63,6 +69,7 @@ for extra in "$@"; do
             ;;
         package)
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
+            command -v python3 >/dev/null || need python3
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
             ;;
         image)

@@ -11,8 +11,9 @@ fn pages() -> Vec<PathBuf> {
             .filter(|path| path.extension().is_some_and(|it| it == "md"))
     };
     let folders = [".", "docs", "examples", "examples/workers", "grafana", "integrations"];
-    let packages = ["integrations/python", "integrations/node", "integrations/sidekiq"];
-    folders.into_iter().chain(packages).flat_map(in_folder).collect()
+    let packages = ["python", "python-server", "node", "node-server", "sidekiq"];
+    let packages = packages.map(|name| format!("integrations/{name}"));
+    folders.into_iter().chain(packages.iter().map(String::as_str)).flat_map(in_folder).collect()
 }
 
 /// Returns the anchor of a heading.
