@@ -21,6 +21,7 @@ if [ ${#suites[@]} = 0 ]; then
     [ "$codename" != bookworm ] || suites+=(trixie)
 fi
 package=$(ls target/package/dehydrator_*.deb)
+tagged=$(scripts/commit.sh --here | cut -c 1-8)
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
@@ -94,7 +95,8 @@ commit=$(cli INFO dehydrator | sed -n 's/^dehydrator_git_sha1:\([^[:space:]]*\).
 case $version in
     *+git*."$commit"*) ;;
     *+git*) fail "the package is $version, and the module of $commit" ;;
-    *) [ "$commit" = unknown ] || fail "the package is $version, and the module of $commit" ;;
+    # An archive has no commit, and a tag has its own.
+    *) [ "$commit" = unknown ] || [ "$commit" = "$tagged" ] || fail "the package is $version, and the module of $commit" ;;
 esac
 # Sentinel, for one, has a server rewrite its configuration. The next start must not stumble over it.
 is OK CONFIG REWRITE
@@ -126,7 +128,7 @@ set -eu
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 cd /tmp
 SH
-        printf "servers='%s' version=%s\n" "$servers" "$(dpkg-deb --field "$package" Version)"
+        printf "servers='%s' version=%s tagged=%s\n" "$servers" "$(dpkg-deb --field "$package" Version)" "$tagged"
         functions
         cat <<'SH'
 sha256sum --quiet -c SHA256SUMS
@@ -234,8 +236,8 @@ unpacked() {
     {
         echo 'set -eu'
         functions
-        printf 'dir=%q program=%q name=%q cli=%q version=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3" \
-            "$(dpkg-deb --field "$4" Version)"
+        printf 'dir=%q program=%q name=%q cli=%q version=%q tagged=%q\n' "$dir" "$(realpath "$1")/$2" "$2" "$3" \
+            "$(dpkg-deb --field "$4" Version)" "$tagged"
         cat <<'SH'
 conf=$dir/test.conf
 socket=$dir/s

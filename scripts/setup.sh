@@ -9,6 +9,7 @@
 #       asan          what builds a server, and valgrind
 #       arm64         what makes a Debian and runs programs of arm64, and their binutils
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
+#       release       what makes packages, repositories and images of a release
 #       image         buildah, and debootstrap
 #       grafana       what reads the dashboard, for its test
 #       python        Python's venv
@@ -65,6 +66,15 @@ for extra in "$@"; do
             command -v dpkg-shlibdeps >/dev/null || need dpkg-dev
             command -v python3 >/dev/null || need python3
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
+            ;;
+        release)
+            command -v apt-ftparchive >/dev/null || need apt-utils
+            command -v buildah >/dev/null || need buildah
+            command -v createrepo_c >/dev/null || need createrepo-c
+            command -v gpg >/dev/null || need gpg
+            command -v jq >/dev/null || need jq
+            command -v rpmbuild >/dev/null || need rpm
+            python
             ;;
         image)
             command -v buildah >/dev/null || need buildah
