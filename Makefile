@@ -8,6 +8,9 @@ SECONDS ?= 600
 # Where the servers for `make test-servers` and `make bench` are unpacked.
 SERVERS_DIR ?= target/servers
 
+# What `make lint-workflows` installs.
+CHECK_JSONSCHEMA := 0.39.0
+
 # Tests with real servers wait more than they work.
 WAITING := $(shell echo $$(($$(nproc) * 3 + 1)))
 
@@ -28,7 +31,7 @@ UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
 .PHONY: build build-debug run top top-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations lint lint-scripts \
-    check-tools fmt msrv deny package package-test image-test arm64 grafana-test publisher release-notes setup help clean
+    check-tools fmt msrv deny package package-test release release-test lint-workflows image-test arm64 grafana-test publisher release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	$(UNPLACED) cargo build --release --locked
@@ -136,7 +139,7 @@ check-tools: setup ## Compile what no test runs: what `make mutants` changes, th
 
 lint-scripts: ## The shell scripts, by shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh dist/enable dist/prerm .ci/run
+	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh dist/enable dist/prerm dist/image-configuration .ci/run
 
 deny: ## Licences, sources, versions and known holes of the libraries, by cargo-deny (built once: minutes)
 	@scripts/deny.sh
@@ -158,6 +161,18 @@ package-test: package ## Install the .deb in a clean Debian (root), start the pa
 image-test: ## Build the image that the Dockerfile describes, by buildah, and start it (root; minutes)
 	@scripts/setup.sh image
 	scripts/image-test.sh
+
+release: ## All that a release publishes, in target/release-files, from a clean clone of a tag (root; KEY=, the OpenPGP key that signs; BASES=stand-ins)
+	KEY="$(KEY)" BASES="$(BASES)" scripts/release.sh
+
+release-test: ## Try what `make release` has made as its users would have it (root; KEY= to make it twice; ONLY=steps)
+	KEY="$(KEY)" scripts/release-test.sh
+
+lint-workflows: ## The form of .github/workflows, by the schema that GitHub publishes
+	@scripts/setup.sh python
+	@[ -e target/check-jsonschema/bin/check-jsonschema ] || { python3 -m venv target/check-jsonschema && \
+	    target/check-jsonschema/bin/pip install --quiet --disable-pip-version-check check-jsonschema==$(CHECK_JSONSCHEMA); }
+	target/check-jsonschema/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 grafana-test: build ## The dashboard, the alerts and the scalers of grafana/, with a real exporter and a real Prometheus
 	@scripts/setup.sh grafana

@@ -162,7 +162,7 @@ for target in "${targets[@]}"; do
     }
 done
 in_root rustc --version >"$out/rust"
-commit=$(scripts/commit.sh --here)
+commit=${DEHYDRATOR_COMMIT:-$(scripts/commit.sh --here)}
 logged "the sources" sources
 for target in "${targets[@]}"; do
     logged "the module for $target" module "$target"

@@ -3,7 +3,8 @@
 #
 #   KEY=<fingerprint> scripts/release.sh [folder]       (default: target/release-files)
 #
-#       KEY         the OpenPGP key that signs, of the keyring that GNUPGHOME names; older than the commit
+#       KEY         the OpenPGP key that signs, of the keyring that GNUPGHOME names; older than the commit. For trials:
+#                   `throwaway`, a key that is made here
 #       PUBLISHER   a file in the place of dist/publisher.toml
 #       BASES       registry (default: the official images) or stand-ins: see scripts/release-images.sh
 #
@@ -31,8 +32,17 @@ version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 scripts/publisher.py filled
 [ -z "$(git status --porcelain)" ] || fail "there are changes that were not committed"
 [ "$(scripts/version.sh)" = "$version" ] || fail "the commit has no tag v$version"
-gpg --batch --list-secret-keys "${KEY:?the fingerprint of the key that signs}" >/dev/null
 scripts/setup.sh arm64 package release
+: "${KEY:?name the OpenPGP key that signs: KEY=<fingerprint>}"
+if [ "$KEY" = throwaway ]; then
+    export GNUPGHOME=$PWD/target/throwaway-key
+    KEY='Throwaway key <throwaway@dehydrator.invalid>'
+    [ -d "$GNUPGHOME" ] || {
+        mkdir -p -m 700 "$GNUPGHOME"
+        gpg --batch --quiet --faked-system-time 20200101T000000 --passphrase '' --quick-generate-key "$KEY" ed25519 sign never
+    }
+fi
+gpg --batch --list-secret-keys "$KEY" >/dev/null 2>&1 || fail "gpg has no secret key $KEY"
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH LC_ALL=C.UTF-8 TZ=UTC0
 umask 022

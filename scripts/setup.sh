@@ -10,6 +10,7 @@
 #       arm64         what makes a Debian and runs programs of arm64, and their binutils
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
 #       release       what makes packages, repositories and images of a release
+#       musl          what builds a server with musl
 #       image         buildah, and debootstrap
 #       grafana       what reads the dashboard, for its test
 #       python        Python's venv
@@ -76,6 +77,7 @@ for extra in "$@"; do
             command -v rpmbuild >/dev/null || need rpm
             python
             ;;
+        musl) command -v musl-gcc >/dev/null || need musl-tools ;;
         image)
             command -v buildah >/dev/null || need buildah
             command -v debootstrap >/dev/null || need debootstrap
