@@ -56,7 +56,7 @@ with_docs() {
         integrations/*/tests/upstream/exceptions.txt; do
         install -D -m 644 "$file" "$1/$file"
     done
-    install -m 644 CONTRIBUTING.md SECURITY.md "$1/"
+    install -m 644 CODE_OF_CONDUCT.md CONTRIBUTING.md GOVERNANCE.md SECURITY.md "$1/"
 }
 
 # tarball <module> <live view> <machine> <prefix of its binutils>: with the module's line tables, for whoever unpacks it
