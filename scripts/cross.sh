@@ -97,7 +97,7 @@ standard_library() {
     local sources=/usr/lib/rustlib/src/rust/library to=$root/usr/lib/rustlib/$1/lib
     in_root env -C $sources RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=/build/std CARGO_NET_OFFLINE=true \
         RUSTFLAGS="-Zforce-unstable-if-unmarked --remap-path-prefix=/build=/build $(flags "$1")" \
-        cargo build -Zavoid-dev-deps --locked --manifest-path sysroot/Cargo.toml --profile dist --target "$1" \
+        CARGO_ZIGBUILD_ZIG_PATH=/opt/zig/zig cargo-zigbuild build -Zavoid-dev-deps --locked --manifest-path sysroot/Cargo.toml --profile dist --target "$1" \
         --features panic-unwind,backtrace \
         --config 'source.crates-io.replace-with="vendored"' --config "source.vendored.directory=\"$sources/vendor\""
     rm -rf "$to"
@@ -149,7 +149,7 @@ module() {
 }
 
 live_view() {
-    zigbuild dehydrator/top '' --bin dehydrator-top --target "$1"
+    zigbuild dehydrator/top -Clink-self-contained=no --bin dehydrator-top --target "$1"
     install -D "$root/build/target/top/$1/release/dehydrator-top" "$out/$1/dehydrator-top"
 }
 
