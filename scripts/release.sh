@@ -38,7 +38,7 @@ if [ "$KEY" = throwaway ]; then
     export GNUPGHOME=$PWD/target/throwaway-key
     KEY='Throwaway key <throwaway@dehydrator.invalid>'
     [ -d "$GNUPGHOME" ] || {
-        mkdir -p -m 700 "$GNUPGHOME"
+        mkdir -m 700 "$GNUPGHOME"
         gpg --batch --quiet --faked-system-time 20200101T000000 --passphrase '' --quick-generate-key "$KEY" ed25519 sign never
     }
 fi
