@@ -253,10 +253,12 @@ refused() {
         libhiredis0.14 libssl1.1 liblzma5 libzstd1 liblz4-1 libgcrypt20 libgpg-error0 libcap2 libstdc++6 libgcc-s1 libatomic1)
     for program in "$folder/debs"/*.deb; do dpkg -x "$program" "$folder"; done
     [ -d "$work/$name" ] || tar -xzf "$release/$name.tar.gz" -C "$work"
-    program=$folder/usr/bin/redis-check-rdb
+    # One program under several names.
+    program=$folder/redis-server
+    cp "$folder/usr/bin/redis-check-rdb" "$program"
     ! timeout 20 "$folder"/lib/x86_64-linux-gnu/ld-*.so \
-        --library-path "$folder/lib/x86_64-linux-gnu:$folder/usr/lib/x86_64-linux-gnu" --argv0 redis-server "$program" \
-        --port 0 --loadmodule "$work/$name/libdehydrator.so" >"$work/log" 2>&1 || fail "Redis 6.0 has loaded it"
+        --library-path "$folder/lib/x86_64-linux-gnu:$folder/usr/lib/x86_64-linux-gnu" "$program" \
+        --port 0 --unixsocket "$socket" --loadmodule "$work/$name/libdehydrator.so" >"$work/log" 2>&1 || fail "Redis 6.0 has loaded it"
     grep -q 'this server is too old: Redis 7.0 or later, or Valkey, is needed' "$work/log" || {
         cat "$work/log" >&2
         fail "Redis 6.0 does not say what is needed"

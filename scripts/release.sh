@@ -95,6 +95,8 @@ mv "$out"/*.rpm "$out/yum/"
     signed --clearsign --output dists/stable/InRelease dists/stable/Release
     signed --armor --detach-sign --output dists/stable/Release.gpg dists/stable/Release
 )
+# The lists tell the times of the files.
+touch -d "@$SOURCE_DATE_EPOCH" "$out/yum/"*.rpm
 createrepo_c --quiet --revision 1 --set-timestamp-to-revision --no-database "$out/yum"
 signed --armor --detach-sign --output "$out/yum/repodata/repomd.xml.asc" "$out/yum/repodata/repomd.xml"
 
