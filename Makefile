@@ -8,6 +8,9 @@ SECONDS ?= 600
 # Where the servers for `make test-servers` and `make bench` are unpacked.
 SERVERS_DIR ?= target/servers
 
+# The version that `make lint-workflows` installs.
+CHECK_JSONSCHEMA := 0.39.0
+
 # Tests with real servers mostly wait.
 WAITING := $(shell echo $$(($$(nproc) * 3 + 1)))
 
@@ -28,7 +31,7 @@ UNPLACED := RUSTFLAGS="$$RUSTFLAGS --remap-path-prefix=$(CARGO_FOLDER)=/cargo --
     CFLAGS="$$CFLAGS -ffile-prefix-map=$(CARGO_FOLDER)=/cargo"
 
 .PHONY: build build-debug run top top-test test test-examples test-clients test-integrations test-servers torture asan asan-quick unaligned fuzz mutants bench bench-core bench-commands bench-integrations lint lint-scripts \
-    check-tools fmt msrv deny package package-test image-test arm64 grafana-test packages-test publisher release-notes setup help clean
+    check-tools fmt msrv deny package package-test packages-test release release-test lint-workflows image-test arm64 grafana-test publisher release-notes setup help clean
 
 build: setup ## Build the module: target/release/libdehydrator.so (the default)
 	$(UNPLACED) cargo build --release --locked
@@ -136,7 +139,7 @@ check-tools: setup ## Compile code that no test runs: the targets of `make mutan
 
 lint-scripts: ## Check the shell scripts with shellcheck
 	@scripts/setup.sh scripts
-	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh dist/enable dist/prerm .ci/run
+	shellcheck scripts/*.sh examples/*.sh integrations/sidekiq/tests/upstream/run.sh dist/enable dist/prerm dist/image-configuration .ci/run
 
 deny: ## Check licences, sources, versions and advisories of the libraries with cargo-deny (built once: minutes)
 	@scripts/deny.sh
@@ -158,6 +161,18 @@ package-test: package ## Install the .deb in a clean Debian (root), start the pa
 image-test: ## Build the image of the Dockerfile with buildah, and start it (root; minutes)
 	@scripts/setup.sh image
 	scripts/image-test.sh
+
+release: ## Build all files of a release in target/release-files, from a clean clone of a tag (root; KEY=, the OpenPGP key that signs; BASES=stand-ins)
+	KEY="$(KEY)" BASES="$(BASES)" scripts/release.sh
+
+release-test: ## Try the files of `make release` as users would (root; KEY= to make them twice; ONLY=steps)
+	KEY="$(KEY)" scripts/release-test.sh
+
+lint-workflows: ## Check the form of .github/workflows by the schema that GitHub publishes
+	@scripts/setup.sh python
+	@[ -e target/check-jsonschema/bin/check-jsonschema ] || { python3 -m venv target/check-jsonschema && \
+	    target/check-jsonschema/bin/pip install --quiet --disable-pip-version-check check-jsonschema==$(CHECK_JSONSCHEMA); }
+	target/check-jsonschema/bin/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 grafana-test: build ## Test the dashboard, alerts and scalers of grafana/ with a real exporter and Prometheus
 	@scripts/setup.sh grafana

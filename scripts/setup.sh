@@ -10,6 +10,8 @@
 #       valkey        what builds a server with zig
 #       arm64         what makes a Debian and runs programs of arm64, and their binutils
 #       package       what makes a .deb, and, for root, debootstrap, which tests it
+#       release       what makes packages, repositories and images of a release
+#       musl          what builds a server with musl
 #       image         buildah, and debootstrap
 #       grafana       what reads the dashboard, for its test
 #       python        Python's venv
@@ -72,6 +74,16 @@ for extra in "$@"; do
             command -v python3 >/dev/null || need python3
             [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || need debootstrap
             ;;
+        release)
+            command -v apt-ftparchive >/dev/null || need apt-utils
+            command -v buildah >/dev/null || need buildah
+            command -v createrepo_c >/dev/null || need createrepo-c
+            command -v gpg >/dev/null || need gpg
+            command -v jq >/dev/null || need jq
+            command -v rpmbuild >/dev/null || need rpm
+            python
+            ;;
+        musl) command -v musl-gcc >/dev/null || need musl-tools ;;
         image)
             command -v buildah >/dev/null || need buildah
             command -v debootstrap >/dev/null || need debootstrap

@@ -1,5 +1,6 @@
 //! The callbacks by which the server handles a dehydrator as it handles its own types.
 
+use std::alloc::Layout;
 use std::cell::OnceCell;
 use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::ManuallyDrop;
@@ -313,7 +314,7 @@ unsafe extern "C" fn defrag(
         let mut mover = Defrag { context };
         // SAFETY: the server's promise above, and that nothing else refers to the value meanwhile.
         unsafe {
-            let moved = mover.moved((*value).cast::<Dehydrator>());
+            let moved = mover.moved((*value).cast::<Dehydrator>(), 1);
             *value = moved.cast();
             trap::pass("defrag");
             // Small values have no cursor, and are done in one go.
@@ -337,15 +338,15 @@ struct Defrag {
 }
 
 impl Defrag {
-    /// Moves the allocation of a `T` if that helps. Returns its address.
+    /// Moves an allocation if that helps. Returns its address.
     ///
     /// # Safety
     ///
-    /// `start` must be the start of an allocation by the module's global allocator, with the alignment of `T`, and the
-    /// caller its only owner. After a move the old address is free.
-    unsafe fn moved<T>(&self, start: *mut T) -> *mut T {
+    /// `start` must be the start of an allocation by the module's global allocator, with the layout of an array of `count`,
+    /// and the caller its only owner. After a move the old address is free.
+    unsafe fn moved<T>(&self, start: *mut T, count: usize) -> *mut T {
         // The server does not know allocations that our allocator has shifted.
-        if !allocator::is_plain(align_of::<T>()) {
+        if !Layout::array::<T>(count).is_ok_and(allocator::is_plain) {
             return start;
         }
         // SAFETY: the caller vouches for the allocation, which is the server's own as it was not shifted; `Defrag` exists
@@ -365,7 +366,7 @@ impl Mover for Defrag {
         let start = ManuallyDrop::new(items).as_mut_ptr();
         // SAFETY: the vector's memory comes from the module's global allocator, and nobody refers to it: the vector was
         // handed in.
-        unsafe { Vec::from_raw_parts(self.moved(start), length, capacity) }
+        unsafe { Vec::from_raw_parts(self.moved(start, capacity), length, capacity) }
     }
 
     fn relocate_box<T>(&mut self, item: Box<T>) -> Box<T> {
@@ -374,7 +375,7 @@ impl Mover for Defrag {
         }
         let start = Box::into_raw(item);
         // SAFETY: as in `relocate`.
-        unsafe { Box::from_raw(self.moved(start)) }
+        unsafe { Box::from_raw(self.moved(start, 1)) }
     }
 }
 
