@@ -366,9 +366,10 @@ fn park_rejected(
     // The first timer ends the lease.
     let timers = [(0, now), (REJECTED, STUCK)];
     restart_each(context, key, policy, now, &timers, |lawn| {
-        let mut ids = Vec::new();
+        let mut ids = Vec::<Vec<u8>>::new();
         for ((token, id), is_rejected) in held.iter().zip(rejected) {
-            if lawn.holds(id.bytes(), *token) {
+            // An id that is listed twice is rejected once.
+            if lawn.holds(id.bytes(), *token) && !ids.iter().any(|other| other == id.bytes()) {
                 *is_rejected = true;
                 ids.push(id.bytes().to_vec());
             }

@@ -161,7 +161,12 @@ impl UnblockReply for Woken {
         self.replied.set(guard(false, || {
             trap::pass("reply");
             match &*self.outcome.borrow() {
-                Outcome::Given(taken) => taken.reply(context),
+                Outcome::Given(taken) => {
+                    taken.reply(context);
+                    if let Some((db, key, token)) = taken.held() {
+                        note_resend(db, key, token);
+                    }
+                }
                 Outcome::TimedOut => context.reply_null_array(),
                 Outcome::SentAway(reason) => context.reply_error(reason),
             }

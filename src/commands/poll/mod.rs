@@ -36,7 +36,7 @@ use crate::pending::blocked::Outlook;
 use crate::server::string::Args;
 use crate::server::{CommandContext, error::Result};
 
-use self::client::{must_wait, sleep};
+use self::client::{must_wait, note_resend, sleep};
 use self::reply::{reply_due, reply_held};
 use self::request::Poll;
 use super::{args, limits};
@@ -60,6 +60,7 @@ pub fn poll(context: &CommandContext, args: Args<'_>) -> Result {
         && let Some(lawn) = dehydrator.look()
         && reply_held(context, key, lawn, take, now)
     {
+        note_resend(context.selected_db(), key, take.token);
         return Ok(());
     }
 

@@ -8,7 +8,7 @@ use crate::server::command::access;
 use crate::server::string::Args;
 use crate::server::{CommandContext, Context, Str, error::Result};
 
-use super::client::{Asked, must_wait, sleep};
+use super::client::{Asked, must_wait, note_resend, sleep};
 use super::reply::{reply_due, reply_held};
 use super::request::{MPoll, parse_numkeys};
 use crate::commands::{args, limits};
@@ -35,7 +35,10 @@ pub fn mpoll(context: &CommandContext, args: Args<'_>) -> Result {
         let lawn = dehydrator.as_ref().ok().and_then(|dehydrator| dehydrator.lawn());
         lawn.is_some_and(|lawn| reply_held(context, *key, lawn, take, now))
     };
-    if take.chosen_token().is_some() && keys.iter().any(replies_held) {
+    if take.chosen_token().is_some()
+        && let Some(key) = keys.iter().copied().find(replies_held)
+    {
+        note_resend(context.selected_db(), key, take.token);
         return Ok(());
     }
 

@@ -8,7 +8,6 @@ use crate::server::string::Digits;
 use crate::server::{Context, Str};
 use lawn::{Element, Lawn};
 
-use super::client::note_resend;
 use super::give::{Recipient, held, take_due};
 
 /// A reply, which begins with its first element.
@@ -125,9 +124,5 @@ pub(super) fn reply_held(
 ) -> bool {
     let mut reply = Reply::new(context, key, take);
     held(lawn, take, now).for_each(|element| reply.push(&element));
-    if reply.is_empty() {
-        return false;
-    }
-    note_resend(context.selected_db(), key, take.token);
-    true
+    !reply.is_empty()
 }

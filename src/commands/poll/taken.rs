@@ -9,14 +9,13 @@ use crate::clock;
 use crate::data_type::{ElementCopy, Writing, inspect, restore_expiry};
 use crate::metrics::latency::LATENESS;
 use crate::pending::Take;
-use crate::pending::blocked::Sleeper;
+use crate::pending::blocked::{self, Sleeper};
 use crate::replicate::{self, Pushed};
 use crate::server::guard::{AbortOnPanic, trap};
 use crate::server::key::Name;
 use crate::server::{Context, OwnedStr, Str, log_warning};
 use lawn::{Element, Lawn, Token};
 
-use super::client::note_resend;
 use super::give::{Recipient, held, take_due};
 use super::reply::Reply;
 
@@ -84,6 +83,7 @@ impl TakenElements {
     /// Takes the due elements of a key, and records how late the first one is. `None`: nothing is due.
     fn of_due(context: &Context, sleeper: &Rc<Sleeper>, name: &Name) -> Option<Self> {
         let (key, now) = (OwnedStr::new(&name.key), clock::now());
+        let in_line = blocked::with(|lines| lines.overdue(name)).unwrap_or_default();
         let dehydrator = Writing::open_at(context, key.as_str(), now).ok()?;
         if !dehydrator.policy().holds() {
             return None;
@@ -94,7 +94,10 @@ impl TakenElements {
         take_due(context, dehydrator, key.as_str(), now, sleeper.take(), &mut taken);
         trap::pass("taken");
         let taken = Self::new(sleeper, name.db, key, taken.elements)?;
-        LATENESS.record(overdue.unwrap_or_default().late_us(taken.elements[0].deadline), 1);
+        // The dehydrator knows of pauses, and the line when a limit left room for one more.
+        let deadline = taken.elements[0].deadline;
+        let late_us = overdue.unwrap_or_default().late_us(deadline);
+        LATENESS.record(late_us.min(in_line.late_us(deadline)), 1);
         Some(Self { expiry, is_returnable: true, whole, ..taken })
     }
 
@@ -120,12 +123,15 @@ impl TakenElements {
         copy.deliveries.saturating_add(self.begins_leases().into())
     }
 
+    /// Returns the database, the key and the token under which the client held the elements already. `None`: they were
+    /// taken for it.
+    pub(super) fn held(&self) -> Option<(i32, Str<'_>, Option<Token>)> {
+        self.whole.is_none().then(|| (self.db, self.key.as_str(), self.sleeper.take().token))
+    }
+
     /// Replies the elements to the client.
     pub(super) fn reply(&self, context: &Context) {
         let (key, take) = (self.key.as_str(), self.sleeper.take());
-        if self.whole.is_none() {
-            note_resend(self.db, key, take.token);
-        }
         let take = Take { count: self.elements.len(), ..take };
         let mut reply = Reply::new(context, key, take);
         for copy in &self.elements {

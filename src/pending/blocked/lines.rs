@@ -9,10 +9,20 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 
 use super::super::{Take, timer};
-use super::Outlook;
+use crate::clock;
+use crate::metrics::latency::OverdueSince;
 use crate::server::Error;
 use crate::server::blocked_client::{BlockedClient, ClientHandle, ClientId};
 use crate::server::key::Name;
+
+/// When a client that waits for a key could be served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outlook {
+    /// When the next element comes due, or came due, in milliseconds since the epoch. `None`: there is no element.
+    Next(Option<u64>),
+    /// Never: due elements are delivered elsewhere.
+    Delivered,
+}
 
 /// The order of arrival.
 type Ticket = u64;
@@ -47,7 +57,10 @@ type Sleepers = BTreeMap<Ticket, Rc<Sleeper>>;
 #[derive(Default)]
 struct Line {
     sleepers: Sleepers,
-    /// When the key is to be visited, in milliseconds since the epoch: when its next element comes due, as far as is known.
+    /// Since when elements could be given out.
+    overdue: OverdueSince,
+    /// When the key is to be visited, in milliseconds since the epoch: when its next element comes due, as far as is
+    /// known, unless that was postponed.
     visit_at: Option<u64>,
     /// Whether the key is in [`Lines::ready`]. Otherwise it is in [`Lines::times`], if it is to be visited.
     is_ready: bool,
@@ -234,16 +247,22 @@ impl Lines {
         name: &Name,
         outlook: impl FnOnce() -> Outlook,
     ) -> Option<Outlook> {
-        let (name, line) = self.by_name.get_key_value(name)?;
+        let name = self.by_name.get_key_value(name).map(|(name, _)| Rc::clone(name))?;
         let outlook = outlook();
         if let Outlook::Next(next) = outlook {
+            let line = self.by_name.get_mut(&name)?;
+            line.overdue.note(next, clock::now_us);
             if line.visit_at == next {
                 return None;
             }
-            let name = Rc::clone(name);
             self.visit_at(&name, next);
         }
         Some(outlook)
+    }
+
+    /// Returns since when due elements of a key could be given out. `None`: no client waits for it.
+    pub fn overdue(&self, name: &Name) -> Option<OverdueSince> {
+        self.by_name.get(name).map(|line| line.overdue)
     }
 
     /// Postpones the visit to a key in which something seems to be due at `now` until `at`, both in milliseconds since
@@ -311,16 +330,20 @@ impl Lines {
         Some(name)
     }
 
-    /// Returns the next client in the line of a key in which something is due at `now`, and the keys from which to serve
-    /// the client, in its order: those that are due, and last the key itself. `None`: no client waits, or the first
+    /// Returns the next client to serve in the line of a key, and the keys from which to serve it, in its order: those in
+    /// which something is due at `now`, and last the key itself. `None`: no client waits, nothing is due, or the first
     /// prefers another key, where others stand before it, and has to wait for that one.
     pub fn next_in_line(
         &mut self,
         name: &Rc<Name>,
         now: u64,
     ) -> Option<(Rc<Sleeper>, Vec<Rc<Name>>)> {
-        let line = self.by_name.get(name).filter(|line| line.is_due(now))?;
+        let line = self.by_name.get(name)?;
         let sleeper = Rc::clone(line.sleepers.first_key_value()?.1);
+        // What the client before was given may be held under the token of this one.
+        if !line.is_due(now) && sleeper.take.chosen_token().is_none() {
+            return None;
+        }
         let keys = self.keys_to_serve_from(&sleeper, name, now)?;
         Some((sleeper, keys))
     }

@@ -33,16 +33,7 @@ use crate::server::key::Name;
 use crate::server::passes;
 use crate::server::{Context, Error, Str};
 
-pub use lines::{Lines, Sleeper};
-
-/// When a client that waits for a key could be served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outlook {
-    /// When the next element comes due, or came due, in milliseconds since the epoch. `None`: there is no element.
-    Next(Option<u64>),
-    /// Never: due elements are delivered elsewhere.
-    Delivered,
-}
+pub use lines::{Lines, Outlook, Sleeper};
 
 thread_local! {
     // Commands, timers and ticks run on the server's main thread alone.
