@@ -12,7 +12,9 @@ from servers import RealServer
 def installs(extra: str) -> set[str]:
     """Returns the requirements of an extra, by name."""
     some = requires("dehydrator-queue") or []
-    return {re.match(r"[\w-]+", one)[0] for one in some if "extra ==" not in one or f'extra == "{extra}"' in one}
+    # Builders differ in their quotation marks.
+    is_wanted = re.compile(rf"""extra == ['"]{extra}['"]""").search
+    return {re.match(r"[\w-]+", one)[0] for one in some if "extra ==" not in one or is_wanted(one)}
 
 
 def test_an_extra_brings_one_client_library() -> None:
