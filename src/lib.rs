@@ -165,7 +165,7 @@ fn load(context: &Context, args: Args<'_>) -> bool {
     other_modules::register(context, NAME);
     // The order matters: reports of passes may end only while a subscription after the cron's stays.
     let has_hooks = cron::register(context)
-        && passes::register(context, pass::on_event_loop)
+        && passes::register(context, pass::report)
         && keyspace::register(context);
     if !has_hooks {
         return refused("the hooks");

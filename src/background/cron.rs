@@ -6,9 +6,8 @@
 //! budgets of their own; the tick catches what was missed, and a wall clock that has stepped.
 
 use std::cell::Cell;
-use std::ffi::c_void;
 
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw;
 
 use super::{delivery, pass, renamed};
 use crate::clock;
@@ -18,9 +17,9 @@ use crate::metrics::latency::LATENESS;
 use crate::metrics::{clock_steps, counters};
 use crate::pending::agenda::{self, Reason};
 use crate::pending::{blocked, timer, waste};
-use crate::server::guard::guard;
+use crate::server::event::{self, Event};
 use crate::server::key::Name;
-use crate::server::{Context, client_checks, event, listeners};
+use crate::server::{Context, client_checks, listeners};
 
 /// The budget of a tick, in microseconds: at ten ticks a second, a hundredth of a core.
 const BUDGET_US: u64 = 1000;
@@ -66,23 +65,11 @@ pub fn reset_with_server() {
 
 /// Subscribes to the server's cron. Returns `false` if the server refuses.
 pub fn register(context: &Context) -> bool {
-    event::subscribe(context, raw::REDISMODULE_EVENT_CRON_LOOP, on_cron)
+    event::subscribe(context, raw::REDISMODULE_EVENT_CRON_LOOP, tick)
 }
 
-unsafe extern "C" fn on_cron(
-    context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _subevent: u64,
-    // Unused: the crate's bindings and the servers disagree on its type.
-    _data: *mut c_void,
-) {
-    guard((), || {
-        // SAFETY: the server hands out a context for the length of this call.
-        tick(&unsafe { Context::from_raw(context) });
-    });
-}
-
-fn tick(context: &Context) {
+fn tick(event: &Event<'_>) {
+    let context = event.context;
     let started = clock::monotonic_us();
     clock_steps::detect();
     if started.saturating_sub(RESET_CHECKED_US.get()) >= RESET_CHECK_US {

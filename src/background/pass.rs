@@ -17,16 +17,15 @@
 //! no element goes to a client that has disconnected.
 
 use std::cell::Cell;
-use std::ffi::c_void;
 
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use redis_module::raw;
 
 use super::{delivery, renamed};
 use crate::clock;
 use crate::commands::poll;
 use crate::pending::{agenda, blocked, timer};
 use crate::server::Context;
-use crate::server::guard::guard;
+use crate::server::event::Event;
 
 /// The length of consecutive passes that counts as a hold-up, in microseconds.
 const HELD_UP_US: u64 = 2000;
@@ -73,24 +72,12 @@ pub fn plan(context: &Context) {
 }
 
 /// Handles a report of [`passes`](crate::server::passes).
-///
-/// # Safety
-///
-/// Only the server may call this.
-pub unsafe extern "C" fn on_event_loop(
-    context: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    subevent: u64,
-    _data: *mut c_void,
-) {
-    guard((), || {
-        if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
-            begins();
-        } else if subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
-            // SAFETY: the server hands out a context for the length of this call.
-            ends(&unsafe { Context::from_raw(context) });
-        }
-    });
+pub fn report(event: &Event<'_>) {
+    if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_AFTER_SLEEP {
+        begins();
+    } else if event.subevent == raw::REDISMODULE_SUBEVENT_EVENTLOOP_BEFORE_SLEEP {
+        ends(event.context);
+    }
 }
 
 fn begins() {

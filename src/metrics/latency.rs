@@ -34,14 +34,24 @@ pub struct Histogram {
 pub static LATENESS: Histogram = Histogram::new();
 
 /// The moment since which the next element of a key is overdue. An element may be pushed after its deadline.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct OverdueSince {
-    /// The deadline of the next element, in milliseconds since the epoch.
-    next: Option<u64>,
+    /// The deadline of the next element, in milliseconds since the epoch, or [`NONE`].
+    next: u64,
     /// When that element came, if it was due already, in microseconds since the epoch.
     since_us: u64,
-    /// Elements with this deadline or a later one came before they were due. In milliseconds since the epoch.
-    before: Option<u64>,
+    /// Elements with this deadline or a later one came before they were due. In milliseconds since the epoch, or [`NONE`].
+    before: u64,
+}
+
+/// No element, or none that matters: later than every deadline. (An `Option` would take 16 bytes.)
+const NONE: u64 = u64::MAX;
+
+impl Default for OverdueSince {
+    /// Counts elements as overdue since their deadlines.
+    fn default() -> Self {
+        Self { next: NONE, since_us: 0, before: NONE }
+    }
 }
 
 impl OverdueSince {
@@ -52,21 +62,20 @@ impl OverdueSince {
 
     /// Counts no element as overdue before `next`, in milliseconds since the epoch.
     pub fn from(next: Option<u64>) -> Self {
-        Self { next, ..Self::default() }
+        Self { next: next.unwrap_or(NONE), ..Self::default() }
     }
 
     /// Counts elements due before `before` as overdue since `moment`, and the others since their deadlines. In milliseconds
     /// since the epoch.
     pub fn since(moment: u64, before: u64) -> Self {
-        Self { since_us: moment.saturating_mul(1000), before: Some(before), next: None }
+        Self { since_us: moment.saturating_mul(1000), before, next: NONE }
     }
 
     /// Records the deadline of the next element. Reads the clock, in microseconds since the epoch, only if needed.
     pub fn note(&mut self, next: Option<u64>, clock_us: impl FnOnce() -> u64) {
         // A later deadline than before belongs to an element that was already there, after one that was taken.
-        let has_come = next.is_some_and(|next| self.next.is_none_or(|before| next < before));
-        self.next = next;
-        if let Some(next) = next.filter(|_| has_come) {
+        let before = std::mem::replace(&mut self.next, next.unwrap_or(NONE));
+        if let Some(next) = next.filter(|next| *next < before) {
             let now_us = clock_us();
             if next <= now_us / 1000 {
                 self.since_us = now_us;
@@ -81,9 +90,10 @@ impl OverdueSince {
 
     fn late_us_at(&self, deadline: u64, now_us: u64) -> u64 {
         // For an element that limits hold back, `next` is later than its deadline.
-        let deadline_us = deadline.max(self.next.unwrap_or(0)).saturating_mul(1000);
-        let was_there = self.before.is_some_and(|before| deadline >= before);
-        let since_us = if was_there { deadline_us } else { deadline_us.max(self.since_us) };
+        let next = if self.next == NONE { 0 } else { self.next };
+        let deadline_us = deadline.max(next).saturating_mul(1000);
+        let since_us =
+            if deadline >= self.before { deadline_us } else { deadline_us.max(self.since_us) };
         clock_steps::late_us(since_us, now_us)
     }
 }

@@ -35,6 +35,9 @@ pub struct Entry {
     pub delivery: Option<Delivery>,
 }
 
+// As many keys may have a policy: see `Dehydrator::memory`.
+const _: () = assert!(size_of::<Entry>() <= 88);
+
 impl Entry {
     /// Returns the time of the visit for a reason.
     pub fn visit(&self, reason: Reason) -> Option<u64> {

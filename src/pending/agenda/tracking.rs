@@ -69,7 +69,7 @@ impl Tracking {
         self.set(self.bits() & !(1 << reason as u8));
     }
 
-    /// Returns whether the present name is unknown, but need be known.
+    /// Returns whether the present name is unknown, but needed.
     pub fn has_moved(&self) -> bool {
         self.bits() & MOVED != 0
     }

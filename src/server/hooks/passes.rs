@@ -5,18 +5,18 @@ use std::cell::{Cell, OnceCell};
 
 use redis_module::raw;
 
-use super::event::{self, Callback};
+use super::event::{self, Handler};
 use crate::server::Context;
 
 thread_local! {
     // The event loop runs on the server's main thread alone.
-    static REPORT: OnceCell<(Context, Callback)> = const { OnceCell::new() };
+    static REPORT: OnceCell<(Context, Handler)> = const { OnceCell::new() };
     static LISTENS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Registers the function that the server calls before and after it sleeps, while [`listen`] holds. Returns `false` if the
+/// Registers the function that is called before and after the server sleeps, while [`listen`] holds. Returns `false` if the
 /// server refuses.
-pub fn register(context: &Context, report: Callback) -> bool {
+pub fn register(context: &Context, report: Handler) -> bool {
     let is_new = REPORT.with(|it| it.set((context.detached(), report))).is_ok();
     let is_known = event::subscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP, report);
     event::unsubscribe(context, raw::REDISMODULE_EVENT_EVENTLOOP);
