@@ -20,7 +20,7 @@
 //! | `debug` | DEBUG, in debug builds only |
 //! | `args` | shared parts of requests: options, numbers, ids, tokens |
 //! | `defaults` | the default policies of new keys |
-//! | `limits` | the settings that limit clients: the longest TTL, the most elements |
+//! | `limits` | checks of a client's request against the settings: the longest TTL, the most elements, memory |
 //! | `refusal` | errors with codes for programs |
 //! | `glob` | the server's patterns, for SCAN |
 

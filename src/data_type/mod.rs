@@ -8,15 +8,15 @@
 //! | this file | the type, and reading a key |
 //! | `writing` | changing a key, and recording future work in [`pending`](crate::pending) |
 //! | `removal` | removing elements, and remembering their ids |
-//! | `upkeep` | giving memory back, and forgetting expired ids |
+//! | `upkeep` | compaction: giving memory back; forgetting expired ids; finding a name again |
 //! | `callbacks` | the server's callbacks: load, save, copy, measure, free, defragment |
 //! | `dehydrator` | the value: a lawn and its rules; whether the module knows its name |
 //! | `availability` | when elements can leave a dehydrator, and how many |
-//! | `stuck` | stuck dead letters |
+//! | `stuck` | the marks of stuck dead letters, which `delivery` moves and retries |
 //! | `census` | the totals of all dehydrators |
 //! | `copy` | copies of elements |
-//! | `remembered_ids` | the ids that a dehydrator remembers |
-//! | `encoding` | the format of an RDB file, a full sync and a DUMP |
+//! | `remembered_ids` | the ids that a dehydrator remembers, in a `lawn::Remembered` |
+//! | `encoding` | the format of an RDB file, a full sync and a DUMP: writing and reading it |
 //! | `fields` | a payload in memory, for tests of the encodings and the fuzzer |
 
 mod availability;
